@@ -1,0 +1,1 @@
+"""LLM queries over relational data."""

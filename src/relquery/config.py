@@ -1,0 +1,63 @@
+"""One frozen config per layer, validated when built. Derived sizes live where they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from relquery.errors import ConfigError, did_you_mean
+
+Order = Literal["original", "fixed", "ggr"]
+ORDERS: tuple[Order, ...] = get_args(Order)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Limits of the embedded engine.
+
+    max_num_batched_tokens: tokens that one step computes at most, prefill and decode together.
+    max_num_seqs: requests that run at once at most.
+    block_size: tokens per block, the grain of prefix hits and of allocation.
+    cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
+    prefix_caching: serve prompt tokens from blocks that earlier requests computed.
+    segment_sharing: read a context that several requests of a step share once (not once each).
+    """
+
+    max_num_batched_tokens: int = 2048
+    max_num_seqs: int = 256
+    block_size: int = 16
+    cache_tokens: int = 65_536
+    prefix_caching: bool = True
+    segment_sharing: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1.")
+        if self.cache_tokens < self.block_size:
+            raise ConfigError(
+                f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryConfig:
+    """How SQL queries with LLM calls are run.
+
+    order: the reordering method (see relquery.table).
+    on_error: what a row's error does to the query: "null" leaves NULL in the row, lists it in
+        `result.errors` and warns; "raise" stops the query.
+    """
+
+    order: Order = "ggr"
+    on_error: Literal["null", "raise"] = "null"
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise ConfigError(
+                f"order is '{self.order}'. Orders: {', '.join(ORDERS)}."
+                + did_you_mean(self.order, ORDERS)
+            )
+        if self.on_error not in ("null", "raise"):
+            raise ConfigError(f"on_error is '{self.on_error}'. Choices: null, raise.")

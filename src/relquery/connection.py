@@ -1,0 +1,136 @@
+"""Where both stacks meet: a host database, a backend, a ledger."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from relquery.backends.base import Backend
+from relquery.config import Order, QueryConfig
+from relquery.errors import ConfigError, did_you_mean
+from relquery.ledger import AnswerMemo
+from relquery.prompt import Sampling
+from relquery.sql import hosts
+from relquery.sql.ask import Asker, Progress
+from relquery.sql.database import Database
+from relquery.sql.result import Result
+from relquery.sql.run import run_query
+from relquery.sql.stub import install
+
+
+def connect(
+    model: str | Backend,
+    *,
+    database: str | Path = ":memory:",
+    order: Order = "ggr",
+    on_error: Literal["null", "raise"] = "null",
+    ledger: str | Path | None = ":memory:",
+    clock: Callable[[], float] = time.perf_counter,
+    **options: Any,
+) -> Connection:
+    """Open a database that can call a model.
+
+    model: a backend, or the name or folder of a model for the embedded engine.
+    database: a DuckDB file whose tables are at hand, or ":memory:".
+    order, on_error: see QueryConfig.
+    ledger: where answers are kept: ":memory:" as long as the connection lives, a file to find
+        them again later, None for nowhere (benchmarks). Only calls that would give the same
+        answer again are looked up: temperature 0 or a seed.
+    options: settings of the embedded engine, e.g. cache_tokens.
+
+    Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
+    """
+    config = QueryConfig(order=order, on_error=on_error)
+    memo = None if ledger is None else AnswerMemo.open(ledger)
+    host = Database.open(str(database))
+    install(host)
+    owned = isinstance(model, str)
+    backend = _load(model, options) if isinstance(model, str) else model
+    return Connection(host, backend, config, memo, clock, owned)
+
+
+def _load(model: str, options: dict[str, Any]) -> Backend:
+    from relquery.backends.embedded import load_backend
+
+    return load_backend(model, **options)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Connection:
+    """A database that can call a model. Made by `connect`; not for use by several threads.
+
+    owns_backend: whether closing the connection closes the backend.
+    """
+
+    database: Database
+    backend: Backend
+    config: QueryConfig
+    ledger: AnswerMemo | None
+    clock: Callable[[], float]
+    owns_backend: bool
+
+    def register(self, name: str, data: object) -> None:
+        """Make a file or an object of another library readable as a table; see sql.hosts."""
+        hosts.register(self.database, name, data)
+
+    def tables(self) -> dict[str, list[str]]:
+        """Columns of every table and view, by name."""
+        return self.database.tables()
+
+    def sql(
+        self,
+        query: str,
+        *,
+        order: Order | None = None,
+        on_error: Literal["null", "raise"] | None = None,
+        progress: Progress | None = None,
+        **sampling: Any,
+    ) -> Result:
+        """Run a statement, which may call LLM('prompt', column, ...).
+
+        order, on_error: in place of the connection's. sampling: fields of Sampling, such as
+        max_tokens, for calls that do not say otherwise. progress: called with (stage, answers so
+        far, answers in all).
+
+        Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
+        stays usable whatever happens.
+        """
+        config = replace(
+            self.config, order=order or self.config.order, on_error=on_error or self.config.on_error
+        )
+        asker = Asker(self.backend, config, self.ledger, progress, self.clock)
+        return run_query(query, self.database, asker, _sampling(sampling))
+
+    def close(self) -> None:
+        """Close the database and the ledger, and the backend if it was loaded by name."""
+        self.database.close()
+        if self.ledger is not None:
+            self.ledger.close()
+        if self.owns_backend:
+            self.backend.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _sampling(settings: dict[str, Any]) -> Sampling:
+    known = [setting.name for setting in fields(Sampling)]
+    for name in settings:
+        if name not in known:
+            raise ConfigError(
+                f"'{name}' is no setting of a query. Settings: {', '.join(known)}."
+                + did_you_mean(name, known)
+            )
+    return Sampling(**{name: value for name, value in settings.items() if value is not None})

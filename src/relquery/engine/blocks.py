@@ -1,0 +1,113 @@
+"""The block pool: who holds which block of the KV cache, and which blocks may be reused."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+
+class BlockPool:
+    """Reference-counted blocks with prefix lookup by key and least-recently-used eviction.
+
+    A block is *held* (references > 0), *cached* (none holds it, its key can still be found) or
+    *free* (no key). Cached blocks are evicted, least recently released first, when no free block
+    is left. At all times `free + cached + held == total`; `check()` verifies it.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._references = [0] * total
+        self._key_of: list[bytes | None] = [None] * total
+        self._block_of: dict[bytes, int] = {}
+        self._free = list(range(total - 1, -1, -1))
+        self._cached: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def available(self) -> int:
+        """Blocks that `allocate` can give: free and cached ones."""
+        return len(self._free) + len(self._cached)
+
+    @property
+    def held(self) -> int:
+        """Blocks that at least one request holds."""
+        return self.total - self.available
+
+    def lookup(self, key: bytes) -> int | None:
+        """Block that holds the states named by `key`, or None. Holds nothing."""
+        return self._block_of.get(key)
+
+    def is_held(self, block: int) -> bool:
+        """Whether some request holds the block; if not, taking it uses up an available one."""
+        return self._references[block] > 0
+
+    def exclusive(self, blocks: Iterable[int]) -> int:
+        """How many of `blocks` would become available if one holder let go of them."""
+        return sum(self._references[block] == 1 for block in blocks)
+
+    def take(self, block: int) -> None:
+        """Hold a block found by `lookup`."""
+        if self._references[block] == 0:
+            del self._cached[block]
+        self._references[block] += 1
+
+    def allocate(self, count: int) -> list[int] | None:
+        """Hold `count` fresh blocks, evicting cached ones if needed; None if too few are left."""
+        if count > self.available:
+            return None
+        return [self._fresh() for _ in range(count)]
+
+    def publish(self, key: bytes, block: int) -> None:
+        """Let later requests find a held block by its key. The first block of a key stays."""
+        if key not in self._block_of and self._key_of[block] is None:
+            self._block_of[key] = block
+            self._key_of[block] = key
+
+    def withdraw(self, block: int) -> None:
+        """Forget a held block's key, when what it should hold was never computed."""
+        key = self._key_of[block]
+        if key is not None:
+            del self._block_of[key]
+            self._key_of[block] = None
+
+    def release(self, blocks: Sequence[int]) -> None:
+        """Let go of one reference to each block of a request, given first to last.
+
+        Later blocks become the first to be evicted: a prefix is worth more than what follows it.
+        """
+        for block in reversed(blocks):
+            self._references[block] -= 1
+            if self._references[block] == 0:
+                if self._key_of[block] is None:
+                    self._free.append(block)
+                else:
+                    self._cached[block] = None
+
+    def evict(self, count: int) -> int:
+        """Drop up to `count` cached blocks, least recently used first; returns how many."""
+        dropped = min(count, len(self._cached))
+        for _ in range(dropped):
+            self._free.append(self._evict_oldest())
+        return dropped
+
+    def check(self) -> None:
+        """Verify the pool's invariants. Raises AssertionError on a leak or a dangling key."""
+        free, cached = set(self._free), set(self._cached)
+        held = {block for block, count in enumerate(self._references) if count > 0}
+        assert len(free) == len(self._free), "a block is free twice"
+        assert not (free & cached or free & held or cached & held), "a block is in two states"
+        assert len(free) + len(cached) + len(held) == self.total, "a block leaked"
+        assert all(count >= 0 for count in self._references), "a block was released twice"
+        assert all(self._key_of[block] is None for block in free), "a free block has a key"
+        assert all(self._key_of[block] is not None for block in cached), "a cached block has none"
+        keyed = {key: block for block, key in enumerate(self._key_of) if key is not None}
+        assert keyed == self._block_of, "keys and blocks disagree"
+
+    def _fresh(self) -> int:
+        block = self._free.pop() if self._free else self._evict_oldest()
+        self._references[block] = 1
+        return block
+
+    def _evict_oldest(self) -> int:
+        block, _ = self._cached.popitem(last=False)
+        self.withdraw(block)
+        return block

@@ -1,0 +1,86 @@
+"""The executor: the one thing that computes. A protocol, and a simulated implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery.engine.clock import VirtualClock
+from relquery.engine.cost import LinearCost
+from relquery.engine.request import Draw, Tokens
+
+Slots = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of cached tokens that a chunk attends to.
+
+    slots: (tokens,) cache slots. offset: position of the first token, in the chunk's request.
+    """
+
+    slots: Slots
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some tokens of one request, to be computed in one step.
+
+    tokens: (n,) ids; position: position id of the first. context: segments before the chunk, all
+    attended to by each of its tokens. writes: (n,) slots that receive the chunk's keys and
+    values; the chunk attends to itself causally. Slots that one chunk of a step writes may stand
+    in another's context: every chunk's keys and values are written before any is read.
+    draw: how to choose the token after the chunk; None if none is wanted.
+    """
+
+    request: int
+    tokens: Tokens
+    position: int
+    context: tuple[Segment, ...]
+    writes: Slots
+    draw: Draw | None = None
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens before the chunk that it attends to."""
+        return sum(len(segment.slots) for segment in self.context)
+
+
+class Executor(Protocol):
+    """Computes chunks. The engine owns which slots mean what; the executor owns their content."""
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+        """Compute all chunks as one batch; per chunk the drawn token id, or None if not wanted."""
+
+
+class SimulatedExecutor:
+    """Lets time pass on a virtual clock as a cost model says, and draws tokens from a function.
+
+    answer: (request id, position of the new token) -> token id.
+    """
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        cost: LinearCost | None = None,
+        answer: Callable[[int, int], int] = lambda request, position: 0,
+    ) -> None:
+        self.clock = clock
+        self.cost = cost or LinearCost()
+        self._answer = answer
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+        """Advance the clock by the predicted duration of the batch."""
+        decodes = [chunk for chunk in chunks if len(chunk.tokens) == 1 and chunk.context]
+        total = sum(len(chunk.tokens) for chunk in chunks)
+        context = sum(chunk.context_tokens for chunk in chunks)
+        self.clock.advance(self.cost.seconds(total - len(decodes), len(decodes), context))
+        return [
+            self._answer(chunk.request, chunk.position + len(chunk.tokens)) if chunk.draw else None
+            for chunk in chunks
+        ]

@@ -1,0 +1,115 @@
+"""Every error that relquery raises, as one tree.
+
+RelqueryError
+├── QueryError               the SQL text or what it names is wrong
+│   ├── SqlSyntaxError       does not parse; carries line, column and a caret
+│   ├── UnknownColumnError   names the nearest column
+│   ├── UnknownTableError    names the nearest table
+│   └── UnsupportedQueryError  valid SQL that relquery does not run yet
+├── TableError               a file or object cannot be read as a table
+├── ConfigError              a setting is out of range or contradicts another
+├── ModelError               a model cannot be found, loaded or run
+│   └── MissingExtraError    an optional dependency is not installed
+└── RequestError             one request cannot be served; becomes its row's error
+    └── PromptTooLongError   the prompt does not fit the model's context or the cache
+
+PartialResultWarning is issued, not raised, when some rows of a result carry an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class RelqueryError(Exception):
+    """Root of all errors of this package."""
+
+
+class QueryError(RelqueryError):
+    """The query, or something that it names, is wrong."""
+
+
+class SqlSyntaxError(QueryError):
+    """SQL that does not parse. `line` and `column` count from 1."""
+
+    def __init__(self, message: str, sql: str, line: int, column: int) -> None:
+        self.line, self.column = line, column
+        lines = sql.splitlines() or [""]
+        text = lines[min(line, len(lines)) - 1]
+        caret = " " * (column - 1) + "^"
+        super().__init__(f"{message} (line {line}, column {column})\n  {text}\n  {caret}")
+
+
+class UnknownColumnError(QueryError):
+    """A column that no table of the query has."""
+
+    def __init__(self, column: str, table: str, columns: Iterable[str]) -> None:
+        known = list(columns)
+        super().__init__(
+            f"Column '{column}' is not in {table}. Columns: {', '.join(known)}."
+            + did_you_mean(column, known)
+        )
+
+
+class UnknownTableError(QueryError):
+    """A table that was not registered and is not in the database."""
+
+    def __init__(self, table: str, tables: Iterable[str]) -> None:
+        known = sorted(tables)
+        listing = ", ".join(known) if known else "none"
+        super().__init__(
+            f"Table '{table}' is not known. Tables: {listing}."
+            + did_you_mean(table, known)
+            + f" Register it with con.register('{table}', data) or --table {table}=FILE."
+        )
+
+
+class UnsupportedQueryError(QueryError):
+    """Valid SQL of a form that relquery does not run; the message names a rewrite."""
+
+
+class TableError(RelqueryError):
+    """A file or object that cannot be read as a table."""
+
+
+class ConfigError(RelqueryError, ValueError):
+    """A setting that is out of range, or that contradicts another."""
+
+
+class ModelError(RelqueryError):
+    """A model that cannot be found, loaded or run."""
+
+
+class MissingExtraError(ModelError, ImportError):
+    """A feature whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs an optional dependency. Install it: pip install 'relquery[{extra}]'"
+        )
+
+
+class RequestError(RelqueryError):
+    """One request that cannot be served. It becomes the error of its row; others go on."""
+
+
+class PromptTooLongError(RequestError):
+    """A prompt that, with room for an answer, exceeds a limit counted in tokens."""
+
+    def __init__(self, tokens: int, limit: int, what: str) -> None:
+        super().__init__(
+            f"The prompt has {tokens} tokens and {what} holds {limit}, room for one answer token "
+            "included. Shorten the fields, e.g. substring(column, 1, 2000)."
+        )
+
+
+class PartialResultWarning(UserWarning):
+    """Some rows of a result carry an error; `result.errors` lists them."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?` for the nearest known name, or an empty string."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    nearest = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return f" Did you mean '{by_lower[nearest[0]]}'?" if nearest else ""

@@ -1,0 +1,115 @@
+"""Answers that were given before, in SQLite, addressed by what was asked."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from relquery.errors import ConfigError
+from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
+
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, "
+    "prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL) WITHOUT ROWID"
+)
+_LOOK_UP_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerMemo:
+    """A store of whole answers to questions that have one answer. Not for several threads."""
+
+    connection: Any
+
+    @classmethod
+    def open(cls, path: str | Path = ":memory:") -> AnswerMemo:
+        """Open or create a store. Raises ConfigError if the file is no such store."""
+        try:
+            connection = sqlite3.connect(path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(_SCHEMA)
+        except sqlite3.Error as error:
+            raise ConfigError(
+                f"The ledger {path} cannot be opened: {error}. Give the path of a file that "
+                "relquery wrote, or of a new one."
+            ) from error
+        return cls(connection)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Answer]:
+        """The answers that are known, by key."""
+        known: dict[bytes, Answer] = {}
+        for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
+            some = keys[start : start + _LOOK_UP_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            rows = self.connection.execute(
+                f"SELECT key, text, prompt_tokens, output_tokens FROM answers "
+                f"WHERE key IN ({marks})",
+                some,
+            )
+            for key, text, prompt_tokens, output_tokens in rows:
+                known[key] = Answer(
+                    text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text,
+                    Finish.STOP,
+                    prompt_tokens=prompt_tokens,
+                    output_tokens=output_tokens,
+                    attempts=0,
+                )
+        return known
+
+    def put(self, answers: Iterable[tuple[bytes, Answer]]) -> None:
+        """Store the whole answers among these, at once and for good."""
+        rows = [
+            (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
+            for key, answer in answers
+            if answer.finish is Finish.STOP and answer.error is None and answer.text is not None
+        ]
+        with self.connection:
+            self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+
+def has_one_answer(sampling: Sampling) -> bool:
+    """Whether asking again would give the same answer."""
+    return sampling.temperature == 0 or sampling.seed is not None
+
+
+def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:
+    """One key per prompt: a hash of the model, the sampling and every span."""
+    start = hashlib.sha256(repr((model, astuple(sampling))).encode())
+    written: dict[int, tuple[Span, bytes]] = {}
+    keys = []
+    for prompt in prompts:
+        digest = start.copy()
+        for span in prompt:
+            # Spans of equal cells are one object, so each is written once; the tuple keeps it
+            # alive, since an id is only unique among living objects.
+            if (known := written.get(id(span))) is None:
+                known = written[id(span)] = (span, _written(span))
+            digest.update(known[1])
+        keys.append(digest.digest())
+    return keys
+
+
+def _written(span: Span) -> bytes:
+    content = span.content if isinstance(span.content, str) else repr(span.content)
+    kind = type(span.content).__name__
+    data = content.encode("utf-8", "surrogatepass")
+    head = f"{span.role.value} {span.reuse.value} {span.position} {kind} {len(data)} "
+    return head.encode() + data
+
+
+def _storable(text: str) -> str | bytes:
+    """SQLite takes no lone surrogates in text, which a tokenizer may leave behind."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text

@@ -1,0 +1,183 @@
+"""The attention function that `transformers` networks call: packed tokens, segmented contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import AttentionMaskInterface
+from transformers.modeling_utils import AttentionInterface
+
+from relquery.engine.executor import Chunk
+from relquery.errors import ModelError
+from relquery.model.cache import KVCache
+from relquery.model.kernels import attend
+from relquery.model.segments import Bucket, plan_buckets
+
+NAME = "relquery"
+"""Name under which the function is registered; a network's `_attn_implementation`."""
+
+
+@dataclass(slots=True)
+class _DeviceBucket:
+    """A bucket as tensors, with the rows of its padded output that are real."""
+
+    bucket: Bucket
+    queries: Tensor
+    keys: Tensor
+    rows: Tensor | None
+    packed: bool
+    """Whether the queries are the whole packed batch in order, so that views of it serve."""
+    masks: dict[int | None, Tensor | None] = field(default_factory=dict)
+
+
+class PackedBatch:
+    """All that attention needs to know of one step; the same for every layer."""
+
+    def __init__(
+        self, chunks: Sequence[Chunk], cache: KVCache, share: bool, device: torch.device
+    ) -> None:
+        self.cache = cache
+        self.device = device
+        self.writes = torch.from_numpy(np.concatenate([c.writes for c in chunks])).to(device)
+        self.positions = np.concatenate(
+            [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
+        )
+        buckets = plan_buckets(chunks, share)
+        self.buckets = [self._to_device(bucket) for bucket in buckets]
+        tokens = [bucket.queries[_real(bucket)] for bucket in buckets]
+        self.tokens = torch.from_numpy(np.concatenate(tokens)).to(device)
+        """(partials,) token of the packed batch that each partial result belongs to."""
+        counts = np.bincount(np.concatenate(tokens), minlength=len(self.positions))
+        self.merge = bool((counts > 1).any())
+        self.in_order = not self.merge and bool((np.diff(np.concatenate(tokens)) == 1).all())
+
+    def mask(self, item: _DeviceBucket, window: int | None) -> Tensor | None:
+        """Additive mask of a bucket under a sliding window; None if nothing is hidden."""
+        if window not in item.masks:
+            visible = self._visible(item.bucket, window)
+            item.masks[window] = None
+            if visible is not None:
+                mask = torch.zeros(visible.shape, device=self.device)
+                mask.masked_fill_(~torch.from_numpy(visible).to(self.device), -torch.inf)
+                item.masks[window] = mask.unsqueeze(1)
+        return item.masks[window]
+
+    def _visible(self, bucket: Bucket, window: int | None) -> Any:
+        """(jobs, q or 1, k) booleans, or None if all is visible (causality aside)."""
+        width = bucket.keys.shape[1]
+        columns = np.arange(width)
+        within = columns[None, None, :] < bucket.key_counts[:, None, None]
+        query_at = self.positions[bucket.queries]
+        key_at = (
+            self.positions[bucket.keys]
+            if bucket.causal
+            else bucket.positions[:, None] + columns[None, :]
+        )
+        if window is not None and int(query_at.max()) >= window:
+            near = query_at[:, :, None] - key_at[:, None, :] < window
+            near |= ~_real(bucket)[:, :, None]  # a padded query may see what it likes
+            if bucket.causal:
+                near &= np.tri(width, dtype=bool)[None]
+            if not near.all():
+                return within & near
+        return None if bucket.causal or within.all() else within
+
+    def _to_device(self, bucket: Bucket) -> _DeviceBucket:
+        real = _real(bucket).reshape(-1)
+        rows = None if real.all() else torch.from_numpy(np.flatnonzero(real)).to(self.device)
+        return _DeviceBucket(
+            bucket,
+            torch.from_numpy(bucket.queries).to(self.device),
+            torch.from_numpy(bucket.keys).to(self.device),
+            rows,
+            packed=np.array_equal(bucket.queries.reshape(-1), np.arange(len(self.positions))),
+        )
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    batch: PackedBatch | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention of a packed batch over its segments, as `AttentionInterface` asks for.
+
+    query: (1, heads, tokens, head_dim); key, value: (1, kv_heads, tokens, head_dim). Writes keys
+    and values to the batch's cache. Returns (1, tokens, heads, head_dim).
+    """
+    if batch is None:
+        raise ModelError("This network does not hand the batch on to its attention function.")
+    if kwargs.get("s_aux") is not None:
+        raise ModelError("Networks with attention sinks are not supported by the local engine.")
+    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    queries, keys, values = (t[0].transpose(0, 1) for t in (query, key, value))
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    batch.cache.write(layer, batch.writes, keys, values)
+    outputs, lses = [], []
+    for item in batch.buckets:
+        if item.bucket.causal:
+            k, v = (_pick(packed, item.keys, item.packed) for packed in (keys, values))
+        else:
+            k, v = batch.cache.read(layer, item.keys, keys.shape[1])
+        mask = batch.mask(item, sliding_window)
+        causal = item.bucket.causal and (mask is None or mask.shape[-2] == 1)
+        q = _pick(queries, item.queries, item.packed)
+        output, lse = attend(q, k, v, scale, mask=mask, causal=causal, softcap=softcap)
+        outputs.append(_rows(output.transpose(1, 2), item.rows))
+        lses.append(_rows(lse.transpose(1, 2), item.rows))
+    return _merge(batch, outputs, lses).unsqueeze(0), None
+
+
+def _merge(batch: PackedBatch, outputs: list[Tensor], lses: list[Tensor]) -> Tensor:
+    """Partial results of each token, weighted by their share of the softmax's denominator."""
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    if batch.in_order:
+        return output
+    tokens = len(batch.positions)
+    merged = output.new_zeros(tokens, *output.shape[1:])
+    if not batch.merge:
+        return merged.index_copy_(0, batch.tokens, output)
+    lse = torch.cat(lses)
+    largest = lse.new_full((tokens, lse.shape[1]), -torch.inf)
+    largest.scatter_reduce_(0, batch.tokens[:, None].expand_as(lse), lse, "amax")
+    weight = torch.exp(lse - largest.index_select(0, batch.tokens))
+    total = torch.zeros_like(largest).index_add_(0, batch.tokens, weight)
+    weight = weight / total.index_select(0, batch.tokens)
+    return merged.index_add_(0, batch.tokens, (output * weight.unsqueeze(-1)).to(output.dtype))
+
+
+def _pick(packed: Tensor, index: Tensor, whole: bool) -> Tensor:
+    """Rows of (tokens, heads, head_dim) by (jobs, n) indices, as (jobs, heads, n, head_dim)."""
+    if whole:
+        return packed.unflatten(0, tuple(index.shape)).transpose(1, 2)
+    picked = packed.index_select(0, index.reshape(-1))
+    return picked.view(*index.shape, *packed.shape[1:]).transpose(1, 2)
+
+
+def _rows(padded: Tensor, rows: Tensor | None) -> Tensor:
+    """Real rows of a padded (jobs, q, ...) result, flattened."""
+    flat = padded.flatten(0, 1)
+    return flat if rows is None else flat.index_select(0, rows)
+
+
+def _real(bucket: Bucket) -> Any:
+    return np.arange(bucket.queries.shape[1])[None, :] < bucket.query_counts[:, None]
+
+
+def _no_mask(*args: Any, **kwargs: Any) -> None:
+    """The batch says what attends to what; a network need not build a mask."""
+
+
+AttentionInterface.register(NAME, attention)
+AttentionMaskInterface.register(NAME, _no_mask)

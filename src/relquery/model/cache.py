@@ -1,0 +1,44 @@
+"""Keys and values of all cached tokens, one pair of tensors per layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class KVCache:
+    """Slot-addressed keys and values. A layer's tensors are made at its first write.
+
+    Keys are stored as the network gives them, rotated to their position in the request.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
+        if layer not in self._layers:
+            # torch.empty: the system gives memory to a slot when it is first written.
+            self._layers[layer] = (self._like(key), self._like(value))
+        keys, values = self._layers[layer]
+        keys.index_copy_(0, slots, key.reshape(len(slots), -1))
+        values.index_copy_(0, slots, value.reshape(len(slots), -1))
+
+    def read(self, layer: int, slots: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+        """Keys and values at `slots` (jobs, tokens), each (jobs, kv_heads, tokens, head_dim)."""
+        keys, values = self._layers[layer]
+        flat = slots.reshape(-1)
+        return (
+            keys.index_select(0, flat).view(*slots.shape, heads, -1).transpose(1, 2),
+            values.index_select(0, flat).view(*slots.shape, heads, -1).transpose(1, 2),
+        )
+
+    @property
+    def layers(self) -> int:
+        """Layers that have written so far."""
+        return len(self._layers)
+
+    def _like(self, tensor: Tensor) -> Tensor:
+        width = tensor.shape[1] * tensor.shape[2]
+        return torch.empty(self.slots, width, dtype=tensor.dtype, device=tensor.device)

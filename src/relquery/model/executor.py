@@ -1,0 +1,47 @@
+"""The executor that computes: chunks of many requests as one packed forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from relquery.engine.executor import Chunk
+from relquery.model.attention import PackedBatch
+from relquery.model.cache import KVCache
+from relquery.model.sampling import draw_tokens
+
+
+class TorchExecutor:
+    """Runs a `transformers` decoder whose attention function is ours.
+
+    slots: capacity of the KV cache in tokens. share: see EngineConfig.segment_sharing.
+    """
+
+    def __init__(self, network: PreTrainedModel, slots: int, share: bool = True) -> None:
+        self._network = network
+        self._cache = KVCache(slots)
+        self._share = share
+
+    @torch.inference_mode()
+    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+        """Compute all chunks in one forward pass; logits only where a token is wanted."""
+        device = self._network.device
+        batch = PackedBatch(chunks, self._cache, self._share, device)
+        tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
+        ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
+        wanted = [(end, chunk) for end, chunk in zip(ends, chunks, strict=True) if chunk.draw]
+        keep = torch.tensor([end for end, _ in wanted], dtype=torch.long, device=device)
+        output = self._network(
+            input_ids=torch.from_numpy(tokens)[None].to(device),
+            position_ids=torch.from_numpy(batch.positions)[None].to(device),
+            use_cache=False,
+            logits_to_keep=keep,
+            batch=batch,
+        )
+        if not wanted:
+            return [None] * len(chunks)
+        drawn = iter(draw_tokens(output.logits[0], [c.draw for _, c in wanted if c.draw]))
+        return [next(drawn) if chunk.draw else None for chunk in chunks]

@@ -1,0 +1,136 @@
+"""Loading a network and its tokenizer: from a folder, by name, or with random weights."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from relquery.engine.executor import Chunk
+from relquery.errors import ModelError
+from relquery.model.attention import NAME, PackedBatch
+from relquery.model.cache import KVCache
+from relquery.model.random import RandomSpec, build_network, byte_tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A network with our attention function, its tokenizer, and what must be known of them.
+
+    context: positions that the network has, in tokens. end: ids that end an answer.
+    """
+
+    name: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    context: int
+    end: frozenset[int]
+
+
+def load(
+    spec: str,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> LoadedModel:
+    """Load a model.
+
+    spec: a Hugging Face name, a folder, or "random:layers=8,hidden=256,..." (see RandomSpec).
+    dtype: default float32 on CPU, bfloat16 on CUDA. device: default CUDA if there is one.
+    tokenizer: replaces the model's own. Raises ModelError.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype is '{dtype}'. Choices: {', '.join(DTYPES)}.")
+    keep_freed_memory()
+    if spec.startswith("random:"):
+        tokenizer = tokenizer or byte_tokenizer()
+        network = build_network(RandomSpec.parse(spec), tokenizer, DTYPES[dtype])
+    else:
+        tokenizer = tokenizer or _from_hub(AutoTokenizer, spec)
+        network = _from_hub(
+            AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True
+        )
+    return prepare(network.to(device), tokenizer, name=spec)
+
+
+def prepare(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
+) -> LoadedModel:
+    """Give a network our attention function and check that it is called. Raises ModelError."""
+    network.eval()
+    try:
+        network.set_attn_implementation(NAME)
+        _check_attention(network)
+    except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
+        raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
+    config = network.config.get_text_config()
+    context = int(getattr(config, "max_position_embeddings", 0) or 2**31)
+    return LoadedModel(name, network, tokenizer, context, _end_tokens(network, tokenizer))
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to keep large freed buffers instead of giving them back to the system.
+
+    Activations of some MB are allocated and freed at every layer; returned to the system each
+    time, their pages must be zeroed anew, which costs a third of the prefill speed on CPU.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        trim_threshold, mmap_threshold = -1, -3
+        mallopt(mmap_threshold, 1 << 30)
+        mallopt(trim_threshold, (1 << 31) - 1)
+
+
+@torch.inference_mode()
+def _check_attention(network: PreTrainedModel) -> None:
+    """Run two tokens: every layer must have written its keys through our function."""
+    cache = KVCache(2)
+    slots = torch.arange(2).numpy()
+    chunk = Chunk(0, slots.astype("int32"), 0, (), slots)
+    batch = PackedBatch([chunk], cache, share=True, device=network.device)
+    positions = torch.arange(2, device=network.device)[None]
+    network(input_ids=positions, position_ids=positions, use_cache=False, batch=batch)
+    layers = int(network.config.get_text_config().num_hidden_layers)
+    if cache.layers != layers:
+        raise NotImplementedError(
+            f"{cache.layers} of its {layers} layers call a registered attention function; "
+            "networks with other kinds of layers, or of before that interface, do not run."
+        )
+
+
+def _end_tokens(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> frozenset[int]:
+    generation = getattr(network, "generation_config", None)
+    end = getattr(generation, "eos_token_id", None)
+    listed = end if isinstance(end, list) else [end]
+    return frozenset(t for t in [*listed, tokenizer.eos_token_id] if t is not None)
+
+
+def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
+    try:
+        return kind.from_pretrained(spec, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError) as error:
+        what = "folder" if Path(spec).exists() else "name"
+        raise ModelError(
+            f"Model '{spec}' could not be loaded ({what}): {str(error).splitlines()[0]} "
+            "Give 'demo', a folder with config.json and model.safetensors, a Hugging Face name, "
+            "or 'random:layers=8,hidden=256'."
+        ) from error

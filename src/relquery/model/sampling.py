@@ -1,0 +1,58 @@
+"""From logits to token ids: greedy or sampled, free or among allowed tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from relquery.engine.request import Draw
+
+
+def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    """One token id per row. logits: (rows, vocabulary); draws: how to choose, per row.
+
+    A row's token depends on its own logits and draw alone, not on the rows beside it.
+    """
+    logits = logits.float()
+    for row, draw in enumerate(draws):
+        if draw.allowed:
+            allowed = torch.tensor(draw.allowed, device=logits.device)
+            kept = logits[row, allowed]
+            logits[row] = -torch.inf
+            logits[row, allowed] = kept
+    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
+    if sampled:
+        logits[sampled] = _perturb(logits[sampled], [draws[row] for row in sampled])
+    tokens: list[int] = logits.argmax(-1).tolist()
+    return tokens
+
+
+def _perturb(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """Logits whose argmax is a sample of the tempered and truncated distribution (Gumbel-max)."""
+    device = logits.device
+    scaled = logits / torch.tensor([[draw.temperature] for draw in draws], device=device)
+    if any(draw.top_k or draw.top_p < 1 for draw in draws):
+        scaled = _truncate(scaled, draws)
+    noise = torch.stack([_uniform(draw.seed, logits.shape[1]) for draw in draws]).to(device)
+    return scaled - torch.log(-torch.log(noise))
+
+
+def _truncate(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """Hide all but the top_k likeliest tokens, then all beyond the top_p of probability mass."""
+    values, order = logits.sort(-1, descending=True)
+    rank = torch.arange(logits.shape[1], device=logits.device)
+    top_k = torch.tensor([[draw.top_k or logits.shape[1]] for draw in draws], device=logits.device)
+    top_p = torch.tensor([[draw.top_p] for draw in draws], device=logits.device)
+    values = values.masked_fill(rank >= top_k, -torch.inf)
+    mass = values.softmax(-1).cumsum(-1) - values.softmax(-1)
+    # The mass before a token decides, so that the likeliest token always stays.
+    values = values.masked_fill(mass >= top_p, -torch.inf)
+    return torch.empty_like(logits).scatter_(-1, order, values)
+
+
+def _uniform(seed: int, count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    tiny = torch.finfo(torch.float32).tiny
+    return torch.rand(count, generator=generator).clamp_(tiny, 1 - 2**-24)

@@ -1,0 +1,109 @@
+"""The waist: what passes between planning (sql, table, ir) and execution (engine, model).
+
+A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend says what came back: an
+`Answer`. Neither side knows more of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from relquery.errors import ConfigError
+
+
+class Role(Enum):
+    """Who speaks a span, in the sense of a chat template."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class Reuse(Enum):
+    """How far a span's attention states may be reused.
+
+    PREFIX: the span attends to all before it; reused where all before it is the same.
+    INDEPENDENT: the span attends only to itself; reused at any position.
+    """
+
+    PREFIX = "prefix"
+    INDEPENDENT = "independent"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a prompt.
+
+    content: text, or token ids that exist already (an inner generation's output).
+    position: position id of the first token; None means right after what precedes it.
+    """
+
+    content: str | tuple[int, ...]
+    role: Role = Role.USER
+    reuse: Reuse = Reuse.PREFIX
+    position: int | None = None
+
+
+Prompt = tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How answer tokens are chosen.
+
+    max_tokens: upper bound of the answer; an answer cut by it is an error, not a value.
+    temperature: 0 is greedy. top_k: 0 keeps all tokens. top_p: 1 keeps all tokens.
+    seed: makes sampled answers repeat; None draws a fresh seed per request.
+    stop: strings that end the answer and are cut from it.
+    allowed: when not empty, the answer is one of these texts.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
+        if self.temperature < 0:
+            raise ConfigError(f"temperature is {self.temperature}; it must not be negative.")
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p is {self.top_p}; it must be in (0, 1].")
+        if self.top_k < 0:
+            raise ConfigError(f"top_k is {self.top_k}; it must not be negative (0 keeps all).")
+        if "" in self.stop:
+            raise ConfigError("stop holds an empty string, which would end every answer at once.")
+        if "" in self.allowed:
+            raise ConfigError("allowed holds an empty string; an answer has at least one token.")
+
+
+class Finish(Enum):
+    """Why an answer ended."""
+
+    STOP = "stop"  # end-of-sequence token, stop string, or a complete allowed answer
+    LENGTH = "length"  # cut by max_tokens or by the model's context
+    ERROR = "error"  # could not be served
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a backend gives back for one prompt.
+
+    text: the answer, also when it was cut (`finish` is LENGTH); None if there is none.
+    error: why there is no whole answer, else None.
+    cached_tokens: prompt tokens whose attention states came from the cache.
+    """
+
+    text: str | None
+    finish: Finish
+    error: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    attempts: int = 1

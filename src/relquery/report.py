@@ -1,0 +1,146 @@
+"""What a query cost, stage by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_HEADINGS = ("stage", "rows", "calls", "prompt", "cached", "output", "errors", "seconds", "order")
+_TOTALS = (
+    "seconds",
+    "calls",
+    "ledger_hits",
+    "prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "errors",
+    "solver_seconds",
+    "hit_rate",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """One LLM call of the query, over all its rows.
+
+    name: what the call is for, numbered in the order run, e.g. "filter 1".
+    expression: the call as the user wrote it.
+    rows: rows that needed an answer. calls: distinct requests sent to the backend.
+    ledger_hits: distinct requests that were answered before and not sent again.
+    prompt_tokens, cached_tokens, output_tokens: of the requests sent.
+    errors: rows left without a value.
+    seconds: the whole stage; solver_seconds: of these, finding the order to send in.
+    phr: the solver's prefix hit rate over field characters, 0 to 1.
+    """
+
+    name: str
+    expression: str
+    rows: int
+    calls: int
+    ledger_hits: int
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    errors: int
+    seconds: float
+    solver_seconds: float
+    order: str
+    phr: float
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of prompt tokens served from the cache, 0 to 1."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All stages in the order run. `seconds` is the whole query, its plain SQL included."""
+
+    stages: tuple[StageReport, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def calls(self) -> int:
+        """Distinct requests sent to the backend."""
+        return sum(stage.calls for stage in self.stages)
+
+    @property
+    def ledger_hits(self) -> int:
+        """Distinct requests that the ledger answered."""
+        return sum(stage.ledger_hits for stage in self.stages)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens of all requests sent, cached ones included."""
+        return sum(stage.prompt_tokens for stage in self.stages)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Prompt tokens served from the cache."""
+        return sum(stage.cached_tokens for stage in self.stages)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of all answers."""
+        return sum(stage.output_tokens for stage in self.stages)
+
+    @property
+    def errors(self) -> int:
+        """Rows left without a value, summed over stages."""
+        return sum(stage.errors for stage in self.stages)
+
+    @property
+    def solver_seconds(self) -> float:
+        """Seconds spent on finding orders."""
+        return sum(stage.solver_seconds for stage in self.stages)
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of prompt tokens served from the cache, 0 to 1."""
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: totals, and the stages as a list."""
+        totals: dict[str, Any] = {name: getattr(self, name) for name in _TOTALS}
+        stages = [asdict(stage) | {"hit_rate": stage.hit_rate} for stage in self.stages]
+        return totals | {"stages": stages}
+
+    def __str__(self) -> str:
+        rows = [_HEADINGS, *self._rows()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+
+    def __rich__(self) -> Table:
+        from rich.table import Table
+
+        table = Table(title=f"{self.calls} LLM calls in {self.seconds:.2f} s")
+        for heading in _HEADINGS:
+            table.add_column(heading, justify="left" if heading in ("stage", "order") else "right")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for stage in self.stages:
+            calls = str(stage.calls)
+            if stage.ledger_hits:
+                calls += f" (+{stage.ledger_hits} known)"
+            yield (
+                stage.name,
+                str(stage.rows),
+                calls,
+                str(stage.prompt_tokens),
+                f"{stage.cached_tokens} ({stage.hit_rate:.0%})",
+                str(stage.output_tokens),
+                str(stage.errors),
+                f"{stage.seconds:.2f}",
+                stage.order,
+            )

@@ -1,0 +1,111 @@
+"""A table as integers: each column's cells are codes into the column's distinct values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relquery.errors import TableError
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A dictionary-encoded table of n rows and m columns.
+
+    names: one per column; names may repeat.
+    codes: (n, m), column-major; cell (r, c) is value `codes[r, c]` of column c. Codes of a column
+        count from 0 in the order of first appearance.
+    lengths: characters of every distinct value, all columns concatenated; NULL has length 0.
+    offsets: (m + 1,), column c owns `lengths[offsets[c]:offsets[c + 1]]`.
+    values: per column its distinct values as text, by code; NULL is a value of its own.
+    """
+
+    names: tuple[str, ...]
+    codes: Int32s
+    lengths: Int64s
+    offsets: Int64s
+    values: tuple[pa.Array, ...]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        rows, columns = self.codes.shape
+        return rows, columns
+
+    @property
+    def cell_lengths(self) -> Int64s:
+        """Characters of every distinct value when written "column: value"; parallel to lengths."""
+        labels = np.array([len(name) + 2 for name in self.names], dtype=np.int64)
+        return self.lengths + np.repeat(labels, np.diff(self.offsets))
+
+
+def encode(data: Mapping[str, Sequence[str | None]] | pa.Table) -> Columns:
+    """Encode a table; columns of other types than text are written as text.
+
+    Raises TableError if columns differ in length or a column has no text form.
+    """
+    if isinstance(data, pa.Table):
+        names, arrays = list(data.column_names), list(data.columns)
+    else:
+        names = list(data)
+        arrays = [_as_array(name, column) for name, column in data.items()]
+    rows = len(arrays[0]) if arrays else 0
+    for name, array in zip(names, arrays, strict=True):
+        if len(array) != rows:
+            raise TableError(
+                f"Column '{name}' has {len(array)} rows and column '{names[0]}' has {rows}. "
+                "Give every column the same number of rows."
+            )
+    codes = np.empty((rows, len(names)), dtype=np.int32, order="F")
+    values = []
+    for column, (name, array) in enumerate(zip(names, arrays, strict=True)):
+        codes[:, column], distinct = _encode_column(name, array)
+        values.append(distinct)
+    lengths = [
+        pc.fill_null(pc.utf8_length(distinct), 0).to_numpy(zero_copy_only=False)
+        for distinct in values
+    ]
+    sizes = [len(distinct) for distinct in values]
+    return Columns(
+        names=tuple(names),
+        codes=codes,
+        lengths=np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        values=tuple(values),
+    )
+
+
+def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedArray:
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return column
+    try:
+        return pa.array(column, type=None if len(column) else pa.string())
+    except (pa.ArrowException, TypeError, UnicodeError) as error:
+        raise TableError(f"Column '{name}' cannot be read as text: {error}.") from error
+
+
+def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s, pa.Array]:
+    """(codes, distinct values as text)."""
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_null(array.type):
+        array = array.cast(pa.string())
+    try:
+        encoded = array.dictionary_encode(null_encoding="encode")
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.unify_dictionaries().combine_chunks()
+        distinct = encoded.dictionary.cast(pa.large_string())
+    except pa.ArrowException as error:
+        raise TableError(
+            f"Column '{name}' of type {array.type} has no text form: {error}. Cast it to text."
+        ) from error
+    return encoded.indices.to_numpy(zero_copy_only=False), distinct

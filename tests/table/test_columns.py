@@ -1,0 +1,87 @@
+"""Encoding: codes, distinct values and lengths say all that the table says."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from tests.table.reference import Rows, Table
+from tests.table.strategies import columns_of, tables
+
+from relquery.errors import TableError
+from relquery.table.columns import Columns, encode
+
+
+def decode(columns: Columns) -> Rows:
+    values = [distinct.to_pylist() for distinct in columns.values]
+    return [
+        [values[column][code] for column, code in enumerate(row)] for row in columns.codes.tolist()
+    ]
+
+
+@settings(deadline=None)
+@given(tables())
+def test_codes_and_values_give_the_table_back(table: Table) -> None:
+    assert decode(columns_of(table)) == table.cells
+
+
+@settings(deadline=None)
+@given(tables())
+def test_codes_count_up_in_the_order_of_first_appearance(table: Table) -> None:
+    columns = columns_of(table)
+    for column in range(len(columns.names)):
+        codes = columns.codes[:, column].tolist()
+        assert list(dict.fromkeys(codes)) == list(range(len(columns.values[column])))
+
+
+def test_lengths_count_characters_and_null_has_none() -> None:
+    columns = encode({"ab": ["é😀", None, "", "é😀"], "c": ["x", "yy", "zzz", "x"]})
+    assert columns.lengths.tolist() == [2, 0, 0, 1, 2, 3]
+    assert columns.offsets.tolist() == [0, 3, 6]
+    assert columns.cell_lengths.tolist() == [6, 4, 4, 4, 5, 6]
+
+
+def test_null_is_not_the_empty_text() -> None:
+    assert len(encode({"a": [None, ""]}).values[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (pa.array([1, 2, None]), ["1", "2", None]),
+        (pa.array([True, False, True]), ["true", "false", "true"]),
+        (pa.array([datetime.date(2024, 2, 29)]), ["2024-02-29"]),
+        (pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (pa.array(["a", None], pa.large_string()), ["a", None]),
+        (pa.nulls(2), [None, None]),
+        (pa.chunked_array([["a", "b"], ["b", "c"]]), ["a", "b", "b", "c"]),
+    ],
+    ids=["int", "bool", "date", "dictionary", "large", "null", "chunks"],
+)
+def test_columns_of_any_type_are_written_as_text(
+    array: pa.Array | pa.ChunkedArray, text: list[str | None]
+) -> None:
+    assert decode(encode(pa.table({"a": array}))) == [[value] for value in text]
+
+
+def test_columns_of_one_name_stay_apart() -> None:
+    columns = encode(pa.table([["a", "b"], ["c", "c"]], names=["x", "x"]))
+    assert columns.names == ("x", "x")
+    assert decode(columns) == [["a", "c"], ["b", "c"]]
+
+
+def test_columns_of_different_length_are_refused() -> None:
+    with pytest.raises(TableError, match="Column 'b' has 1 rows and column 'a' has 2"):
+        encode({"a": ["x", "y"], "b": ["x"]})
+
+
+def test_a_column_without_text_form_is_refused_by_name() -> None:
+    with pytest.raises(TableError, match="Column 'a' of type"):
+        encode(pa.table({"a": pa.array([{"x": 1}])}))
+
+
+def test_text_that_is_not_unicode_is_refused_by_name() -> None:
+    with pytest.raises(TableError, match="Column 'a' cannot be read as text"):
+        encode({"a": ["\ud800"]})

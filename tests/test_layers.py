@@ -1,0 +1,137 @@
+"""The layers of the package, read from its imports (those inside functions included)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+BASE = {"errors", "config", "prompt"}
+WHAT = {"ir", "table", "markup", "sql"}
+WHEN = {"engine", "model"}
+RECORDS = {"report", "ledger"}
+
+# From low to high: a part of the package, and the other parts that it may import.
+LAYERS: dict[str, set[str]] = {
+    "errors": set(),
+    "config": {"errors"},
+    "prompt": {"errors"},
+    "report": BASE,
+    "ledger": BASE,
+    "backends.base": BASE,
+    # what to compute
+    "ir": BASE,
+    "table": BASE,
+    "markup": BASE | {"ir"},
+    "sql": BASE | RECORDS | {"ir", "table", "markup", "backends.base"},
+    # when and where
+    "engine": BASE,
+    "model": BASE | {"engine"},
+    "backends": BASE | WHEN | RECORDS | {"backends.base"},
+    # where both meet
+    "demo": {"errors", "prompt"},
+    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo"},
+    "bench": BASE | WHAT | WHEN | RECORDS | {"backends.base", "backends", "demo", "connection"},
+    "cli": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "connection", "bench"},
+}
+
+# Third-party packages that stay inside one part.
+CONFINED = {"torch": "model", "transformers": "model"}
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "relquery"
+
+
+def module_name(path: Path) -> str:
+    """`sql.plan` for src/relquery/sql/plan.py; `sql` for its __init__; `` for the package's."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+PACKAGE = ""  # relquery itself: its names come lazily, from any layer, and no module imports it
+BELOW_PACKAGE = [module for module in MODULES if module != PACKAGE]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import; write it in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def own_imports(module: str) -> set[str]:
+    """Modules of this package that a module imports."""
+    found = set()
+    for name in imports(MODULES[module]):
+        if name.split(".")[0] == "relquery":
+            target = name.removeprefix("relquery").removeprefix(".")
+            while target not in MODULES:  # a name in a module, not a module
+                target = target.rpartition(".")[0]
+            found.add(target)
+    return found
+
+
+def part_of(module: str) -> str:
+    """The longest entry of LAYERS that holds the module."""
+    holders = [part for part in LAYERS if f"{module}.".startswith(f"{part}.")]
+    assert holders, f"{module} is in no layer: give it a place in LAYERS"
+    return max(holders, key=len)
+
+
+@pytest.mark.parametrize("module", BELOW_PACKAGE)
+def test_a_module_imports_only_from_layers_below(module: str) -> None:
+    targets = own_imports(module)
+    assert PACKAGE not in targets, f"{module} imports relquery itself; import the module it needs"
+    part = part_of(module)
+    breaches = {target for target in targets if part_of(target) not in LAYERS[part] | {part}}
+    assert not breaches, f"{module} may not import {', '.join(sorted(breaches))}"
+
+
+def test_modules_import_one_another_in_no_cycle() -> None:
+    graph = {module: own_imports(module) - {module} for module in MODULES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"cycle: {' -> '.join(error.args[1])}")
+
+
+@pytest.mark.parametrize("module", BELOW_PACKAGE)
+def test_a_heavy_package_is_imported_in_its_own_part_alone(module: str) -> None:
+    roots = {name.split(".")[0] for name in imports(MODULES[module])}
+    strays = {root for root in roots & set(CONFINED) if part_of(module) != CONFINED[root]}
+    assert not strays, f"{module} imports {', '.join(sorted(strays))}"
+
+
+def test_planning_and_execution_know_nothing_of_each_other() -> None:
+    for part in WHAT:
+        assert not LAYERS[part] & WHEN
+    for part in WHEN:
+        assert not LAYERS[part] & WHAT
+
+
+def test_the_architecture_page_names_every_module() -> None:
+    """As `sql/plan.py`, as `sql.plan`, or as `plan` in a line that says `sql/`."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    missing = [module for module in BELOW_PACKAGE if not is_named(module, page)]
+    assert not missing, f"docs/architecture.md does not name {', '.join(missing)}"
+
+
+def is_named(module: str, page: str) -> bool:
+    path = MODULES[module].relative_to(SOURCE)
+    if path.name == "__init__.py":
+        return f"{path.parent.as_posix()}/" in page
+    folder = f"{path.parent.as_posix()}/" if path.parent.name else ""
+    word = re.compile(rf"\b{path.stem}\b")
+    return (
+        path.as_posix() in page
+        or ("." in module and module in page)
+        or any(folder and folder in line and word.search(line) for line in page.splitlines())
+    )
