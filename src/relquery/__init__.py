@@ -1,1 +1,56 @@
-"""LLM queries over relational data."""
+"""LLM queries over relational data, with attention states reused wherever the meaning allows it.
+
+import relquery as rq
+
+con = rq.connect(model="demo")
+con.register("movies", rq.demo_table("movies"))
+con.sql("SELECT movietitle, LLM('Is the review positive?', reviewcontent) FROM movies").df()
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relquery.connection import Connection, connect
+    from relquery.demo.files import table_path as demo_table
+    from relquery.errors import PartialResultWarning, RelqueryError
+    from relquery.prompt import Sampling
+    from relquery.report import Report
+    from relquery.sql.result import Result, RowError
+
+_HOMES = {
+    "connect": "relquery.connection:connect",
+    "Connection": "relquery.connection:Connection",
+    "Result": "relquery.sql.result:Result",
+    "RowError": "relquery.sql.result:RowError",
+    "Report": "relquery.report:Report",
+    "Sampling": "relquery.prompt:Sampling",
+    "RelqueryError": "relquery.errors:RelqueryError",
+    "PartialResultWarning": "relquery.errors:PartialResultWarning",
+    "demo_table": "relquery.demo.files:table_path",
+}
+
+__all__ = [
+    "Connection",
+    "PartialResultWarning",
+    "RelqueryError",
+    "Report",
+    "Result",
+    "RowError",
+    "Sampling",
+    "connect",
+    "demo_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'relquery' has no attribute {name!r}")
+    module, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

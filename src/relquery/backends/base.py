@@ -15,9 +15,7 @@ class Backend(Protocol):
     def name(self) -> str:
         """The model's name as a person would write it, for reports."""
 
-    def answer(
-        self, prompts: Sequence[Prompt], sampling: Sampling
-    ) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         """Serve all prompts, in the order given where order matters for reuse.
 
         Yields (index into prompts, answer) as answers finish, each index exactly once. A prompt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 
 class BlockPool:
@@ -36,13 +36,9 @@ class BlockPool:
         """Block that holds the states named by `key`, or None. Holds nothing."""
         return self._block_of.get(key)
 
-    def is_held(self, block: int) -> bool:
-        """Whether some request holds the block; if not, taking it uses up an available one."""
-        return self._references[block] > 0
-
-    def exclusive(self, blocks: Iterable[int]) -> int:
-        """How many of `blocks` would become available if one holder let go of them."""
-        return sum(self._references[block] == 1 for block in blocks)
+    def references(self, block: int) -> int:
+        """How many requests hold the block; taking it at 0 uses up an available one."""
+        return self._references[block]
 
     def take(self, block: int) -> None:
         """Hold a block found by `lookup`."""
@@ -94,7 +90,8 @@ class BlockPool:
         free, cached = set(self._free), set(self._cached)
         held = {block for block, count in enumerate(self._references) if count > 0}
         assert len(free) == len(self._free), "a block is free twice"
-        assert not (free & cached or free & held or cached & held), "a block is in two states"
+        assert free.isdisjoint(cached | held), "a free block is also cached or held"
+        assert cached.isdisjoint(held), "a cached block is also held"
         assert len(free) + len(cached) + len(held) == self.total, "a block leaked"
         assert all(count >= 0 for count in self._references), "a block was released twice"
         assert all(self._key_of[block] is None for block in free), "a free block has a key"

@@ -13,7 +13,7 @@ from relquery.engine.blocks import BlockPool
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Executor, Segment, Slots
 from relquery.engine.policies.fcfs import fcfs
-from relquery.engine.request import Request
+from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import Memo, Plan, Policy, State, Work
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
@@ -84,7 +84,9 @@ class Engine:
         """Move requests between queues, hold blocks, and describe the work to the executor."""
         for request in plan.preempt:
             self._preempt(request)
-        return [self._chunk(work) for work in plan.work]
+        # All hits are held before the first allocation, which might evict them.
+        held = [self._hold_hits(work) for work in plan.work]
+        return [self._chunk(work, hits) for work, hits in zip(plan.work, held, strict=True)]
 
     def _preempt(self, request: Request) -> None:
         self.running.remove(request)
@@ -92,10 +94,19 @@ class Engine:
         request.blocks, request.computed = [], 0
         self.waiting.appendleft(request)
 
-    def _chunk(self, work: Work) -> Chunk:
+    def _hold_hits(self, work: Work) -> list[int | None]:
+        """Hold a waiting request's hits; None for a block that is yet to be filled in this step."""
+        size = self.config.block_size
+        hits = [self.pool.lookup(work.request.key(index, size)) for index in range(work.hits)]
+        for block in hits:
+            if block is not None:
+                self.pool.take(block)
+        return hits
+
+    def _chunk(self, work: Work, hits: list[int | None]) -> Chunk:
         request, size = work.request, self.config.block_size
         if not request.blocks:
-            self._admit(request)
+            self._admit(request, hits)
         start, stop = request.computed, request.computed + work.tokens
         missing = -(-stop // size) - len(request.blocks)
         if missing > 0:
@@ -115,18 +126,17 @@ class Engine:
             draw=_next_draw(request) if stop == request.length else None,
         )
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, request: Request, hits: list[int | None]) -> None:
         """Take a waiting request in, with the cached blocks of its prompt."""
         self.waiting.remove(request)
         self.running.append(request)
-        if self.config.prefix_caching:
-            size = self.config.block_size
-            for index in range((request.length - 1) // size):
-                block = self.pool.lookup(request.key(index, size))
-                if block is None:
-                    break
+        for index, held in enumerate(hits):
+            block = held
+            if block is None:
+                block = self.pool.lookup(request.key(index, self.config.block_size))
+                assert block is not None, "the policy counted on a block that no work filled"
                 self.pool.take(block)
-                request.blocks.append(block)
+            request.blocks.append(block)
         request.computed = len(request.blocks) * self.config.block_size
         missing = -(-request.length // self.config.block_size) - len(request.blocks)
         fresh = self.pool.allocate(missing)
@@ -192,4 +202,4 @@ def _next_draw(request: Request) -> Draw:
     # One stream per request: a draw depends on the seed and on how many tokens came before it,
     # not on what else is in the batch.
     seed = hash((draw.seed, len(request.output)))
-    return replace(draw, seed=seed, allowed=request.allowed_next())
+    return replace(draw, seed=seed, allowed=request.allowed_next() or draw.allowed)

@@ -7,6 +7,7 @@ whatever the policy wants to remember; the loop hands it back unseen.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -35,10 +36,15 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How many further tokens of a request to compute in this step."""
+    """How many further tokens of a request to compute in this step.
+
+    hits: for a waiting request, its leading full blocks that are not computed but taken: each is
+    cached now, or filled by work before this one in the step.
+    """
 
     request: Request
     tokens: int
+    hits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class Draft:
         self.preempt: list[Request] = []
         self._filled: set[bytes] = set()
         self._taken: set[int] = set()
+        self._released: Counter[int] = Counter()
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if the blocks do not suffice."""
@@ -79,7 +86,7 @@ class Draft:
         if needed > self.blocks:
             return False
         self.blocks -= needed
-        self._commit(request, request.computed, tokens)
+        self._commit(Work(request, tokens), request.computed)
         return True
 
     def admit(self, request: Request) -> bool:
@@ -97,13 +104,14 @@ class Draft:
         self.blocks -= needed
         self.seats -= 1
         self._taken |= unheld
-        self._commit(request, start, tokens)
+        self._commit(Work(request, tokens, hits), start)
         return True
 
     def evict(self, request: Request) -> None:
         """Plan the preemption of a running request without work in this plan."""
         self.preempt.append(request)
-        self.blocks += self._pool.exclusive(request.blocks)
+        self._released.update(request.blocks)
+        self.blocks += sum(self._released[b] == self._pool.references(b) for b in request.blocks)
 
     def plan(self) -> Plan:
         """The finished plan."""
@@ -122,15 +130,15 @@ class Draft:
             key = request.key(index, self._limits.block_size)
             block = self._pool.lookup(key)
             if block is None and key not in self._filled:
-                return index, unheld
-            if block is not None and block not in self._taken and not self._pool.is_held(block):
+                return index, unheld - self._taken
+            if block is not None and self._pool.references(block) == 0:
                 unheld.add(block)
-        return full, unheld
+        return full, unheld - self._taken
 
-    def _commit(self, request: Request, start: int, tokens: int) -> None:
-        self.tokens -= tokens
-        self.work.append(Work(request, tokens))
-        if self._limits.prefix_caching and not request.decoding:
+    def _commit(self, work: Work, start: int) -> None:
+        self.tokens -= work.tokens
+        self.work.append(work)
+        if self._limits.prefix_caching:
             size = self._limits.block_size
-            for index in range(start // size, (start + tokens) // size):
-                self._filled.add(request.key(index, size))
+            for index in range(start // size, (start + work.tokens) // size):
+                self._filled.add(work.request.key(index, size))

@@ -159,10 +159,8 @@ def _merge(batch: PackedBatch, outputs: list[Tensor], lses: list[Tensor]) -> Ten
 
 def _pick(packed: Tensor, index: Tensor, whole: bool) -> Tensor:
     """Rows of (tokens, heads, head_dim) by (jobs, n) indices, as (jobs, heads, n, head_dim)."""
-    if whole:
-        return packed.unflatten(0, tuple(index.shape)).transpose(1, 2)
-    picked = packed.index_select(0, index.reshape(-1))
-    return picked.view(*index.shape, *packed.shape[1:]).transpose(1, 2)
+    picked = packed if whole else packed.index_select(0, index.reshape(-1))
+    return picked.reshape(*index.shape, *packed.shape[1:]).transpose(1, 2)
 
 
 def _rows(padded: Tensor, rows: Tensor | None) -> Tensor:

@@ -6,18 +6,20 @@ import ctypes
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from huggingface_hub import model_info
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging as transformers_logging
 
 from relquery.engine.executor import Chunk
-from relquery.errors import ModelError
+from relquery.errors import ModelError, did_you_mean
 from relquery.model.attention import NAME, PackedBatch
 from relquery.model.cache import KVCache
 from relquery.model.random import RandomSpec, build_network, byte_tokenizer
@@ -57,22 +59,20 @@ def load(
     if dtype not in DTYPES:
         raise ModelError(f"dtype is '{dtype}'. Choices: {', '.join(DTYPES)}.")
     keep_freed_memory()
+    _quiet()
     if spec.startswith("random:"):
         tokenizer = tokenizer or byte_tokenizer()
         network = build_network(RandomSpec.parse(spec), tokenizer, DTYPES[dtype])
     else:
         tokenizer = tokenizer or _from_hub(AutoTokenizer, spec)
-        network = _from_hub(
-            AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True
-        )
-    return prepare(network.to(device), tokenizer, name=spec)
+        network = _from_hub(AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True)
+    network = cast(PreTrainedModel, cast(Any, network).to(device))
+    return prepare(network, tokenizer, name=spec)
 
 
-def prepare(
-    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str
-) -> LoadedModel:
+def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> LoadedModel:
     """Give a network our attention function and check that it is called. Raises ModelError."""
-    network.eval()
+    network.train(False)
     try:
         network.set_attn_implementation(NAME)
         _check_attention(network)
@@ -98,6 +98,12 @@ def keep_freed_memory() -> None:
         mallopt(trim_threshold, (1 << 31) - 1)
 
 
+def _quiet() -> None:
+    """No bars of its own while a library loads weights; progress is the caller's to show."""
+    disable: Any = transformers_logging.disable_progress_bar
+    disable()
+
+
 @torch.inference_mode()
 def _check_attention(network: PreTrainedModel) -> None:
     """Run two tokens: every layer must have written its keys through our function."""
@@ -115,9 +121,7 @@ def _check_attention(network: PreTrainedModel) -> None:
         )
 
 
-def _end_tokens(
-    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
-) -> frozenset[int]:
+def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     generation = getattr(network, "generation_config", None)
     end = getattr(generation, "eos_token_id", None)
     listed = end if isinstance(end, list) else [end]
@@ -125,12 +129,30 @@ def _end_tokens(
 
 
 def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
+    """Load from a folder, from the local cache, or, if neither has it, from the hub."""
+    here = Path(spec).is_dir()
     try:
-        return kind.from_pretrained(spec, trust_remote_code=False, **options)
+        try:
+            return kind.from_pretrained(
+                spec, trust_remote_code=False, local_files_only=True, **options
+            )
+        except OSError:
+            if here:
+                raise
+            _ask_hub(spec)
+            return kind.from_pretrained(spec, trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError) as error:
-        what = "folder" if Path(spec).exists() else "name"
+        what = "is not a model folder" if here else "is neither a folder nor found on the hub"
         raise ModelError(
-            f"Model '{spec}' could not be loaded ({what}): {str(error).splitlines()[0]} "
-            "Give 'demo', a folder with config.json and model.safetensors, a Hugging Face name, "
-            "or 'random:layers=8,hidden=256'."
+            f"Model '{spec}' {what}: {str(error).strip().splitlines()[0]} Give 'demo', a folder "
+            "with config.json and model.safetensors, a Hugging Face name, or "
+            "'random:layers=8,hidden=256'." + did_you_mean(spec, ["demo"])
         ) from error
+
+
+def _ask_hub(spec: str) -> None:
+    """Fail at once for a model that the hub does not have, where a download would keep retrying."""
+    try:
+        model_info(spec, timeout=10)
+    except Exception as error:  # whatever the hub's client raises, a network error among it
+        raise OSError(f"The hub said: {str(error).strip()}.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -71,7 +72,8 @@ def build_network(
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(spec.seed)
-            return LlamaForCausalLM(config).to(dtype)
+            network: Any = LlamaForCausalLM(config)
+            return cast(PreTrainedModel, network.to(dtype))
     except (ValueError, RuntimeError) as error:
         raise ModelError(f"No network can have this shape ({spec}): {error}") from error
 
@@ -93,4 +95,5 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END)
+    wrap: Any = PreTrainedTokenizerFast
+    return cast(PreTrainedTokenizerBase, wrap(tokenizer_object=tokenizer, eos_token=END))

@@ -1,0 +1,187 @@
+"""The embedded engine as a backend: prompts to requests, finished requests to answers."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from relquery.config import EngineConfig
+from relquery.engine.clock import RealClock
+from relquery.engine.loop import Engine
+from relquery.engine.request import Draw, Request, Tokens
+from relquery.errors import (
+    ConfigError,
+    MissingExtraError,
+    PromptTooLongError,
+    RequestError,
+    did_you_mean,
+)
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+
+if TYPE_CHECKING:
+    from relquery.model.load import LoadedModel
+
+_ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
+_MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
+
+
+def load_backend(model: str, **options: Any) -> EmbeddedBackend:
+    """Load a model and put an engine around it.
+
+    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
+    options: fields of EngineConfig, and dtype, device, tokenizer (see relquery.model.load).
+    Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
+    """
+    known = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS]
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"'{name}' is not an option of the embedded engine. Options: {', '.join(known)}."
+                + did_you_mean(name, known)
+            )
+    try:
+        from relquery.model.load import load
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
+    config = EngineConfig(**{k: v for k, v in options.items() if k in _ENGINE_OPTIONS})
+    loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
+    return EmbeddedBackend(replace(loaded, name=model), config)
+
+
+class EmbeddedBackend:
+    """Answers prompts on this machine. Requests of one `answer` call form one relQuery."""
+
+    def __init__(self, model: LoadedModel, config: EngineConfig | None = None) -> None:
+        from relquery.model.executor import TorchExecutor
+        from relquery.model.render import Renderer
+
+        self.config = config or EngineConfig()
+        slots = self.config.cache_tokens // self.config.block_size * self.config.block_size
+        executor = TorchExecutor(model.network, slots, share=self.config.segment_sharing)
+        self.engine = Engine(executor, self.config, RealClock())
+        self._model, self._renderer = model, Renderer(model.tokenizer)
+        self._groups, self._ids = count(), count()
+        self._finished: dict[int, deque[Request]] = {}
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.name
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        """See Backend.answer. Prompts are served in the order given."""
+        group = next(self._groups)
+        box = self._finished[group] = deque[Request]()
+        open_requests: dict[int, tuple[int, Request]] = {}
+        try:
+            make = self._maker(sampling, group)
+            for index, tokens in enumerate(self._render(prompts)):
+                try:
+                    if isinstance(tokens, RequestError):
+                        raise tokens
+                    request = make(tokens)
+                    self.engine.submit(request)
+                    open_requests[request.id] = (index, request)
+                except RequestError as error:
+                    length = 0 if isinstance(tokens, RequestError) else len(tokens)
+                    yield index, Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
+            while open_requests:
+                while box:
+                    index, request = open_requests.pop(box.popleft().id)
+                    yield index, self._answer(request, sampling.stop)
+                for request in self.engine.step() if open_requests else ():
+                    self._finished[request.group].append(request)
+        finally:
+            for _, request in open_requests.values():
+                self.engine.cancel(request)
+            del self._finished[group]
+
+    def close(self) -> None:
+        """Free the model and the KV cache."""
+        del self.engine, self._model, self._renderer
+
+    def _render(self, prompts: Sequence[Prompt]) -> Sequence[Tokens | RequestError]:
+        try:
+            return self._renderer.render(prompts)
+        except RequestError:
+            return [self._render_one(prompt) for prompt in prompts]
+
+    def _render_one(self, prompt: Prompt) -> Tokens | RequestError:
+        try:
+            return self._renderer.render([prompt])[0]
+        except RequestError as error:
+            return error
+
+    def _maker(self, sampling: Sampling, group: int) -> Callable[[Tokens], Request]:
+        """A function from prompt tokens to a request with this sampling."""
+        choices = tuple(self._renderer.encode(text) for text in sampling.allowed)
+        stop = self._stop_check(sampling.stop)
+        context = self._model.context
+        bound = max((len(choice) for choice in choices), default=sampling.max_tokens)
+        seed = sampling.seed if sampling.seed is not None else secrets.randbits(62)
+
+        def make(tokens: Tokens) -> Request:
+            if len(tokens) >= context:
+                raise PromptTooLongError(len(tokens), context, "the model's context")
+            # The seed of a request comes from its content, so that neither the order of the rows
+            # nor what else is asked changes a sampled answer.
+            own_seed = seed ^ int.from_bytes(
+                hashlib.blake2b(tokens.tobytes(), digest_size=7).digest()
+            )
+            return Request(
+                id=next(self._ids),
+                prompt=tokens,
+                max_tokens=min(bound, context - len(tokens)),
+                draw=Draw(sampling.temperature, sampling.top_p, sampling.top_k, own_seed),
+                end=self._model.end,
+                stop=stop,
+                choices=choices,
+                group=group,
+            )
+
+        return make
+
+    def _stop_check(self, stop: tuple[str, ...]) -> Callable[[Sequence[int]], bool] | None:
+        if not stop:
+            return None
+        longest = max(len(text.encode()) for text in stop)
+
+        def stopped(output: Sequence[int]) -> bool:
+            # A stop string of n bytes lies within the last n tokens once its last byte is there;
+            # a few more let the text before it decode.
+            tail = self._renderer.decode(output[-(longest + 8) :])
+            return any(text in tail for text in stop)
+
+        return stopped
+
+    def _answer(self, request: Request, stop: tuple[str, ...]) -> Answer:
+        assert request.finish is not None
+        text = self._renderer.decode(request.output)
+        text = text[: min((at for at in map(text.find, stop) if at >= 0), default=len(text))]
+        error = None
+        if request.finish is Finish.LENGTH:
+            error = (
+                f"The answer was cut after {len(request.output)} tokens. "
+                "Raise max_tokens, or ask for a shorter answer."
+            )
+        return Answer(
+            text=text,
+            finish=request.finish,
+            error=error,
+            prompt_tokens=len(request.prompt),
+            cached_tokens=request.cached or 0,
+            output_tokens=len(request.output),
+        )
+
+
+def _resolve(model: str) -> str:
+    if model == "demo":
+        from relquery.demo.files import model_path
+
+        return str(model_path())
+    return model

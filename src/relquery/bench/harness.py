@@ -1,0 +1,122 @@
+"""What every benchmark shares: its settings, its figures, and how they are shown."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relquery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """quick: the same path at a small size. data: folder of the real tables. threads: of torch."""
+
+    quick: bool
+    data: Path
+    threads: int = 2
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value and its goal. note: the measurements behind it, or why there is none."""
+
+    name: str
+    value: float | None
+    goal: float
+    at_least: bool = True
+    note: str = ""
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the goal is reached; None if the figure could not be measured."""
+        if self.value is None:
+            return None
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        goal = f"{'>=' if self.at_least else '<='} {self.goal:g}"
+        return {"value": self.value, "goal": goal, "holds": self.holds, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """run: yields figures as they are measured; says what it is doing through its second argument."""
+
+    name: str
+    purpose: str
+    run: Callable[[Settings, Say], Iterator[Figure]]
+
+
+def find(name: str, benchmarks: Sequence[Benchmark]) -> Benchmark:
+    """The benchmark of that name. Raises ConfigError."""
+    for benchmark in benchmarks:
+        if benchmark.name == name:
+            return benchmark
+    names = ", ".join(benchmark.name for benchmark in benchmarks)
+    raise ConfigError(f"No benchmark is called '{name}'. Benchmarks: {names}.")
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "processor": _processor(),
+        "threads": threads,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("relquery", "torch", "transformers", "numba")},
+    }
+
+
+def document(benchmark: Benchmark, settings: Settings, figures: list[Figure]) -> dict[str, Any]:
+    """All of a run, for JSON."""
+    return {
+        "benchmark": benchmark.name,
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": f"relquery bench {benchmark.name}" + (" --quick" if settings.quick else ""),
+        "machine": machine(settings.threads),
+        "figures": {figure.name: figure.to_dict() for figure in figures},
+    }
+
+
+def table(figures: Sequence[Figure]) -> Table:
+    """Figures beside their goals, for a terminal."""
+    from rich.table import Table
+
+    view = Table()
+    for heading, justify in (("figure", "left"), ("value", "right"), ("goal", "right")):
+        view.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    view.add_column("holds")
+    view.add_column("measured", overflow="fold")
+    for figure in figures:
+        value = "-" if figure.value is None else f"{figure.value:.3g}"
+        holds = {True: "yes", False: "[red]no[/red]", None: "not measured"}[figure.holds]
+        view.add_row(figure.name, value, figure.to_dict()["goal"], holds, figure.note)
+    return view
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(models)} x {models[0]}" if models else platform.machine()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,55 @@
+"""`relquery`: its commands, and how errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+import typer
+
+from relquery.cli.bench import bench
+from relquery.cli.demo import demo
+from relquery.cli.show import errors_console
+from relquery.cli.sql import sql
+from relquery.errors import RelqueryError
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="LLM queries over relational data. Exit codes: 0 done, 1 error, 2 wrong usage, "
+    "3 some rows have no value, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+app.command()(sql)
+app.command()(demo)
+app.command()(bench)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"relquery {version('relquery')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `relquery` script."""
+    try:
+        app()
+    except RelqueryError as error:
+        errors_console().print(f"Error: {error}", style="red", markup=False, highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        errors_console().print("Interrupted. What a --ledger file holds is kept.", markup=False)
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,56 @@
+"""`relquery bench`: run a benchmark and hold its figures against their goals."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from relquery.bench import harness
+from relquery.cli.show import errors_console
+
+
+def bench(
+    name: Annotated[str | None, typer.Argument(help="Which; none lists them.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The same path at a small size, under 45 seconds.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of generated input.")] = 0,
+) -> None:
+    """Measure both sides of each ratio in one run. Exits 1 if a figure misses its goal.
+
+    Real tables come from the folder that RELQUERY_DATA names (default ../shared/data); figures
+    that need an absent table are left out.
+
+    [bold]Example[/bold]
+
+    relquery bench sql --quick
+    """
+    from relquery.bench.catalogue import BENCHMARKS
+
+    console = Console()
+    if name is None:
+        for each in BENCHMARKS:
+            console.print(f"{each.name}: {each.purpose}", highlight=False)
+        return
+    data = Path(os.environ.get("RELQUERY_DATA", "../shared/data"))
+    settings = harness.Settings(quick, data, threads, seed)
+    benchmark = harness.find(name, BENCHMARKS)
+    log = errors_console()
+    log.print(f"{benchmark.name} on {harness.machine(threads)}", markup=False, highlight=False)
+    figures = []
+    for figure in benchmark.run(settings, lambda text: log.print(text, markup=False)):
+        figures.append(figure)
+        log.print(f"{figure.name}: {figure.value}", markup=False, highlight=False)
+    if as_json:
+        typer.echo(json.dumps(harness.document(benchmark, settings, figures), indent=2))
+    else:
+        console.print(harness.table(figures))
+    if any(figure.holds is False for figure in figures):
+        raise typer.Exit(1)

@@ -1,0 +1,65 @@
+"""`relquery demo`: a filter and a projection over a bundled table with the bundled model."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+
+from relquery.cli.show import comparison, errors_console, progress, result_table
+from relquery.config import Order
+from relquery.connection import Connection, connect
+from relquery.demo.files import table_path
+from relquery.errors import PartialResultWarning
+from relquery.sql.result import Result
+
+QUERY = """\
+SELECT movietitle, critic, year,
+       LLM('Summarize the review in one sentence.', movies.*) AS summary
+FROM movies
+WHERE year >= 2000
+  AND LLM('Is the review positive? Answer Yes or No.', movies.*) = 'Yes'
+"""
+
+
+def demo(
+    rows: Annotated[int, typer.Option(help="Result rows to show.")] = 10,
+    model: Annotated[str, typer.Option("--model", "-m", help="As in `relquery sql`.")] = "demo",
+) -> None:
+    """Show what relquery does: one query, reordered and in original order, and what each cost."""
+    console = Console()
+    console.print(Syntax(QUERY, "sql", background_color="default"))
+    reordered = _run("ggr", model)
+    console.print(result_table(reordered, rows))
+    original = _run("original", model)
+    console.print()
+    console.print(comparison({"ggr (relquery)": reordered.report, "original": original.report}))
+    same = sorted(reordered.fetchall(), key=str) == sorted(original.fetchall(), key=str)
+    speedup = original.report.seconds / reordered.report.seconds
+    console.print(
+        f"{speedup:.1f} times faster than in original order; "
+        f"{'the same rows' if same else 'rows differ where the order of fields sways the model'}.",
+        highlight=False,
+    )
+
+
+def _warm_up(connection: Connection) -> None:
+    """Compile the solver and touch the model, with answers that may be cut."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialResultWarning)
+        connection.sql("SELECT LLM('Is it new?', year) FROM movies LIMIT 2", max_tokens=1)
+
+
+def _run(order: Order, model: str) -> Result:
+    """The query on an engine of its own, whose cache is empty; a small run before warms up."""
+    with errors_console().status(f"loading {model}"):
+        connection = connect(model, order=order, ledger=None)
+    with connection:
+        connection.register("movies", table_path("movies"))
+        with errors_console().status("warming up"):
+            _warm_up(connection)
+        with progress(f"{order} order, ") as advance:
+            return connection.sql(QUERY, progress=advance, max_tokens=64)

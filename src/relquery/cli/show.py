@@ -1,0 +1,79 @@
+"""Showing results, figures and progress in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from relquery.report import Report
+from relquery.sql.result import Result
+
+Advance = Callable[[str, int, int], None]
+
+
+def errors_console() -> Console:
+    """What is no result: progress, reports, errors."""
+    return Console(stderr=True, soft_wrap=True)
+
+
+def result_table(result: Result, rows: int) -> Table:
+    """The first `rows` rows of a result."""
+    view = Table(show_edge=False, pad_edge=False)
+    for name, column in zip(result.columns, result.table.columns, strict=True):
+        numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
+        view.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+    for row in result.head(rows).fetchall():
+        view.add_row(*(_cell(value) for value in row))
+    if len(result) > rows:
+        view.caption = f"first {rows} of {len(result)} rows"
+    return view
+
+
+def comparison(reports: dict[str, Report]) -> Table:
+    """What the same query cost in several ways, one row each."""
+    view = Table(title="what it cost", show_edge=False, pad_edge=False)
+    headings = ("order", "rows", "distinct calls", "prompt tokens", "from cache", "seconds")
+    for heading in headings:
+        view.add_column(heading, justify="left" if heading == "order" else "right")
+    for name, report in reports.items():
+        view.add_row(
+            name,
+            f"{sum(stage.rows for stage in report.stages):,}",
+            f"{report.calls:,}",
+            f"{report.prompt_tokens:,}",
+            f"{report.cached_tokens:,} ({report.hit_rate:.0%})",
+            f"{report.seconds:.1f}",
+        )
+    return view
+
+
+@contextmanager
+def progress(title: str = "") -> Iterator[Advance]:
+    """A bar per stage on standard error, gone at the end; nothing where that is no terminal."""
+    columns = (
+        TextColumn(f"{title}{{task.description}}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=errors_console(), transient=True) as bars:
+        tasks = {}
+
+        def advance(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done)
+
+        yield advance
+
+
+def _cell(value: object) -> Text:
+    if value is None:
+        return Text("NULL", style="dim")
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return Text("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))

@@ -1,0 +1,202 @@
+"""`relquery sql`: one query over tables in files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+
+from relquery.cli.show import errors_console, progress, result_table
+from relquery.config import Order
+from relquery.connection import connect
+from relquery.demo.files import TABLES, table_path
+from relquery.errors import ConfigError, PartialResultWarning, TableError, did_you_mean
+from relquery.sql.result import Result, distinct_names
+
+ROWS_LOST = 3
+_SHOWN = 50
+
+
+class Format(Enum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def sql(
+    query: Annotated[
+        str, typer.Argument(help="SQL with LLM('prompt', column, ...); '-' reads standard input.")
+    ],
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="NAME=FILE",
+            help="A CSV, Parquet, JSON or DuckDB file, or demo:movies, demo:tickets, "
+            "demo:products. NAME defaults to the file's.",
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", help="demo, a Hugging Face name or folder, or random:layers=8,..."
+        ),
+    ] = "demo",
+    database: Annotated[
+        str, typer.Option(help="A DuckDB file whose tables are at hand.")
+    ] = ":memory:",
+    order: Annotated[str, typer.Option(help="original, fixed or ggr.")] = "ggr",
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Longest answer, in tokens (default 256).")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 (default) is greedy.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes sampled answers repeat.")] = None,
+    cache_tokens: Annotated[
+        int | None, typer.Option(help="Capacity of the KV cache in tokens.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="No prefix caching.")] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="File that keeps answers, so that a stopped query goes on later."),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How rows are printed.")] = (
+        Format.TABLE
+    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
+    ] = None,
+    allow_errors: Annotated[
+        bool, typer.Option("--allow-errors", help="Exit 0 although some rows have no value.")
+    ] = False,
+) -> None:
+    """Run a query whose SQL calls a model.
+
+    [bold]Example[/bold]
+
+    relquery sql "SELECT movietitle, AVG(LLM('Rate sentiment from 1 to 5.', reviewcontent)) AS
+    score FROM movies GROUP BY ALL ORDER BY score DESC LIMIT 5" --table movies=demo:movies
+    """
+    options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
+    if cache_tokens is not None:
+        options["cache_tokens"] = cache_tokens
+    tables = dict(_table(item) for item in table or [])
+    write = None if output is None else _writer(output)
+    text = sys.stdin.read() if query == "-" else query
+    kept = ":memory:" if ledger is None else ledger
+    with connect(
+        model, database=database, order=_order(order), ledger=kept, **options
+    ) as connection:
+        for name, path in tables.items():
+            connection.register(name, path)
+        sampling: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        with warnings.catch_warnings(), progress() as advance:
+            warnings.simplefilter("ignore", PartialResultWarning)
+            result = connection.sql(text, progress=advance, **sampling)
+    if write is not None:
+        write(result)
+    _print(result, form)
+    _report(result)
+    if result.errors and not allow_errors:
+        raise typer.Exit(ROWS_LOST)
+
+
+def _order(name: str) -> Order:
+    return name  # type: ignore[return-value]  # QueryConfig checks it
+
+
+def _table(item: str) -> tuple[str, Path]:
+    name, separator, file = item.partition("=")
+    if not separator:
+        file, name = item, Path(item.removeprefix("demo:")).name.partition(".")[0]
+    if file.startswith("demo:"):
+        wanted = file.removeprefix("demo:")
+        if wanted not in TABLES:
+            raise TableError(
+                f"No demo table is called '{wanted}'. Demo tables: {', '.join(TABLES)}."
+                + did_you_mean(wanted, TABLES)
+            )
+        return name, table_path(wanted)
+    return name, Path(file)
+
+
+def _print(result: Result, form: Format) -> None:
+    if form is Format.TABLE:
+        console = Console()
+        console.print(result_table(result, _SHOWN))
+    elif form is Format.CSV:
+        pa_csv.write_csv(_flat(result), sys.stdout.buffer)
+    else:
+        rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
+        report = result.report.to_dict()
+        errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
+        typer.echo(
+            json.dumps(
+                {"rows": rows, "errors": errors, "report": report}, default=str, ensure_ascii=False
+            )
+        )
+
+
+def _report(result: Result) -> None:
+    console = errors_console()
+    if result.report.stages:
+        console.print(result.report)
+    if result.errors:
+        console.print(f"{len(result.errors)} values are missing; the first:", style="red")
+        for error in result.errors[:3]:
+            text = f"  {error.stage}, row {error.row}: {error.error}"
+            console.print(text, markup=False, highlight=False)
+
+
+def _names(result: Result) -> list[str]:
+    return distinct_names(result.columns)
+
+
+def _flat(result: Result) -> pa.Table:
+    """The result with names that differ, and nested values as text, for CSV."""
+    columns = [
+        pa.array([None if v is None else str(v) for v in column.to_pylist()])
+        if pa.types.is_nested(column.type)
+        else column
+        for column in result.table.columns
+    ]
+    return pa.Table.from_arrays(columns, names=_names(result))
+
+
+def _write_json(result: Result, path: Path) -> None:
+    rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
+    path.write_text(json.dumps(rows, default=str, ensure_ascii=False), encoding="utf-8")
+
+
+_WRITERS = {
+    ".parquet": lambda result, path: pq.write_table(
+        result.table.rename_columns(_names(result)), path
+    ),
+    ".csv": lambda result, path: pa_csv.write_csv(_flat(result), path),
+    ".json": _write_json,
+}
+
+
+def _writer(path: Path) -> Any:
+    """A function that writes a result to `path`; checked before the query has cost anything."""
+    if path.suffix not in _WRITERS:
+        raise ConfigError(f"--output {path} must end in {', '.join(_WRITERS)}.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--output {path}: the folder {path.parent} does not exist.")
+    return lambda result: _WRITERS[path.suffix](result, path)

@@ -1,0 +1,109 @@
+"""Training documents: pieces of text, each either context or to be learned.
+
+A lesson is one of
+- *single*: the exact prompt that relquery sends, and its answer;
+- *turns*: a prompt, its answer, and more questions about the same row, each answer learned;
+- *recall*: a JSON object, then the same object in another order, its values learned. This gives
+  a copying loss on most tokens, which forms the attention heads that find a field by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from relquery.demo.generator import DOMAINS, MAX_EXTRA_FIELDS, pick_fields
+from relquery.demo.prompt import SYSTEM, Field, ask_text, json_text, user_text
+from relquery.demo.rows import Ask, Domain, Kind, Row
+from relquery.demo.split import Split
+from relquery.demo.words import FIRST_NAMES, LAST_NAMES, TITLE_ADJECTIVES, TITLE_NOUNS
+
+END = "<|end|>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+_SYSTEM, _USER, _ASSISTANT = ROLES
+_WORDS = (*FIRST_NAMES, *LAST_NAMES, *TITLE_ADJECTIVES, *TITLE_NOUNS)
+Lesson = list[tuple[str, bool]]  # (text, to be learned)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What the lessons of one stage look like. Shares are probabilities."""
+
+    extra: tuple[int, int]  # least and most fields beside the needed ones
+    recall: float  # share of recall lessons
+    single: float  # share of single questions; the rest are turns
+    system: float  # share of lessons that begin with the system prompt
+    turns: int  # most questions in one lesson
+    kinds: tuple[float, float, float, float]  # weights of filter, label, copy, summary
+
+
+def lessons(rng: Random, mix: Mix) -> Iterator[Lesson]:
+    """An endless stream of lessons over training rows."""
+    while True:
+        domain = rng.choice(DOMAINS)
+        row = domain.row(rng, Split.TRAIN)
+        draw = rng.random()
+        if draw < mix.recall:
+            yield _recall(rng, row, mix)
+        else:
+            turns = 1 if draw < mix.recall + mix.single else rng.randint(2, mix.turns)
+            yield _questions(rng, domain, row, mix, turns)
+
+
+def _questions(rng: Random, domain: Domain, row: Row, mix: Mix, turns: int) -> Lesson:
+    first = _ask(rng, domain, mix)
+    least, most = mix.extra
+    extra = rng.randint(least, min(most, MAX_EXTRA_FIELDS))
+    fields = pick_fields(rng, row, first.needs, extra)
+    given = {name for name, _ in fields}
+    lesson = _opening(rng, mix)
+    lesson += [
+        (user_text(rng.choice(first.queries), fields) + _ASSISTANT, False),
+        (first.answer(row) + END, True),
+    ]
+    for _ in range(turns - 1):
+        ask = _ask(rng, domain, mix)
+        if given.issuperset(ask.needs):
+            lesson += [
+                (_USER + ask_text(rng.choice(ask.queries)) + _ASSISTANT, False),
+                (ask.answer(row) + END, True),
+            ]
+    return lesson
+
+
+def _ask(rng: Random, domain: Domain, mix: Mix) -> Ask:
+    (kind,) = rng.choices(tuple(Kind), mix.kinds)
+    return rng.choice([ask for ask in domain.asks if ask.kind is kind])
+
+
+def _opening(rng: Random, mix: Mix) -> Lesson:
+    return [((f"{_SYSTEM}{SYSTEM}" if rng.random() < mix.system else "") + _USER, False)]
+
+
+def _recall(rng: Random, row: Row, mix: Mix) -> Lesson:
+    least, most = mix.extra
+    fields = list(pick_fields(rng, row, (), rng.randint(least + 2, most + 2)))
+    if rng.random() < 0.5:  # values that nothing but copying can give
+        fields = [(name, _noise(rng)) for name, _ in fields]
+    lesson = [(_USER + json_text(fields) + _ASSISTANT, False)]
+    rng.shuffle(fields)
+    return lesson + list(_learned_values(fields))
+
+
+def _noise(rng: Random) -> str:
+    words = [rng.choice(_WORDS) for _ in range(rng.randint(1, 5))]
+    return " ".join(words) if rng.random() < 0.8 else str(rng.randrange(100_000))
+
+
+def _learned_values(fields: list[Field]) -> Iterator[tuple[str, bool]]:
+    yield "{", False
+    for i, (name, value) in enumerate(fields):
+        comma = "," if i else ""
+        if isinstance(value, int):
+            yield f'{comma}\n"{name}": ', False
+            yield str(value), True
+        else:
+            yield f'{comma}\n"{name}": "', False
+            yield f'{value}"', True
+    yield "\n}" + END, False

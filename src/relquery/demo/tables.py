@@ -1,0 +1,43 @@
+"""The bundled tables: seeded joins of a parent (movie, device, product) with its children.
+
+Every key text is on the held-out side, so the demo model has seen none of these rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from relquery.demo.generator import DOMAINS
+from relquery.demo.rows import Domain, Row
+from relquery.demo.split import Split
+
+SEED = 20
+PARENTS = 60
+CHILDREN = (10, 40)  # least and most rows of one parent
+
+
+def rows(domain: Domain, seed: int = SEED) -> list[Row]:
+    """The rows of one table, in random order."""
+    rng = Random(f"{seed}:{domain.name}")
+    joined = []
+    for _ in range(PARENTS):
+        parent = domain.parent(rng, Split.HELD_OUT)
+        for _ in range(rng.randint(*CHILDREN)):
+            joined.append(domain.child(rng, Split.HELD_OUT, parent))
+    rng.shuffle(joined)
+    return joined
+
+
+def write(folder: Path, seed: int = SEED) -> list[Path]:
+    """Write every table as Parquet into `folder`; returns the paths."""
+    import pyarrow as pa  # heavy, and needed to write alone
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for domain in DOMAINS:
+        table = pa.Table.from_pylist([row.fields for row in rows(domain, seed)])
+        paths.append(folder / f"{domain.name}.parquet")
+        pq.write_table(table, paths[-1], compression="zstd")
+    return paths

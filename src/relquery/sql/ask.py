@@ -1,0 +1,230 @@
+"""Asking one call of a query for all its rows: distinct inputs, an order, prompts, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.backends.base import Backend
+from relquery.config import QueryConfig
+from relquery.errors import RequestError
+from relquery.ir.lower import Spans, lower
+from relquery.ir.nodes import Text
+from relquery.ledger import AnswerMemo, answer_keys, has_one_answer
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.sql.prompt_template import Form, Template, field_pieces, template
+from relquery.table.columns import Columns, Int64s, encode
+from relquery.table.reorder import Schedule, reorder
+
+Progress = Callable[[str, int, int], None]
+
+_SAVE_EVERY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who answers, and how. clock: seconds from some start, for reports."""
+
+    backend: Backend
+    config: QueryConfig
+    ledger: AnswerMemo | None
+    progress: Progress | None
+    clock: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call and its input rows. cells: text per field and row; forms: one per field."""
+
+    name: str
+    prompt: str
+    sampling: Sampling
+    rows: int
+    cells: pa.Table
+    forms: tuple[Form, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replies:
+    """answers: one per distinct input; of_row: (rows,), which of them is a row's."""
+
+    answers: list[Answer]
+    of_row: Int64s
+    sent: int
+    solver_seconds: float
+    phr: float
+
+
+def ask(question: Question, asker: Asker) -> Replies:
+    """Answer a call for every row, equal inputs once.
+
+    Raises RequestError at the first failure if the config says so, and whatever the backend
+    raises; answers given until then are in the ledger.
+    """
+    inputs = _Inputs.of(question)
+    answers: dict[int, Answer] = {}
+    keys: list[bytes] = []
+    if asker.ledger is not None and has_one_answer(question.sampling):
+        keys = answer_keys(asker.backend.name, inputs.prompts_as_written(), question.sampling)
+        known = asker.ledger.get(keys)
+        answers = {row: known[key] for row, key in enumerate(keys) if key in known}
+    missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
+    schedule = inputs.schedule(missing, asker)
+    sent = missing if schedule is None else missing[schedule.rows]
+    prompts = inputs.prompts(sent, schedule)
+    total = inputs.count
+    # Closed at once when something is raised here, so that the backend stops working on the rest.
+    with closing(_answered(asker, prompts, question.sampling, sent, keys)) as stream:
+        for row, answer in stream:
+            answers[row] = answer
+            _check(answer, question, asker)
+            if asker.progress is not None:
+                asker.progress(question.name, len(answers), total)
+    return Replies(
+        [answers.get(row, _NO_ANSWER) for row in range(total)],
+        inputs.of_row,
+        len(sent),
+        schedule.report.seconds if schedule else 0.0,
+        float(schedule.report.phr) if schedule else 0.0,
+    )
+
+
+_NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
+
+
+def problem(answer: Answer, sampling: Sampling) -> str | None:
+    """Why an answer is no value; None if it is one."""
+    if answer.error is not None:
+        return answer.error
+    if answer.finish is Finish.LENGTH:
+        return (
+            f"The answer was cut after {answer.output_tokens} tokens: {_short(answer.text)}. "
+            f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
+        )
+    if answer.finish is not Finish.STOP or answer.text is None:
+        return f"The request ended without an answer ({answer.finish.value})."
+    return None
+
+
+def _check(answer: Answer, question: Question, asker: Asker) -> None:
+    if asker.config.on_error == "raise":
+        trouble = problem(answer, question.sampling)
+        if trouble is not None:
+            raise RequestError(f"{question.name}: {trouble}")
+
+
+def _short(text: str | None) -> str:
+    return repr(text if text is None or len(text) <= 60 else f"{text[:57]}...")
+
+
+def _answered(
+    asker: Asker, prompts: list[Prompt], sampling: Sampling, sent: Int64s, keys: list[bytes]
+) -> Generator[tuple[int, Answer], None, None]:
+    """(distinct row, answer) as they come; each is in the ledger soon, and at the latest when
+    the iterator ends, however it ends."""
+    if not prompts:
+        return
+    unsaved: list[tuple[bytes, Answer]] = []
+    stream = asker.backend.answer(prompts, sampling)
+    try:
+        for index, answer in stream:
+            row = int(sent[index])
+            if keys:
+                unsaved.append((keys[row], answer))
+            if asker.ledger is not None and len(unsaved) >= _SAVE_EVERY:
+                asker.ledger.put(unsaved)
+                unsaved = []
+            yield row, answer
+    finally:
+        if asker.ledger is not None and unsaved:
+            asker.ledger.put(unsaved)
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inputs:
+    """The distinct inputs of a call.
+
+    pieces: per field the piece of the prompt for each distinct cell.
+    codes: (distinct inputs, fields), index into `pieces`.
+    """
+
+    pieces: list[list[Text]]
+    codes: Int64s
+    of_row: Int64s
+    template: Template
+    spans: Spans
+
+    @classmethod
+    def of(cls, question: Question) -> _Inputs:
+        columns = encode(question.cells)
+        codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
+        first, of_row = distinct_rows(codes)
+        pieces = [
+            field_pieces(name, form, cells.to_pylist())
+            for name, form, cells in zip(columns.names, question.forms, columns.values, strict=True)
+        ]
+        form = template(question.prompt, bool(pieces), question.sampling)
+        return cls(pieces, codes[first], of_row, form, {})
+
+    @property
+    def count(self) -> int:
+        return len(self.codes)
+
+    def schedule(self, rows: Int64s, asker: Asker) -> Schedule | None:
+        """The order to send some inputs in; None where there is nothing to order."""
+        if not self.pieces or not len(rows):
+            return None
+        return reorder(self._columns(rows), asker.config.order)
+
+    def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
+        """Prompts of inputs `rows`, their fields in the order of the schedule."""
+        if schedule is None:
+            return [self._prompt(cells, range(len(cells))) for cells in self.codes[rows].tolist()]
+        return [
+            self._prompt(cells, fields)
+            for cells, fields in zip(
+                self.codes[rows].tolist(), schedule.fields.tolist(), strict=True
+            )
+        ]
+
+    def prompts_as_written(self) -> list[Prompt]:
+        """Prompts of all inputs, fields as the query lists them: what a question is known by."""
+        return self.prompts(np.arange(self.count), None)
+
+    def _prompt(self, cells: list[int], fields: range | list[int]) -> Prompt:
+        pieces = tuple(self.pieces[field][cells[field]] for field in fields)
+        return lower(self.template.tree(pieces), self.spans)
+
+    def _columns(self, rows: Int64s) -> Columns:
+        """Some inputs as a table of pieces. Nameless: a piece holds its field's name already."""
+        arrays = [
+            pa.array([piece.content for piece in pieces], pa.large_string()).take(
+                pa.array(self.codes[rows, field])
+            )
+            for field, pieces in enumerate(self.pieces)
+        ]
+        return encode(pa.Table.from_arrays(arrays, names=[""] * len(arrays)))
+
+
+def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """(first row of every distinct row, distinct row of every row), by first appearance.
+
+    codes: (rows, columns), counted from 0 per column.
+    """
+    keys = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        # Renumbering after each column keeps keys below rows**2.
+        keys = keys * (column.max(initial=0) + 1) + column
+        keys = np.unique(keys, return_inverse=True)[1]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first)
+    rank = np.empty_like(by_appearance)
+    rank[by_appearance] = np.arange(len(by_appearance))
+    return first[by_appearance], rank[inverse]

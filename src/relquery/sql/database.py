@@ -1,0 +1,135 @@
+"""The host database: DuckDB, its errors as ours, and scratch tables that never stay behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from relquery.sql.foreign import Tables, from_duckdb
+
+SCRATCH = "_rq_"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """One DuckDB connection. Not for use by several threads at once."""
+
+    connection: Any
+
+    @classmethod
+    def open(cls, path: str = ":memory:") -> Database:
+        """Open a DuckDB file, or a database in memory. Raises TableError if it is none."""
+        with _translated("", None):
+            connection = duckdb.connect(path)
+        # Otherwise a misspelt table would silently be a Python variable of ours.
+        connection.execute("SET python_enable_replacements = false")
+        return cls(connection)
+
+    def execute(self, sql: str) -> None:
+        """Run a statement for its effect."""
+        with _translated(sql, self):
+            self.connection.execute(sql)
+
+    def fetch(self, sql: str) -> pa.Table:
+        """Run a statement and read its rows; a table without columns if it has none."""
+        with _translated(sql, self):
+            relation = self.connection.sql(sql)
+            return pa.table({}) if relation is None else relation.to_arrow_table()
+
+    def describe(self, query: str) -> list[tuple[str, str]]:
+        """(name, type) of every column the query gives, without running it."""
+        with _translated(query, self):
+            rows = self.connection.execute(f"DESCRIBE {query}").fetchall()
+        return [(row[0], row[1]) for row in rows]
+
+    def statements(self, sql: str) -> list[str]:
+        """The statements of a text. Raises SqlSyntaxError."""
+        with _translated(sql, self):
+            return [statement.query for statement in self.connection.extract_statements(sql)]
+
+    def register(self, name: str, data: object) -> None:
+        """Make an object that DuckDB can scan available as a table."""
+        with _translated("", self):
+            self.connection.register(name, data)
+
+    def tables(self) -> dict[str, list[str]]:
+        """Columns of every table and view, scratch ones aside, by the name to call it by."""
+        sql = (
+            "SELECT database_name IN (current_database(), 'temp'), database_name, schema_name, "
+            "table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
+            "WHERE NOT internal GROUP BY ALL ORDER BY ALL DESC"
+        )
+        tables = {}
+        for own, database, schema, table, columns in self.connection.execute(sql).fetchall():
+            path = [*([] if own else [database]), *([] if schema == "main" else [schema]), table]
+            if not table.startswith(SCRATCH):
+                tables[".".join(path)] = columns
+        return tables
+
+    def columns_used(self, sql: str) -> Tables:
+        """Columns of the tables that a text names, by lower-case name; empty if unknown."""
+        try:
+            names = {name.lower() for name in self.connection.get_table_names(sql)}
+        except duckdb.Error:
+            return {}
+        tables = {name.lower(): columns for name, columns in self.tables().items()}
+        return {name: tables[name] for name in tables if name in names}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+
+@contextlib.contextmanager
+def _translated(sql: str, database: Database | None) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
+    except duckdb.Error as error:
+        used = database.columns_used(sql) if database else {}
+        known = list(database.tables()) if database else []
+        raise from_duckdb(error, sql, used, known) from error
+
+
+@dataclass(slots=True)
+class Scratch:
+    """Tables that live for one query: all are dropped when the context ends, however it ends."""
+
+    database: Database
+    _tables: list[str] = field(default_factory=list)
+    _views: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Scratch:
+        return self
+
+    def table(self, select: str) -> str:
+        """Run a query into a new table and give its name."""
+        name = f"{SCRATCH}table_{len(self._tables)}"
+        self._tables.append(name)
+        self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
+        return name
+
+    def view(self, data: pa.Table) -> str:
+        """Make an Arrow table readable and give its name."""
+        name = f"{SCRATCH}view_{len(self._views)}"
+        self._views.append(name)
+        self.database.register(name, data)
+        return name
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in self._views:
+            self.database.connection.unregister(name)
+        for name in self._tables:
+            self.database.connection.execute(f"DROP TABLE IF EXISTS temp.{name}")

@@ -1,0 +1,132 @@
+"""DuckDB's and sqlglot's errors as ours: the one place where they are translated."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+
+import duckdb
+from sqlglot.errors import ParseError, TokenError
+
+from relquery.errors import (
+    QueryError,
+    RelqueryError,
+    SqlSyntaxError,
+    TableError,
+    UnknownColumnError,
+    UnknownTableError,
+    did_you_mean,
+)
+
+Tables = Mapping[str, list[str]]
+
+_NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
+_NO_COLUMN = re.compile(r'Referenced column "(.+?)" (?:was )?not found')
+_NO_COLUMN_OF = re.compile(r'(?:Table|Values list) "(.+?)" does not have a column named "(.+?)"')
+_NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
+_QUOTED = re.compile(r'"([^"]+)"')
+_PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
+_OUR_NAMES = {
+    re.compile(r"_rq_(?:text|number)_\d+"): "LLM(...)",
+    re.compile(r"_rq_(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
+    re.compile(r"_rq_column_\d+"): "a column of it",
+}
+
+
+def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> RelqueryError:
+    """Our error for one of DuckDB's.
+
+    used: the columns of the tables that the query names. known: all tables of the database.
+    """
+    message = str(error)
+    if isinstance(error, duckdb.ParserException):
+        return _syntax_error(message, sql)
+    named = _unknown_name(message, used, known)
+    if named is not None:
+        return named
+    if isinstance(error, duckdb.IOException | duckdb.HTTPException):
+        return TableError(_first_line(message))
+    if _TEXT_ARGUMENT.search(message):
+        return QueryError(
+            f"{_first_line(message)} An LLM answer is text; write CAST(LLM(...) AS DOUBLE) where "
+            "a number is needed."
+        )
+    return QueryError(_first_line(message))
+
+
+def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | None:
+    if found := _NO_TABLE.search(message):
+        return UnknownTableError(found[1].strip('"'), known)
+    if found := _NO_COLUMN_OF.search(message):
+        columns = used.get(found[1].lower()) or _candidates(message)
+        return UnknownColumnError(found[2], f"table {found[1]}", columns)
+    if found := _NO_COLUMN.search(message):
+        columns = [column for table in used.values() for column in table] or _candidates(message)
+        return UnknownColumnError(found[1], _tables_in_words(used), columns)
+    if found := _NO_SOURCE.search(message):
+        sources = _candidates(message)
+        return QueryError(
+            f"'{found[1]}' is no table of this FROM clause. Tables there: {', '.join(sources)}."
+            + did_you_mean(found[1], sources)
+        )
+    return None
+
+
+def from_sqlglot(error: ParseError | TokenError, sql: str) -> SqlSyntaxError:
+    """For SQL that DuckDB parses and sqlglot does not."""
+    places = error.errors if isinstance(error, ParseError) else []
+    place = places[0] if places else {}
+    line, column = place.get("line") or 1, place.get("col") or 1
+    column = max(1, column - len(place.get("highlight") or "") + 1)
+    said = place.get("description") or "the text cannot be split into words"
+    return SqlSyntaxError(f"This SQL cannot be planned with LLM calls: {said}", sql, line, column)
+
+
+def _syntax_error(message: str, sql: str) -> SqlSyntaxError:
+    line, column = 1, 1
+    if found := _PLACE.search(message):
+        line = int(found[1])
+        at = len(found[3]) - len(f"LINE {line}: ")
+        column = _column_in_source(sql, line, found[2], at) + 1
+    said = _first_line(message).removesuffix(".")
+    return SqlSyntaxError(f"The SQL does not parse: {said}", sql, line, column)
+
+
+def _column_in_source(sql: str, line: int, shown: str, at: int) -> int:
+    """Where DuckDB's caret stands in the whole line, counted in characters from 0.
+
+    DuckDB shows a window of a long line, and places the caret by width as a terminal shows it.
+    """
+    width = 0
+    for index, char in enumerate(shown):
+        if width >= at:
+            at = index
+            break
+        width += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    lines = sql.split("\n")
+    if line > len(lines) or not shown.startswith("..."):
+        return max(0, at)
+    window = shown.removeprefix("...").removesuffix("...")
+    return max(0, lines[line - 1].find(window)) + at - len("...")
+
+
+def _first_line(message: str) -> str:
+    """The sentence that says what is wrong, without DuckDB's prefix, listings and our names."""
+    sentence = re.sub(r"^[A-Z]\w*(?: \w+)? Error: ", "", message.split("\n", 1)[0])
+    for name, in_words in _OUR_NAMES.items():
+        sentence = name.sub(in_words, sentence)
+    return sentence
+
+
+def _candidates(message: str) -> list[str]:
+    _, _, listing = message.partition("Candidate")
+    return _QUOTED.findall(listing.split("\n", 1)[0])
+
+
+def _tables_in_words(used: Tables) -> str:
+    names = sorted(used)
+    if not names:
+        return "this query"
+    return f"table{'s' if len(names) > 1 else ''} {', '.join(names)}"

@@ -1,0 +1,247 @@
+"""The plan of one SELECT with LLM calls: base rows, filters, calls, and what reads them.
+
+    base     FROM and all predicates without calls, as a table with a row number
+    filters  one stage per predicate with calls, on the rows that the one before left
+    outputs  the calls of SELECT, GROUP BY, HAVING, QUALIFY and ORDER BY, on the rows left
+    final    the SELECT itself over base rows and answers
+
+A call is the same call wherever it stands: equal prompt, fields and sampling are asked once.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relquery.errors import UnsupportedQueryError
+from relquery.prompt import Sampling
+from relquery.sql.aggregates import Aggregates
+from relquery.sql.database import Database
+from relquery.sql.fields import Field, name_fields
+from relquery.sql.functions import read_call
+from relquery.sql.guards import guards_of
+from relquery.sql.limits import LIMITS, early_limits
+from relquery.sql.normalize import conjuncts, without_alias
+from relquery.sql.places import is_number, is_per_group, note_places
+from relquery.sql.rewrite import ROW, Rewriter, to_sql
+from relquery.sql.scopes import Context, has_call
+from relquery.sql.source import Source, call_number
+from relquery.sql.sources import Sources, from_only, is_star, star_columns
+
+# The rows of the plan in its own SQL: base rows still wanted, with the answers known so far.
+ROWS = "_rq_rows"
+
+_CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
+_ANSWER_COLUMN = re.compile(r"_rq_(?:text|number)_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A distinct call. needs: the calls whose answers are among its fields."""
+
+    index: int
+    text: str
+    prompt: str
+    sampling: Sampling
+    fields: tuple[Field, ...]
+    needs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A predicate with calls. calls: all that it needs, inner ones first."""
+
+    predicate: str
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """How one SELECT is run; SQL other than `base` reads the table `ROWS`.
+
+    numeric: the calls that some place needs as numbers.
+    guards: conditions over the rows by call; only rows for which it is true are asked.
+    """
+
+    base: str
+    calls: tuple[PlannedCall, ...]
+    numeric: frozenset[int]
+    guards: dict[int, str]
+    filters: tuple[Filter, ...]
+    outputs: tuple[int, ...]
+    aggregated: bool
+    final: str
+
+
+def answer_column(index: int, number: bool) -> str:
+    """The column of `ROWS` with the answers to a call, as text or as DOUBLE."""
+    return f"_rq_{'number' if number else 'text'}_{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a SELECT is planned in. names: those of its columns; defaults: sampling of calls."""
+
+    database: Database
+    source: Source
+    context: Context
+    sources: Sources
+    aggregates: Aggregates
+    defaults: Sampling
+    names: list[str]
+
+
+def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
+    """Plan a normalized SELECT.
+
+    Raises QueryError for a malformed call, UnsupportedQueryError for a form that is not run yet.
+    """
+    note_places(select, scope.aggregates)
+    calls = _Calls(select, scope)
+    where = select.args.get("where")
+    predicates = conjuncts(where.this if where else None)
+    filters = tuple(calls.filter(part) for part in predicates if has_call(part))
+    early = None if filters else early_limits(select, scope.aggregates)
+    final = _final(select, scope, calls, () if early is None else LIMITS)
+    outputs = calls.take_used()
+    guards = calls.guards()
+    plain = [part for part in predicates if not has_call(part)]
+    return SelectPlan(
+        base=_base(select, scope, calls.rewriter.base, plain, early or {}),
+        calls=tuple(calls.planned),
+        numeric=frozenset(calls.numeric),
+        guards=guards,
+        filters=filters,
+        outputs=outputs,
+        aggregated=scope.aggregates.in_select(select),
+        final=final,
+    )
+
+
+def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...]) -> str:
+    """The SELECT over materialised rows, its columns under the names they had."""
+    final = exp.Select()
+    for clause in _CLAUSES:
+        node = select.args.get(clause)
+        if not node or clause in done:
+            continue
+        if isinstance(node, list):
+            final.set(clause, [calls.rewriter.rewrite(part) for part in node])
+        else:
+            final.set(clause, calls.rewriter.rewrite(node))
+    items = [
+        exp.alias_(without_alias(item), name, quoted=True)
+        for item, name in zip(final.expressions, scope.names, strict=True)
+    ]
+    final.set("expressions", items)
+    final.set("from_", exp.From(this=exp.to_table(ROWS)))
+    return to_sql(final)
+
+
+def _base(
+    select: exp.Select,
+    scope: Scope,
+    columns: dict[str, exp.Expr],
+    predicates: list[exp.Expr],
+    limits: dict[str, exp.Expr],
+) -> str:
+    """The table of base columns, numbered from 0 in the order in which DuckDB gives the rows."""
+    inner = from_only(select)
+    items = [exp.alias_(node, name) for name, node in columns.items()]
+    inner.set("expressions", items or [exp.alias_(exp.null(), "_rq_nothing")])
+    if predicates:
+        inner.where(*predicates, copy=False)
+    for clause, node in limits.items():
+        inner.set(clause, node)
+    return scope.context.sql(
+        f"SELECT row_number() OVER () - 1 AS {ROW}, * FROM ({to_sql(inner)}) AS _rq_base"
+    )
+
+
+class _Calls:
+    """The distinct calls of one SELECT, collected while its expressions are rewritten."""
+
+    def __init__(self, select: exp.Select, scope: Scope) -> None:
+        self.planned: list[PlannedCall] = []
+        self.numeric: set[int] = set()
+        self.rewriter = Rewriter(
+            scope.database,
+            scope.context,
+            scope.sources,
+            frozenset(map(str.lower, scope.names)),
+            self._answer,
+        )
+        self._select, self._scope = select, scope
+        self._identities: dict[object, int] = {}
+        self._guards_by_number = guards_of(select, scope.aggregates)
+        self._guards: dict[int, list[exp.Expr | None]] = {}
+        self._used: dict[int, None] = {}
+
+    def filter(self, predicate: exp.Expr) -> Filter:
+        """Plan a predicate as a stage of its own."""
+        return Filter(to_sql(self.rewriter.rewrite(predicate)), self.take_used())
+
+    def take_used(self) -> tuple[int, ...]:
+        """The calls met since the last time, inner ones first."""
+        used, self._used = tuple(self._used), {}
+        return used
+
+    def guards(self) -> dict[int, str]:
+        """Conditions, as base columns, of the calls that no place reads in every row."""
+        return {
+            index: to_sql(self.rewriter.lift(exp.or_(*conditions)))
+            for index, conditions in self._guards.items()
+            if all(condition is not None for condition in conditions)
+        }
+
+    def _answer(self, node: exp.Anonymous) -> exp.Expr:
+        """Plan a call and give the column of its answers."""
+        number = call_number(node)
+        assert number is not None
+        text = self._scope.source.text(number)
+        call = read_call(node, text, self._scope.defaults)
+        pairs = [(one, self._field_sql(one)) for one in self._expand(call.fields)]
+        fields = name_fields(pairs, self._scope.sources)
+        index = self._identities.setdefault((call.prompt, fields, call.sampling), len(self.planned))
+        if index == len(self.planned):
+            needs = _calls_in_fields(fields)
+            self.planned.append(PlannedCall(index, text, call.prompt, call.sampling, fields, needs))
+        self._used[index] = None
+        self._guards.setdefault(index, []).extend(self._guards_by_number[number])
+        if is_number(node):
+            self.numeric.add(index)
+        column = exp.column(answer_column(index, is_number(node)))
+        return exp.AnyValue(this=column) if is_per_group(node) else column
+
+    def _expand(self, arguments: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+        scope = self._scope
+        expanded: list[exp.Expr] = []
+        for argument in arguments:
+            if is_star(argument):
+                expanded += star_columns(
+                    argument, scope.sources, scope.database, self._select, scope.context
+                )
+            else:
+                expanded.append(argument)
+        return expanded
+
+    def _field_sql(self, argument: exp.Expr) -> str:
+        for found in self._scope.aggregates.inside(argument):
+            raise UnsupportedQueryError(
+                f"{to_sql(found)} stands inside of an LLM call. Aggregate in a subquery and call "
+                "LLM on its rows: SELECT LLM('...', total) FROM (SELECT sum(x) AS total FROM t)."
+            )
+        if argument.find(exp.Window):
+            raise UnsupportedQueryError(
+                "A window function stands inside of an LLM call. Compute it in a subquery and "
+                "call LLM on its rows."
+            )
+        whole = self.rewriter.rewrite if has_call(argument) else self.rewriter.lift
+        return to_sql(whole(argument))
+
+
+def _calls_in_fields(fields: tuple[Field, ...]) -> tuple[int, ...]:
+    numbers = (int(found) for one in fields for found in _ANSWER_COLUMN.findall(one.sql))
+    return tuple(dict.fromkeys(numbers))

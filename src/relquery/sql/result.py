@@ -1,0 +1,119 @@
+"""What a query gives back: rows, the errors of single rows, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from relquery.errors import MissingExtraError
+from relquery.report import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+_SHOWN_ROWS = 10
+_SHOWN_CHARACTERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """An LLM value that is missing.
+
+    stage: the stage that asked, as in the report. row: number of the row in that stage's input,
+    from 0. inputs: the row's fields by name.
+    """
+
+    stage: str
+    row: int
+    inputs: Mapping[str, str | None]
+    error: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Result:
+    """The rows of a query. errors: one entry per row and call without a value."""
+
+    table: pa.Table
+    errors: tuple[RowError, ...]
+    report: Report
+
+    @property
+    def columns(self) -> list[str]:
+        """Names as DuckDB gives them; a name may repeat."""
+        return list(self.table.column_names)
+
+    def arrow(self) -> pa.Table:
+        """As an Arrow table."""
+        return self.table
+
+    def df(self) -> pd.DataFrame:
+        """As a pandas DataFrame."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("Result.df()", "pandas") from error
+        # By position, as names may repeat.
+        data = {index: column.to_pandas() for index, column in enumerate(self.table.columns)}
+        frame = pd.DataFrame(data)
+        frame.columns = pd.Index(self.columns)
+        return frame
+
+    def pl(self) -> pl.DataFrame:
+        """As a polars DataFrame; a name that repeats gets a suffix, as polars takes it once."""
+        try:
+            import polars as pl
+        except ImportError as error:
+            raise MissingExtraError("Result.pl()", "polars") from error
+        frame = pl.from_arrow(self.table.rename_columns(distinct_names(self.columns)))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """As Python tuples."""
+        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+
+    def head(self, rows: int) -> Result:
+        """The first rows, with the errors and report of the whole."""
+        return Result(self.table.slice(0, rows), self.errors, self.report)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __repr__(self) -> str:
+        shown = self.head(_SHOWN_ROWS).fetchall()
+        rows = [tuple(self.columns), *shown]
+        cells = [[_cell(value) for value in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in cells
+        ]
+        lines.insert(1, "-+-".join("-" * width for width in widths))
+        missing = f", {len(self.errors)} LLM values missing" if self.errors else ""
+        more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
+        rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
+        return "\n".join([*lines, f"[{rows_in_words}{more}{missing}]"])
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """Names with suffixes `_1`, `_2`, ... where one repeats, in whatever case."""
+    taken: set[str] = set()
+    distinct = []
+    for name in names:
+        candidate, number = name, 0
+        while candidate.lower() in taken:
+            number += 1
+            candidate = f"{name}_{number}"
+        taken.add(candidate.lower())
+        distinct.append(candidate)
+    return distinct
+
+
+def _cell(value: object) -> str:
+    text = "NULL" if value is None else str(value)
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."

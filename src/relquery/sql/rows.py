@@ -1,0 +1,96 @@
+"""The rows of one SELECT while it runs: which are still wanted, and the answers known so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.sql.database import Database, Scratch
+from relquery.sql.fields import Field
+from relquery.sql.plan import ROWS, SelectPlan, answer_column
+from relquery.sql.prompt_template import Form, as_text
+from relquery.sql.rewrite import ROW
+from relquery.sql.scopes import Context
+from relquery.sql.values import Values
+from relquery.table.columns import Int64s
+
+
+@dataclass(slots=True)
+class Rows:
+    """Base rows of a plan, materialised and numbered from 0; `alive`: those still wanted."""
+
+    plan: SelectPlan
+    context: Context
+    database: Database
+    scratch: Scratch
+    base: str
+    count: int
+    alive: Int64s
+    values: dict[int, Values] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, plan: SelectPlan, context: Context, database: Database, scratch: Scratch) -> Rows:
+        """Run the base query."""
+        base = scratch.table(plan.base)
+        count = database.fetch(f"SELECT count(*) FROM {base}").column(0)[0].as_py()
+        alive = np.arange(count, dtype=np.int64)
+        return cls(plan, context, database, scratch, base, count, alive)
+
+    def of_call(self, index: int) -> Values:
+        """Where the answers to a call are kept."""
+        if index not in self.values:
+            self.values[index] = Values.none_yet(self.count)
+        return self.values[index]
+
+    def sql(self, select: str, rows: Int64s | None = None) -> str:
+        """`select` over the table ROWS, which holds base rows `rows` (all alive ones if None)."""
+        wanted = self.alive if rows is None else rows
+        view = self.scratch.view(self._answers(wanted))
+        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ROW}) ORDER BY {ROW}"
+        return self.context.sql(select, f"{ROWS} AS ({join})")
+
+    def matching(self, predicate: str) -> Int64s:
+        """The rows alive for which a predicate over ROWS is true."""
+        found = self.database.fetch(
+            self.sql(f"SELECT {ROW} FROM {ROWS} WHERE {predicate} ORDER BY {ROW}")
+        )
+        ids: Int64s = found.column(0).to_numpy()
+        return ids
+
+    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> tuple[pa.Table, tuple[Form, ...]]:
+        """The fields of some rows as text."""
+        if not fields:
+            return pa.table({}), ()
+        items = ", ".join(field.sql for field in fields)
+        types = self.database.describe(self.sql(f"SELECT {items} FROM {ROWS}", rows[:0]))
+        written = [
+            as_text(field.sql, sql_type) for field, (_, sql_type) in zip(fields, types, strict=True)
+        ]
+        items = ", ".join(f"{text} AS _rq_{at}" for at, (text, _) in enumerate(written))
+        table = self.database.fetch(self.sql(f"SELECT {items} FROM {ROWS} ORDER BY {ROW}", rows))
+        named = table.rename_columns([field.name for field in fields])
+        return named, tuple(form for _, form in written)
+
+    def characters(self, fields: tuple[Field, ...]) -> float:
+        """Mean characters of a row's fields, for choosing which filter to run first."""
+        if not fields or not len(self.alive):
+            return 0.0
+        lengths = " + ".join(
+            f"coalesce(length(CAST({field.sql} AS VARCHAR)), 0)" for field in fields
+        )
+        mean: Any = self.database.fetch(self.sql(f"SELECT avg({lengths}) FROM {ROWS}"))
+        return float(mean.column(0)[0].as_py())
+
+    def _answers(self, rows: Int64s) -> pa.Table:
+        columns: dict[str, pa.Array] = {ROW: pa.array(rows)}
+        for call in self.plan.calls:
+            values = self.of_call(call.index)
+            text = pa.array(values.texts[rows], pa.large_string())
+            columns[answer_column(call.index, number=False)] = text
+            if call.index in self.plan.numeric:
+                number = pa.array(values.numbers[rows], pa.float64())
+                columns[answer_column(call.index, number=True)] = number
+        return pa.table(columns)

@@ -1,0 +1,96 @@
+"""Queries with stand-ins for their LLM calls, so that DuckDB itself checks and names them.
+
+DuckDB knows no LLM function. A macro of the right type takes the place of each call: whatever is
+wrong with the query is then found before the first call is paid for, and the names and types of
+its columns are DuckDB's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.sql.database import Database
+from relquery.sql.numbers import needs_number
+from relquery.sql.rewrite import readable
+from relquery.sql.scopes import Context, calls_in
+from relquery.sql.source import DIALECT, Source, call_number
+
+_MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
+_MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)\)")
+
+
+def install(database: Database) -> None:
+    """Create the stand-ins; `fields` must stand in the body, or DuckDB would not check it."""
+    for name, value in _MACROS.items():
+        database.execute(
+            f"CREATE OR REPLACE TEMP MACRO {name}(call, fields := NULL) AS "
+            f"CASE WHEN fields IS NULL THEN {value} END"
+        )
+
+
+def check(database: Database, tree: exp.Expr) -> None:
+    """Raises QueryError if DuckDB finds anything wrong with the statement around its calls."""
+    query = tree.expression if isinstance(tree, exp.Create | exp.Insert) else tree
+    if isinstance(query, exp.Query):
+        database.describe(_stubbed(query))
+
+
+def column_names(database: Database, select: exp.Select, context: Context) -> list[str]:
+    """Names of the columns of a SELECT that may stand inside of a larger query."""
+    alone = select.copy()
+    alone.set("with_", None)
+    return [name for name, _ in database.describe(context.sql(_stubbed(alone)))]
+
+
+def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str] | None:
+    """Names of the result's columns as DuckDB would give them for the text as written.
+
+    None if the statement gives no rows, or not in a form that DESCRIBE takes.
+    """
+    if not isinstance(tree, exp.Query):
+        return None
+    calls = list(calls_in(tree))
+    numeric = {call_number(call) for call in calls if needs_number(call)}
+    first = _first_of_equals(calls)
+    text = source.with_calls(
+        lambda index: f"_rq_{'number' if index in numeric else 'text'}({first[index]})"
+    )
+    try:
+        names = [name for name, _ in database.describe(text)]
+    except QueryError:
+        return None
+    return [_MACRO_CALL.sub(lambda found: source.text(int(found[1])), name) for name in names]
+
+
+def _stubbed(tree: exp.Expr) -> str:
+    copy = tree.copy()
+    calls = list(calls_in(copy))
+    first = _first_of_equals(calls)
+    for call in reversed(calls):
+        call.replace(_stand_in(call, first[call_number(call) or 0]))
+    return copy.sql(dialect=DIALECT, comments=False)
+
+
+def _first_of_equals(calls: list[exp.Anonymous]) -> dict[int, int]:
+    """Equal calls get equal stand-ins, or a call in GROUP BY would not be the one in SELECT."""
+    first: dict[str, int] = {}
+    return {
+        number: first.setdefault(readable(call), number)
+        for call in calls
+        if (number := call_number(call)) is not None
+    }
+
+
+def _stand_in(call: exp.Anonymous, number: int) -> exp.Expr:
+    fields: list[exp.Expr] = [exp.Literal.string("")]
+    for argument in call.expressions[1:]:
+        if isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star):
+            fields.append(exp.column(argument.args["table"].copy()))  # the row as one value
+        elif not isinstance(argument, exp.Star | exp.PropertyEQ | exp.Kwarg | exp.Columns):
+            fields.append(argument.copy())
+    name = "_rq_number" if needs_number(call) else "_rq_text"
+    row = exp.Anonymous(this="row", expressions=fields)
+    return exp.Anonymous(this=name, expressions=[exp.Literal.number(number), row])

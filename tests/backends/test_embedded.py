@@ -1,0 +1,152 @@
+"""The embedded engine answers prompts: each once, in any company, with errors that stay its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.connection import connect
+from relquery.errors import ConfigError, MissingExtraError, ModelError
+from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
+
+MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[EmbeddedBackend]:
+    backend = load_backend(MODEL, cache_tokens=2048)
+    yield backend
+    backend.close()
+
+
+def prompt(text: str) -> Prompt:
+    return Span("Be brief.", Role.SYSTEM), Span("Question\n"), Span(text)
+
+
+def ask(backend: EmbeddedBackend, texts: list[str], **sampling: object) -> list[Answer]:
+    settings = Sampling(**{"max_tokens": 8, **sampling})  # type: ignore[arg-type]
+    answers = dict(backend.answer([prompt(text) for text in texts], settings))
+    assert sorted(answers) == list(range(len(texts)))
+    return [answers[index] for index in range(len(texts))]
+
+
+def test_each_prompt_is_answered_once_and_shared_prefixes_come_from_the_cache(
+    backend: EmbeddedBackend,
+) -> None:
+    answers = ask(backend, ["a" * 40 + str(n) for n in range(20)])
+    assert sum(answer.cached_tokens for answer in answers[1:]) >= 19 * 48
+    assert all(
+        answer.prompt_tokens == len("Be brief.\n\nQuestion\n\nAnswer:") + 41 + (n > 9)
+        for n, answer in enumerate(answers)
+    )
+
+
+def test_an_answer_cut_by_max_tokens_is_an_error_that_says_so(backend: EmbeddedBackend) -> None:
+    (answer,) = ask(backend, ["x"], max_tokens=3)
+    assert answer.finish is Finish.LENGTH
+    assert answer.output_tokens == 3
+    assert "max_tokens" in str(answer.error)
+
+
+def test_a_prompt_beyond_the_context_gets_an_error_and_the_others_answers(
+    backend: EmbeddedBackend,
+) -> None:
+    good, bad, also_good = ask(backend, ["x", "y" * 400, "z"], allowed=("Yes", "No"))
+    assert bad.text is None
+    assert bad.finish is Finish.ERROR
+    assert "256" in str(bad.error)
+    assert bad.prompt_tokens > 400
+    assert {good.text, also_good.text} <= {"Yes", "No"}
+
+
+def test_a_prompt_beyond_the_cache_gets_an_error_that_names_the_cache() -> None:
+    small = load_backend(MODEL, cache_tokens=64)
+    (answer,) = ask(small, ["y" * 100])
+    assert "KV cache" in str(answer.error)
+
+
+def test_allowed_answers_are_the_only_ones(backend: EmbeddedBackend) -> None:
+    allowed = ("Yes", "No", "Nope", "POSITIVE", "é")
+    answers = ask(backend, [f"q{n}" for n in range(30)], allowed=allowed, max_tokens=1)
+    assert all(answer.text in allowed and answer.error is None for answer in answers)
+
+
+def test_an_answer_ends_before_a_stop_string(backend: EmbeddedBackend) -> None:
+    (whole,) = ask(backend, ["tell me"], max_tokens=30, temperature=1.0, seed=5)
+    assert whole.text is not None
+    stop = whole.text[4:6]
+    (cut,) = ask(backend, ["tell me"], max_tokens=30, temperature=1.0, seed=5, stop=(stop,))
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.finish is Finish.STOP
+
+
+def test_sampled_answers_repeat_with_a_seed_whatever_the_order(backend: EmbeddedBackend) -> None:
+    texts = [f"row {n}" for n in range(10)]
+    once = ask(backend, texts, temperature=1.0, seed=11)
+    again = ask(backend, texts[::-1], temperature=1.0, seed=11)
+    assert [answer.text for answer in once] == [answer.text for answer in again[::-1]]
+    assert len({answer.text for answer in once}) == len(texts)
+    other = ask(backend, texts, temperature=1.0, seed=12)
+    assert [answer.text for answer in once] != [answer.text for answer in other]
+
+
+def test_two_relqueries_at_once_each_get_their_own_answers(backend: EmbeddedBackend) -> None:
+    first = backend.answer([prompt(f"a{n}") for n in range(4)], Sampling(max_tokens=6))
+    second = backend.answer([prompt(f"b{n}") for n in range(4)], Sampling(max_tokens=2))
+    seen = [next(first), next(second), *second, *first]
+    assert sorted(index for index, _ in seen) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert sorted(answer.output_tokens for _, answer in seen) == [2] * 4 + [6] * 4
+
+
+def test_closing_the_iterator_cancels_what_is_open(backend: EmbeddedBackend) -> None:
+    stream = backend.answer([prompt(f"c{n}") for n in range(9)], Sampling(max_tokens=50))
+    stream.close()  # type: ignore[attr-defined]
+    stream = backend.answer([prompt("x"), prompt("y" * 400)], Sampling(max_tokens=50))
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert not backend.engine.waiting
+    assert not backend.engine.running
+    backend.engine.pool.check()
+    assert backend.engine.pool.held == 0
+
+
+def test_a_query_gives_the_same_rows_with_the_cache_on_and_off() -> None:
+    rows = {"a": [f"long common text {n // 5}" for n in range(30)], "b": list(range(30))}
+    results = []
+    for caching in (True, False):
+        model = MODEL.replace("256", "512")
+        with connect(model, prefix_caching=caching, ledger=None) as con:
+            con.register("t", rows)
+            query = (
+                "SELECT b, LLM('Good?', a, b, labels := ['Yes', 'No', 'Maybe']) FROM t ORDER BY b"
+            )
+            result = con.sql(query)
+            assert (result.report.cached_tokens > 0) is caching
+            results.append(result.fetchall())
+    assert results[0] == results[1]
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'max_num_seqs'"):
+        load_backend(MODEL, max_num_seq=3)
+
+
+def test_an_unknown_model_says_what_can_be_given() -> None:
+    with pytest.raises(ModelError, match="Did you mean 'demo'"):
+        load_backend("demmo")
+    with pytest.raises(ModelError, match="Did you mean 'layers'"):
+        load_backend("random:layer=2")
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path: object) -> None:
+    with pytest.raises(ModelError, match="not a model folder"):
+        load_backend(str(tmp_path))
+
+
+def test_without_the_local_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "relquery.model.load", None)
+    with pytest.raises(MissingExtraError, match=r"relquery\[local\]"):
+        load_backend(MODEL)

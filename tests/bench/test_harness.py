@@ -1,0 +1,43 @@
+"""Benchmarks say what was measured, against which goal, and on what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relquery.bench.catalogue import BENCHMARKS
+from relquery.bench.harness import Benchmark, Figure, Settings, document, find
+from relquery.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("value", "at_least", "holds"),
+    [(2.0, True, True), (1.9, True, False), (2.0, False, True), (2.1, False, False)],
+)
+def test_a_figure_holds_on_its_side_of_the_goal(value: float, at_least: bool, holds: bool) -> None:
+    assert Figure("x", value, 2.0, at_least).holds is holds
+
+
+def test_a_figure_that_could_not_be_measured_neither_holds_nor_fails() -> None:
+    figure = Figure("x", None, 2.0, note="the table is absent")
+    assert figure.to_dict() == {
+        "value": None,
+        "goal": ">= 2",
+        "holds": None,
+        "note": "the table is absent",
+    }
+
+
+def test_the_document_names_command_machine_and_figures() -> None:
+    benchmark = Benchmark("speed", "nothing", lambda settings, say: iter(()))
+    settings = Settings(quick=True, data=Path("nowhere"))
+    result = document(benchmark, settings, [Figure("x", 3.0, 2.0)])
+    assert result["command"] == "relquery bench speed --quick"
+    assert {"processor", "python", "torch"} <= set(result["machine"])
+    assert result["figures"]["x"]["holds"] is True
+
+
+def test_an_unknown_benchmark_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match="sql"):
+        find("speed", BENCHMARKS)

@@ -1,0 +1,144 @@
+"""The command line: what a person types, sees, and gets as exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from relquery.cli import main
+
+Run = Callable[..., tuple[str, str]]
+MODEL = "random:layers=1,hidden=64,heads=1"
+COMMAND = [sys.executable, "-c", "from relquery.cli import main; main()"]
+LABELLED = "SELECT a, LLM('Good?', a, labels := ['Yes', 'No']) AS good FROM t ORDER BY a"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\nx,1\ny,2\nz,\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def relquery(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., tuple[str, str]]:
+    """Runs the command line in this process; gives standard output and error."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert (ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run
+
+
+def test_a_query_over_a_file_prints_rows_and_on_standard_error_what_it_cost(
+    relquery: Run, table: str
+) -> None:
+    out, err = relquery("sql", LABELLED, "-t", f"t={table}", "-m", MODEL)
+    assert [line.split()[0] for line in out.splitlines()[-3:]] == ["x", "y", "z"]
+    assert "3 LLM calls" in err
+
+
+def test_json_holds_rows_errors_and_the_report(relquery: Run, table: str) -> None:
+    out, _ = relquery("sql", LABELLED, "-t", table, "-m", MODEL, "--format", "json")
+    document = json.loads(out)
+    assert [row["a"] for row in document["rows"]] == ["x", "y", "z"]
+    assert {row["good"] for row in document["rows"]} <= {"Yes", "No"}
+    assert document["errors"] == []
+    assert document["report"]["calls"] == 3
+
+
+def test_a_query_from_standard_input_goes_to_a_file(
+    relquery: Run, table: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "out.parquet"
+    arguments = ("sql", "-", "-t", f"t={table}", "-m", MODEL, "-f", "csv", "-o", str(target))
+    out, _ = relquery(*arguments, stdin=LABELLED)
+    assert out.splitlines()[0] == '"a","good"'
+    assert pq.read_table(target).num_rows == 3
+
+
+def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(relquery: Run, table: str) -> None:
+    query = "SELECT LLM('Good?', a) FROM t"
+    arguments = ("sql", query, "-t", f"t={table}", "-m", MODEL, "--max-tokens", "1")
+    _, err = relquery(*arguments, code=3)
+    assert "3 values are missing" in err
+    relquery(*arguments, "--allow-errors")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("SELECT LLM('?', aa) FROM t",), "Did you mean 'a'"),
+        (("SELECT LLM('?', a) FROM tt",), "Did you mean 't'"),
+        (("SELECT LLM('?', a FROM t",), "line 1, column"),
+        (("SELECT 1", "--order", "grr"), "Did you mean 'ggr'"),
+        (("SELECT 1", "-t", "x=missing.csv"), "missing.csv"),
+        (("SELECT 1", "-t", "m=demo:movie"), "Did you mean 'movies'"),
+        (("SELECT 1", "-o", "rows.xls"), ".parquet, .csv, .json"),
+    ],
+)
+def test_what_a_person_may_get_wrong_is_named_without_a_traceback(
+    relquery: Run, arguments: tuple[str, ...], message: str, table: str
+) -> None:
+    out, err = relquery("sql", *arguments, "-t", f"t={table}", "-m", MODEL, code=1)
+    assert message in err
+    assert "Traceback" not in out + err
+
+
+def test_help_shows_an_example(relquery: Run) -> None:
+    out, _ = relquery("sql", "--help")
+    assert "Example" in out
+    assert "demo:movies" in out
+
+
+def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    rows, ledger = tmp_path / "rows.parquet", tmp_path / "answers.db"
+    duckdb.sql("SELECT 'text ' || i AS a FROM range(3000) r(i)").write_parquet(str(rows))
+    query = "SELECT count(*) AS n, count(LLM('Good?', a, labels := ['Yes', 'No'])) AS m FROM rows"
+    command = [*COMMAND, "sql", query, "-t", str(rows), "-m", MODEL, "--ledger", str(ledger)]
+    running = subprocess.Popen([*command, "-f", "json"], stderr=subprocess.PIPE, text=True)
+    while not (ledger.exists() and _answers(ledger) >= 64):
+        assert running.poll() is None, "the query ended before it could be interrupted"
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "Traceback" not in err
+    kept = _answers(ledger)
+    assert 64 <= kept < 3000
+    document = json.loads(subprocess.check_output([*command, "-f", "json"], text=True))
+    assert document["rows"] == [{"n": 3000, "m": 3000}]
+    assert document["report"]["ledger_hits"] == kept
+
+
+def _answers(ledger: Path) -> int:
+    import sqlite3
+
+    try:
+        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as database:
+            (table,) = database.execute(
+                "SELECT name FROM sqlite_master WHERE type='table'"
+            ).fetchone()
+            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+            return int(count)
+    except (sqlite3.OperationalError, TypeError):
+        return 0

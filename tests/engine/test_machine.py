@@ -1,0 +1,138 @@
+"""Random submit, step, cancel, evict and failure sequences, with every read of the cache checked.
+
+See LedgerExecutor: no chunk ever reads a slot that holds anything but its own request's prefix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
+
+from relquery.errors import PromptTooLongError, RequestError
+from relquery.prompt import Finish
+
+TOKEN = st.integers(0, VOCABULARY - 1)
+CHOICES = st.lists(st.lists(TOKEN, min_size=1, max_size=5).map(tuple), min_size=1, max_size=3)
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """An engine with a small pool under everything that a caller can do to it."""
+
+    harness: Harness
+
+    @initialize(
+        block_size=st.integers(1, 4),
+        blocks=st.integers(2, 16),
+        budget=st.integers(1, 12),
+        seqs=st.integers(1, 6),
+        caching=st.booleans() | st.just(True),
+    )
+    def start(self, block_size: int, blocks: int, budget: int, seqs: int, caching: bool) -> None:
+        self.harness = Harness(
+            block_size=block_size,
+            cache_tokens=block_size * blocks,
+            max_num_batched_tokens=budget,
+            max_num_seqs=seqs,
+            prefix_caching=caching,
+        )
+
+    @rule(
+        like=st.integers(0, 2),
+        lengths=st.lists(st.integers(0, 24), min_size=1, max_size=4),
+        tail=st.lists(TOKEN, max_size=4),
+        max_tokens=st.integers(1, 8),
+    )
+    def submit(self, like: int, lengths: list[int], tail: list[int], max_tokens: int) -> None:
+        # Prompts begin with what other requests answer, so that outputs are shared prefixes too.
+        for length in lengths:
+            self._submit([answer_of(like, at) for at in range(length)] + tail, max_tokens)
+
+    @rule(
+        prompt=st.lists(TOKEN, min_size=1, max_size=6),
+        end=st.frozensets(TOKEN, max_size=1),
+        choices=st.just([]) | CHOICES,
+        stop_at=st.none() | TOKEN,
+    )
+    def submit_bounded(
+        self,
+        prompt: list[int],
+        end: frozenset[int],
+        choices: list[tuple[int, ...]],
+        stop_at: int | None,
+    ) -> None:
+        stop = None if stop_at is None else lambda output: output[-1] == stop_at
+        self._submit(prompt, 8, end=end, choices=tuple(choices), stop=stop)
+
+    def _submit(self, prompt: list[int], max_tokens: int, **options: Any) -> None:
+        if not prompt:
+            with pytest.raises(RequestError):
+                self.harness.submit(prompt, max_tokens, **options)
+        elif len(prompt) >= self.harness.engine.capacity:
+            with pytest.raises(PromptTooLongError):
+                self.harness.submit(prompt, max_tokens, **options)
+        else:
+            self.harness.submit(prompt, max_tokens, **options)
+
+    def _open(self) -> bool:
+        return bool(self.harness.engine.waiting or self.harness.engine.running)
+
+    @precondition(_open)
+    @rule(steps=st.integers(1, 8))
+    def step(self, steps: int) -> None:
+        for _ in range(steps):
+            if self._open():
+                self.harness.step()
+
+    @precondition(_open)
+    @rule(error=st.sampled_from([BrokenError, KeyboardInterrupt, MemoryError]))
+    def fail(self, error: type[BaseException]) -> None:
+        self.harness.executor.failure = error()
+        with pytest.raises(error):
+            self.harness.step()
+
+    @precondition(lambda self: self.harness.executor.requests)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        request = data.draw(st.sampled_from(list(self.harness.executor.requests.values())))
+        was_open = request.finish is None
+        assert self.harness.engine.cancel(request) == was_open
+        if was_open:
+            assert request.finish is Finish.CANCELLED
+
+    @rule(count=st.integers(0, 12))
+    def evict(self, count: int) -> None:
+        pool = self.harness.engine.pool
+        before = pool.available
+        assert 0 <= pool.evict(count) <= count
+        assert pool.available == before
+
+    @invariant()
+    def in_order(self) -> None:
+        if hasattr(self, "harness"):
+            self.harness.check()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "harness"):
+            return
+        self.harness.run()
+        assert self.harness.engine.pool.held == 0
+        answered = [request.id for request in self.harness.finished]
+        assert len(answered) == len(set(answered)), "a request is answered twice"
+        for request in self.harness.executor.requests.values():
+            assert (request.finish is Finish.CANCELLED) == (request.id not in answered)
+            expected = expected_output(request)
+            if request.finish is Finish.CANCELLED:
+                assert request.output == expected[: len(request.output)]
+            else:
+                assert request.output == expected
+                assert request.cached is not None
+                assert request.cached <= len(request.prompt) - 1 or request.cached == 0
+
+
+TestEngineMachine = EngineMachine.TestCase
+TestEngineMachine.settings = settings(max_examples=250, stateful_step_count=25, deadline=None)

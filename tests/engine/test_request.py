@@ -1,0 +1,88 @@
+"""A request: its tokens, its block keys, and what it may answer next."""
+
+from __future__ import annotations
+
+import pytest
+from tests.engine.harness import numbered
+
+from relquery.engine.keys import chain
+from relquery.engine.request import Request
+
+END = 99
+
+
+def request(*output: int, choices: tuple[tuple[int, ...], ...] = (), prompt: int = 5) -> Request:
+    return Request(
+        0, numbered(prompt), 9, end=frozenset({END}), choices=choices, output=list(output)
+    )
+
+
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 0), (0, 3), (2, 5), (3, 7), (5, 8), (6, 8), (0, 8), (8, 8)]
+)
+def test_tokens_are_those_of_prompt_and_output_in_a_row(start: int, stop: int) -> None:
+    tokens = request(10, 11, 12).tokens(start, stop)
+    assert tokens.tolist() == [0, 1, 2, 3, 4, 10, 11, 12][start:stop]
+    assert tokens.dtype.name == "int32"
+
+
+def test_length_counts_prompt_and_output() -> None:
+    assert request(10, 11).length == 7
+
+
+def test_keys_are_the_chain_of_prompt_and_output() -> None:
+    one = request(10, 11, 12, 13, 14)
+    expected = list(chain(one.tokens(0, 10), 3))
+    assert [one.key(index, 3) for index in (2, 0, 1)] == [expected[2], expected[0], expected[1]]
+
+
+def test_keys_that_are_known_stay_as_the_output_grows() -> None:
+    one = request(10)
+    first = one.key(1, 3)
+    one.output += [11, 12]
+    assert one.key(1, 3) == first
+    assert one.key(0, 3) == next(chain(one.prompt, 3))
+
+
+@pytest.mark.parametrize(
+    ("computed", "output", "decoding"),
+    [(0, (), False), (4, (), True), (5, (7,), True), (5, (7, 8), False), (3, (), False)],
+)
+def test_a_request_decodes_when_only_its_newest_token_is_left(
+    computed: int, output: tuple[int, ...], decoding: bool
+) -> None:
+    one = request(*output)
+    one.computed = computed
+    assert one.decoding is decoding
+
+
+CHOICES = ((1, 2), (1, 3, 4), (5,), (5, 6))
+
+
+@pytest.mark.parametrize(
+    ("output", "allowed"),
+    [((), (1, 5)), ((1,), (2, 3)), ((1, 3), (4,)), ((5,), (6, END)), ((5, 6), (END,))],
+)
+def test_the_next_token_continues_a_choice_or_ends_one_that_another_continues(
+    output: tuple[int, ...], allowed: tuple[int, ...]
+) -> None:
+    assert request(*output, choices=CHOICES).allowed_next() == allowed
+
+
+def test_without_choices_all_tokens_may_follow() -> None:
+    assert request(1, 2).allowed_next() == ()
+    assert not request(1, 2).chosen()
+
+
+@pytest.mark.parametrize(
+    ("output", "chosen"),
+    [((), False), ((1,), False), ((1, 2), True), ((5,), False), ((5, 6), True), ((1, 3), False)],
+)
+def test_an_answer_is_chosen_once_no_other_choice_continues_it(
+    output: tuple[int, ...], chosen: bool
+) -> None:
+    assert request(*output, choices=CHOICES).chosen() is chosen
+
+
+def test_two_requests_with_equal_content_are_still_two() -> None:
+    assert request() != request()

@@ -1,0 +1,95 @@
+"""Fixtures of the SQL tests: a small database, a fake backend, and a DuckDB reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pytest
+from tests.sql.fakes import FakeBackend, Fields
+
+from relquery.connection import Connection, connect
+from relquery.prompt import Answer, Finish
+
+SETUP = """
+CREATE TABLE films (id INTEGER, title VARCHAR, genre VARCHAR, stars DOUBLE, seen BOOLEAN,
+                    tags VARCHAR[], info STRUCT(year INTEGER, lang VARCHAR));
+INSERT INTO films VALUES
+    (1, 'Alien',  'horror', 4.5, true,  ['space', 'ship'], {'year': 1979, 'lang': 'en'}),
+    (2, 'Amelie', 'comedy', 4.0, false, ['paris'],         {'year': 2001, 'lang': 'fr'}),
+    (3, 'Brazil', 'comedy', 3.5, true,  [],                {'year': 1985, 'lang': 'en'}),
+    (4, 'Alien',  'horror', 4.5, false, ['space', 'ship'], {'year': 1979, 'lang': 'en'}),
+    (5, NULL,     'drama',  NULL, NULL, NULL,              NULL),
+    (6, 'Dune',   'drama',  2.5, true,  ['sand'],          {'year': 2021, 'lang': 'en'});
+CREATE TABLE reviews (id INTEGER, film INTEGER, text VARCHAR);
+INSERT INTO reviews VALUES (10, 1, 'great'), (11, 1, 'scary'), (12, 2, 'sweet'), (13, 6, 'long'),
+    (14, 9, 'lost');
+CREATE TABLE empty (id INTEGER, text VARCHAR);
+"""
+
+
+def upper_or_length(query: str, fields: Fields) -> str:
+    """'up': the fields' values in upper case; 'len': their length; 'yes': 'Yes' if it is even."""
+    text = "|".join(_written(fields[name]) for name in sorted(fields))
+    match query:
+        case "up":
+            return text.upper()
+        case "len":
+            return str(len(text))
+        case "yes":
+            return "Yes" if len(text) % 2 == 0 else "No"
+    return query
+
+
+def fails_for_dune(query: str, fields: Fields) -> str | Answer:
+    """The same, but one title cannot be served."""
+    if fields.get("title") == "Dune":
+        return Answer(None, Finish.ERROR, "out of spice")
+    return upper_or_length(query, fields)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)
+
+
+# The same function in SQL, for up to two fields given in the order of their names.
+MACROS = """
+CREATE MACRO llm_text(a) AS coalesce(CAST(a AS VARCHAR), 'null'),
+    (a, b) AS coalesce(CAST(a AS VARCHAR), 'null') || '|' || coalesce(CAST(b AS VARCHAR), 'null');
+CREATE MACRO llm_up(a) AS upper(llm_text(a)), (a, b) AS upper(llm_text(a, b));
+CREATE MACRO llm_len(a) AS CAST(length(llm_text(a)) AS DOUBLE),
+    (a, b) AS CAST(length(llm_text(a, b)) AS DOUBLE);
+CREATE MACRO llm_yes(a) AS CASE WHEN length(llm_text(a)) % 2 = 0 THEN 'Yes' ELSE 'No' END,
+    (a, b) AS CASE WHEN length(llm_text(a, b)) % 2 = 0 THEN 'Yes' ELSE 'No' END;
+"""
+
+
+def reference_sql(query: str) -> str:
+    """The query with its calls as SQL."""
+    return re.sub(r"(?i)\bllm\('(up|len|yes)',\s*", r"llm_\1(", query)
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    return FakeBackend(upper_or_length)
+
+
+@pytest.fixture
+def con(backend: FakeBackend) -> Iterator[Connection]:
+    with connect(backend, ledger=None) as connection:
+        connection.database.execute(SETUP)
+        yield connection
+
+
+@pytest.fixture
+def reference() -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+    """Runs a query in plain DuckDB."""
+    connection = duckdb.connect()
+    connection.execute(SETUP)
+    connection.execute(MACROS)
+    yield lambda query: connection.execute(reference_sql(query)).fetchall()
+    connection.close()

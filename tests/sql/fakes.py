@@ -1,0 +1,65 @@
+"""A backend that answers by a Python function of the query and the fields in the prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
+
+Fields = Mapping[str, Any]
+Function = Callable[[str, Fields], str | Answer]
+
+_QUERY = "Answer the below query:\n"
+_DATA = "\n\nGiven the following data:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request as the backend saw it."""
+
+    query: str
+    fields: dict[str, Any]
+    sampling: Sampling
+    prompt: Prompt
+
+
+@dataclass(slots=True)
+class FakeBackend:
+    """Records every request; answers in the order given, or in reverse."""
+
+    function: Function
+    name: str = "fake"
+    reverse: bool = False
+    asked: list[Asked] = field(default_factory=list)
+    closed: bool = False
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        indexes = range(len(prompts))
+        for index in reversed(indexes) if self.reverse else indexes:
+            request = read_prompt(prompts[index], sampling)
+            self.asked.append(request)
+            given = self.function(request.query, request.fields)
+            yield index, given if isinstance(given, Answer) else self._whole(given, prompts[index])
+
+    def _whole(self, text: str, prompt: Prompt) -> Answer:
+        size = sum(len(span.content) for span in prompt)
+        return Answer(text, Finish.STOP, prompt_tokens=size, output_tokens=len(text))
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def queries(self) -> list[str]:
+        return [request.query for request in self.asked]
+
+
+def read_prompt(prompt: Prompt, sampling: Sampling) -> Asked:
+    """Take a prompt apart again."""
+    assert prompt[0].role is Role.SYSTEM
+    text = "".join(str(span.content) for span in prompt[1:])
+    assert text.startswith(_QUERY)
+    query, separator, data = text.removeprefix(_QUERY).partition(_DATA)
+    return Asked(query, json.loads(data) if separator else {}, sampling, prompt)

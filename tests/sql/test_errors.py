@@ -1,0 +1,165 @@
+"""What is wrong with a query is said before any call is made, and nothing foreign leaks."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from tests.sql.fakes import FakeBackend
+
+from relquery.connection import Connection
+from relquery.errors import (
+    QueryError,
+    RelqueryError,
+    SqlSyntaxError,
+    TableError,
+    UnknownColumnError,
+    UnknownTableError,
+    UnsupportedQueryError,
+)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT LLM('up', titel) FROM films",
+        "SELECT titel, LLM('up', id) FROM films",
+        "SELECT LLM('up', id) FROM films WHERE titel = 'x'",
+        "SELECT LLM('up', id) FROM films ORDER BY titel",
+        "SELECT LLM('up', f.titel) FROM films f",
+        "SELECT LLM('up', LLM('up', titel)) FROM films",
+        "SELECT titel FROM films",
+        "WITH a AS (SELECT LLM('up', id) AS u, titel FROM films) SELECT u FROM a",
+    ],
+)
+def test_an_unknown_column_is_named_with_the_nearest_one(query, con: Connection, backend):
+    with pytest.raises(UnknownColumnError, match=r"'titel'.*Did you mean 'title'\?"):
+        con.sql(query)
+    assert backend.asked == []
+
+
+def test_an_unknown_column_outside_of_an_inner_select_is_found_before_its_calls(con, backend):
+    with pytest.raises(UnknownColumnError, match="'v' is not in"):
+        con.sql("SELECT v FROM (SELECT LLM('up', title) AS u FROM films)")
+    assert backend.asked == []
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT LLM('up', id) FROM flims", "SELECT * FROM flims", "FROM flims SELECT 1"]
+)
+def test_an_unknown_table_is_named_with_the_nearest_one(query, con):
+    with pytest.raises(UnknownTableError, match=r"'flims'.*Did you mean 'films'"):
+        con.sql(query)
+
+
+def test_a_python_variable_is_no_table(con):
+    flims = object()
+    with pytest.raises(UnknownTableError):
+        con.sql("SELECT LLM('up', id) FROM flims")
+    del flims
+
+
+def test_a_wrong_table_qualifier_names_the_tables_of_the_from_clause(con):
+    with pytest.raises(QueryError, match="'g' is no table of this FROM clause"):
+        con.sql("SELECT LLM('up', g.title) FROM films f")
+
+
+@pytest.mark.parametrize(
+    ("query", "line", "column"),
+    [
+        ("SELEC 1", 1, 1),
+        ("SELECT LLM('up', title)\nFORM films f\nWHERE id = 1", 2, 6),
+        ("SELECT LLM('up', title FROM films", 1, 24),
+        ("SELECT '🎉', LLM('up', 'open) FROM films", 1, 23),
+        (f"SELECT {'1, ' * 60}LLM('up', title) FORM films f", 1, 210),
+        ("SELECT 1;\nSELEC 2", 2, 1),
+    ],
+)
+def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line, column, con):
+    with pytest.raises(SqlSyntaxError) as caught:
+        con.sql(query)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    shown, caret = str(caught.value).split("\n")[-2:]
+    assert shown.strip() == query.split("\n")[line - 1]
+    assert caret.index("^") == column + 1
+
+
+@pytest.mark.parametrize(
+    ("query", "remedy"),
+    [
+        ("SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id AND "
+         "LLM('yes', r.text) = 'Yes')", "Write it as a join"),
+        ("SELECT (SELECT max(LLM('up', r.text)) FROM reviews r WHERE r.film = f.id) FROM films f",
+         "Write it as a join"),
+        ("SELECT * FROM films f LEFT JOIN reviews r ON LLM('yes', r.text) = 'Yes'",
+         "Only an inner join"),
+        ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT CAST(LLM('len', i) AS INTEGER) FROM n)"
+         " SELECT * FROM n", "Run the recursion first"),
+        ("SELECT LLM('up', row_number() OVER ()) FROM films", "subquery"),
+        ("SELECT list_transform(tags, lambda t: LLM('up', t)) FROM films", "unnest"),
+        ("CREATE VIEW v AS SELECT LLM('up', title) FROM films", "CREATE TABLE answers AS"),
+        ("CREATE MACRO m() AS (SELECT LLM('up', title) FROM films)", "CREATE TABLE answers AS"),
+        ("DELETE FROM films WHERE LLM('up', title) = 'DUNE'", "CREATE TABLE answers AS"),
+        ("EXPLAIN SELECT LLM('up', title) FROM films", "CREATE TABLE answers AS"),
+        ("DESCRIBE SELECT LLM('up', title) FROM films", "CREATE TABLE answers AS"),
+        ("VALUES (LLM('up', 'x'))", "CREATE TABLE answers AS"),
+        ("SELECT id FROM films UNION SELECT 1 ORDER BY LLM('up', id)", "CREATE TABLE answers AS"),
+        ("UPDATE films SET title = LLM('up', title)", "CREATE TABLE answers AS"),
+        ("SELECT LLM('up', title) FROM films; SELECT 1", "one by one"),
+        ("SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))", "FROM clause"),
+    ],
+)  # fmt: skip
+def test_a_form_that_is_not_run_names_a_rewrite(query, remedy, con, backend):
+    with pytest.raises(UnsupportedQueryError, match=remedy):
+        con.sql(query)
+    assert backend.asked == []
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "message"),
+    [
+        ("SELECT sum(title), LLM('up', id) FROM films", QueryError, "No function matches"),
+        ("SELECT avg(u) FROM (SELECT LLM('up', id) AS u FROM films)", QueryError,
+         r"CAST\(LLM\(...\) AS DOUBLE\)"),
+        ("SELECT nope(LLM('up', id)) FROM films", QueryError, "nope"),
+        ("SELECT CAST(LLM('up', id) AS DATE) FROM films", QueryError, r"column LLM\(\.\.\.\)"),
+        ("SELECT id, count(LLM('up', id)) FROM films", QueryError, "GROUP BY"),
+        ("SELECT id FROM films WHERE LLM('yes', id)", QueryError, r"LLM\(...\) = 'Yes'"),
+        ("SELECT if(NOT LLM('yes', id), 1, 2) FROM films", QueryError, r"LLM\(...\) = 'Yes'"),
+        ("SELECT LLM('\ud83c', id) FROM films", QueryError, "lone surrogate"),
+        ("SELECT x.llm('up') FROM films x", QueryError, "llm"),
+        ("SELECT LLM('up', c) FROM 'nowhere.csv'", TableError, "No files found"),
+        ("INSERT INTO films SELECT LLM('up', id) FROM films", QueryError, "column"),
+        ("SELECT error('boom')", QueryError, "boom"),
+    ],
+)  # fmt: skip
+def test_errors_of_duckdb_are_query_errors(query, kind, message, con):
+    with pytest.raises(kind, match=message):
+        con.sql(query)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ";",
+        "--",
+        "SELECT",
+        "(",
+        "'",
+        "LLM(",
+        "SELECT LLM('x',,)",
+        "SELECT LLM('x', *) FROM films, films",
+        "\0",
+        "SELECT LLM(*)",
+    ],
+)
+def test_whatever_the_text_only_our_errors_are_raised(text, con):
+    with contextlib.suppress(RelqueryError):
+        con.sql(text)
+
+
+def test_the_connection_is_usable_after_an_error(con, backend: FakeBackend):
+    with pytest.raises(QueryError):
+        con.sql("SELECT LLM('up', titel) FROM films")
+    assert con.sql("SELECT LLM('up', title) FROM films WHERE id = 1").fetchall() == [("ALIEN",)]

@@ -1,0 +1,180 @@
+"""Tables come from files, from DuckDB files and from other libraries, and all read alike."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.sql.conftest import upper_or_length
+from tests.sql.fakes import FakeBackend
+
+from relquery.connection import Connection, connect
+from relquery.errors import TableError
+
+ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
+
+
+def csv(folder: Path) -> Path:
+    path = folder / "rows.csv"
+    path.write_text('id,my text\n1,a\n2,\n3,"q""🎉"\n', encoding="utf-8")
+    return path
+
+
+def csv_gz(folder: Path) -> Path:
+    path = folder / "rows.csv.gz"
+    path.write_bytes(gzip.compress(csv(folder).read_bytes()))
+    return path
+
+
+def parquet(folder: Path) -> str:
+    path = folder / "it's rows.parquet"
+    pq.write_table(pa.table(ROWS), path)
+    return str(path)
+
+
+def json_lines(folder: Path) -> Path:
+    path = folder / "rows.jsonl"
+    rows = pa.table(ROWS).to_pylist()
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return path
+
+
+def json_array(folder: Path) -> Path:
+    path = folder / "rows.json"
+    path.write_text(json.dumps(pa.table(ROWS).to_pylist()), encoding="utf-8")
+    return path
+
+
+SOURCES = {
+    "csv": csv,
+    "csv_gz": csv_gz,
+    "parquet": parquet,
+    "jsonl": json_lines,
+    "json": json_array,
+    "pandas": lambda _: pd.DataFrame(ROWS),
+    "polars": lambda _: pl.DataFrame(ROWS),
+    "polars lazy": lambda _: pl.LazyFrame(ROWS),
+    "arrow": lambda _: pa.table(ROWS),
+    "arrow batch": lambda _: pa.record_batch(ROWS),
+    "arrow reader": lambda _: pa.table(ROWS).to_reader(),
+    "dict": lambda _: ROWS,
+    "dicts": lambda _: pa.table(ROWS).to_pylist(),
+}
+
+
+@pytest.fixture
+def con():
+    with connect(FakeBackend(upper_or_length), ledger=None) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_table_reads_the_same_from_every_source(source, con: Connection, tmp_path):
+    con.register("my rows", SOURCES[source](tmp_path))
+    for _ in range(2):  # a reader can be read once only, a table again
+        result = con.sql('SELECT LLM(\'up\', "My Text") FROM "my rows" ORDER BY id')
+        assert result.fetchall() == [("A",), ("NULL",), ('Q"🎉',)]
+    assert con.tables()["my rows"] == ["id", "my text"]
+
+
+def test_registering_a_name_again_replaces_the_table(con, tmp_path):
+    con.register("t", ROWS)
+    con.register("t", {"other": [7]})
+    assert con.sql("SELECT * FROM t").fetchall() == [(7,)]
+
+
+def test_reserved_words_and_quotes_are_names(con):
+    con.register("select", {"from": ["x"], 'a"b': ["y"], "group by": ["z"]})
+    result = con.sql('SELECT LLM(\'up\', "from", "a""b", "group by") AS "order" FROM "select"')
+    assert (result.columns, result.fetchall()) == (["order"], [("Y|X|Z",)])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["x", "x", "X"]),
+        pd.DataFrame([[1, 2, 3]], columns=["x", "x", "X"]),
+        {"x": [1], "X": [2], "x_1": [3]},
+    ],
+)
+def test_columns_of_one_name_are_told_apart_by_suffixes(data, con):
+    con.register("t", data)
+    assert sorted(con.tables()["t"], key=str.lower)[0].lower() == "x"
+    assert sorted(con.sql("SELECT * FROM t").fetchall()[0]) == [1, 2, 3]
+    assert len({name.lower() for name in con.tables()["t"]}) == 3
+    assert len(con.backend.asked) == 0
+    con.sql("SELECT LLM('x', *) FROM t")
+    assert sorted(con.backend.asked[0].fields.values()) == [1, 2, 3]
+
+
+def test_all_tables_of_a_duckdb_file_are_at_hand(con, tmp_path):
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as file:
+        file.execute("CREATE TABLE items AS SELECT 'pen' AS name; CREATE SCHEMA s")
+        file.execute("CREATE TABLE s.prices AS SELECT 3 AS price")
+    con.register("shop", path)
+    assert con.sql("SELECT LLM('up', name), price FROM items, prices").fetchall() == [("PEN", 3)]
+    assert con.sql("SELECT LLM('up', i.name) FROM shop.items i").fetchall() == [("PEN",)]
+    assert con.tables()["items"] == con.tables()["shop.items"] == ["name"]
+    assert con.tables()["shop.s.prices"] == ["price"]
+
+
+def test_answers_can_be_written_to_a_file(con, tmp_path):
+    con.register("t", ROWS)
+    path = tmp_path / "out.csv"
+    con.sql(f"COPY (SELECT id, LLM('up', \"my text\") AS up FROM t ORDER BY id) TO '{path}'")
+    assert path.read_text(encoding="utf-8") == 'id,up\n1,A\n2,NULL\n3,"Q""🎉"\n'
+
+
+def test_a_duckdb_file_is_the_database_itself(tmp_path):
+    path = tmp_path / "shop.duckdb"
+    with connect(FakeBackend(upper_or_length), database=path) as con:
+        con.sql("CREATE TABLE items AS SELECT 'pen' AS name")
+        con.sql("CREATE TABLE loud AS SELECT name, LLM('up', name) AS up FROM items")
+        con.sql("INSERT INTO loud SELECT 'x', LLM('up', up) FROM loud")
+    with duckdb.connect(str(path)) as file:
+        assert file.execute("FROM loud").fetchall() == [("pen", "PEN"), ("x", "PEN")]
+        assert file.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("nowhere.csv", "nowhere.csv does not exist"),
+        (7, "given as int. Expected a path"),
+        ({"a": [1, 2], "b": [1]}, "cannot be read as a table"),
+        ({}, "has no columns"),
+        (pd.Series([1]), "given as Series"),
+        ([1, 2], "given as list"),
+    ],
+)
+def test_what_is_no_table_is_a_table_error(data, message, con):
+    with pytest.raises(TableError, match=f"Table 't'.*{message}"):
+        con.register("t", data)
+
+
+def test_a_file_without_a_known_ending_names_the_endings(con, tmp_path):
+    (tmp_path / "rows.xls").write_bytes(b"x")
+    with pytest.raises(TableError, match=r"Endings: \.csv, .*\.parquet"):
+        con.register("t", tmp_path / "rows.xls")
+
+
+@pytest.mark.parametrize("name", ["bad.parquet", "bad.json", "bad.duckdb"])
+def test_a_file_of_another_format_than_its_ending_is_a_table_error(name, con, tmp_path):
+    (tmp_path / name).write_bytes(b"\x00\xff not what it says" * 20)
+    with pytest.raises(TableError, match="Table 't'"):
+        con.register("t", tmp_path / name)
+
+
+def test_a_database_that_is_none_is_a_table_error(tmp_path):
+    path = tmp_path / "bad.duckdb"
+    path.write_bytes(b"not a database" * 300)
+    with pytest.raises(TableError):
+        connect(FakeBackend(upper_or_length), database=path)

@@ -1,0 +1,195 @@
+"""A connection brings a database, a backend and a ledger together, and survives what happens."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from relquery.connection import connect
+from relquery.errors import ConfigError, QueryError
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+
+TABLE = {"id": list(range(200)), "text": [f"row {i}" for i in range(200)]}
+
+
+class Echo:
+    """Answers with the row's text in upper case; can stop in the middle."""
+
+    def __init__(self, name: str = "echo", stop_after: int | None = None) -> None:
+        self.name, self.stop_after = name, stop_after
+        self.asked = 0
+        self.cancelled = self.closed = False
+
+    def answer(self, prompts: list[Prompt], sampling: Sampling):
+        try:
+            for index, prompt in enumerate(prompts):
+                if self.asked == self.stop_after:
+                    raise KeyboardInterrupt
+                self.asked += 1
+                found = re.search('"text": "([^"]*)"', "".join(str(s.content) for s in prompt))
+                text = found[1].upper() if found else "?"
+                yield index, Answer(text, Finish.STOP, None, 10, 4, 2)
+        finally:
+            self.cancelled = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+QUERY = "SELECT id, LLM('up', text) AS up FROM t ORDER BY id"
+
+
+def test_an_interrupted_query_leaves_the_connection_usable_and_its_answers_known():
+    backend = Echo(stop_after=120)
+    with connect(backend) as con:
+        con.register("t", TABLE)
+        with pytest.raises(KeyboardInterrupt):
+            con.sql(QUERY)
+        assert con.sql("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]
+        backend.stop_after = None
+        result = con.sql(QUERY)
+    assert result.fetchall()[199] == (199, "ROW 199")
+    assert (result.report.calls, result.report.ledger_hits) == (80, 120)
+
+
+def test_a_ledger_file_answers_the_next_connection(tmp_path):
+    for expected in (200, 0):
+        backend = Echo()
+        with connect(backend, ledger=tmp_path / "answers.sqlite") as con:
+            con.register("t", TABLE)
+            result = con.sql(QUERY)
+        assert backend.asked == expected
+        assert result.fetchall()[7] == (7, "ROW 7")
+        # what was sent is counted, what was known is not
+        assert result.report.prompt_tokens == 10 * expected
+
+
+def test_a_known_answer_is_found_whatever_order_the_fields_were_sent_in():
+    backend = Echo()
+    with connect(backend) as con:
+        con.register("t", TABLE)
+        con.sql("SELECT LLM('up', id, text) FROM t", order="original")
+        con.sql("SELECT LLM('up', id, text) FROM t WHERE id < 50", order="ggr")
+    assert backend.asked == 200
+
+
+def test_sampled_answers_are_not_kept_unless_they_are_seeded():
+    backend = Echo()
+    with connect(backend) as con:
+        con.register("t", TABLE)
+        for settings in ({"temperature": 1.0}, {"temperature": 1.0, "seed": 7}):
+            for _ in range(2):
+                con.sql("SELECT LLM('up', text) FROM t", **settings)
+    assert backend.asked == 200 * 3
+
+
+def test_without_a_ledger_nothing_is_remembered():
+    backend = Echo()
+    with connect(backend, ledger=None) as con:
+        con.register("t", TABLE)
+        con.sql(QUERY)
+        con.sql(QUERY)
+    assert backend.asked == 400
+
+
+def test_progress_counts_up_to_all_distinct_inputs_of_each_stage():
+    seen = []
+    with connect(Echo()) as con:
+        con.register("t", TABLE)
+        con.sql(
+            "SELECT LLM('up', text) FROM t WHERE LLM('up', id, text) != ''",
+            progress=lambda *step: seen.append(step),
+        )
+    assert seen[0] == ("filter 1", 1, 200)
+    assert seen[199:201] == [("filter 1", 200, 200), ("projection 1", 1, 200)]
+
+
+def test_an_error_in_the_progress_callback_cancels_the_rest_at_once():
+    backend = Echo()
+
+    def give_up(stage: str, done: int, total: int) -> None:
+        raise RuntimeError("no more")
+
+    with connect(backend) as con:
+        con.register("t", TABLE)
+        with pytest.raises(RuntimeError, match="no more"):
+            con.sql(QUERY, progress=give_up)
+        assert (backend.asked, backend.cancelled) == (1, True)
+
+
+def test_the_report_counts_tokens_and_seconds_by_stage():
+    ticks = iter(range(1000))
+    with connect(Echo(), clock=lambda: float(next(ticks))) as con:
+        con.register("t", TABLE)
+        report = con.sql("SELECT LLM('up', text) FROM t WHERE LLM('x', text) > 'ROW 5'").report
+    assert [stage.name for stage in report.stages] == ["filter 1", "projection 1"]
+    first = report.stages[0]
+    assert (first.rows, first.calls, first.prompt_tokens, first.cached_tokens) == (
+        200, 200, 2000, 800,
+    )  # fmt: skip
+    assert first.expression == "llm('x', text)"
+    assert (report.hit_rate, first.seconds > 0, report.seconds > first.seconds) == (0.4, True, True)
+    assert report.to_dict()["stages"][0]["hit_rate"] == 0.4
+    assert "filter 1" in str(report)
+
+
+def test_a_result_reads_as_pandas_polars_arrow_and_tuples():
+    with connect(Echo()) as con:
+        con.register("t", {"id": [1, 2], "text": ["a", None]})
+        result = con.sql("SELECT id, LLM('up', text), id FROM t ORDER BY id")
+    assert result.columns == ["id", "llm('up', text)", "id"]
+    assert result.fetchall() == [(1, "A", 1), (2, "?", 2)]
+    assert list(result.df().columns) == result.columns
+    assert isinstance(result.df(), pd.DataFrame)
+    assert result.df().iloc[1, 1] == "?"
+    assert result.pl().columns == ["id", "llm('up', text)", "id_1"]
+    assert result.arrow().num_rows == len(result) == 2
+
+
+def test_a_result_shows_its_first_rows():
+    with connect(Echo()) as con:
+        con.register("t", TABLE | {"n": [None] * 200})
+        shown = repr(con.sql("SELECT id, 'a\nb' AS two, n, repeat('x', 99) AS long FROM t"))
+    assert shown.split("\n")[2] == rf"0  | a\nb | NULL | {'x' * 37}..."
+    assert shown.endswith("[200 rows, first 10 shown]")
+
+
+def test_a_statement_without_rows_has_an_empty_result():
+    with connect(Echo()) as con:
+        result = con.sql("SET threads = 2")
+        assert (len(result), result.fetchall()) == (0, [])
+        assert "0 rows" in repr(result)
+
+
+def test_a_backend_is_closed_by_whoever_made_it():
+    backend = Echo()
+    with connect(backend):
+        pass
+    assert not backend.closed
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"order": "gdr"}, "Did you mean 'ggr'"),
+        ({"on_error": "ignore"}, "Choices: null, raise"),
+        ({"max_token": 3}, "Did you mean 'max_tokens'"),
+        ({"max_tokens": 0}, "must be at least 1"),
+    ],
+)
+def test_a_wrong_setting_of_a_query_is_a_config_error(settings, message):
+    with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
+        con.sql("SELECT 1", **settings)
+
+
+def test_a_ledger_that_is_another_file_is_a_config_error(tmp_path):
+    (tmp_path / "notes.txt").write_text("not a ledger, but long enough to be looked at" * 50)
+    with pytest.raises(ConfigError, match="cannot be opened"):
+        connect(Echo(), ledger=tmp_path / "notes.txt")
+
+
+def test_errors_of_the_query_itself_pass_through():
+    with connect(Echo()) as con, pytest.raises(QueryError):
+        con.sql("SELECT LLM('x', y)")
