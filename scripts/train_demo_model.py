@@ -1,6 +1,6 @@
 """Train the bundled demo model from scratch, evaluate it, and write the demo tables.
 
-    python scripts/train_demo_model.py train --out build/demo      # resumes where it stopped
+    python scripts/train_demo_model.py train --out build/demo   # resumes where it stopped
     python scripts/train_demo_model.py export --out build/demo --to src/relquery/demo/model
     python scripts/train_demo_model.py evaluate --model src/relquery/demo/model
     python scripts/train_demo_model.py tables
@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,12 +29,12 @@ from transformers import (
     AutoTokenizer,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedTokenizerFast,
+    PreTrainedTokenizerBase,
 )
 
 from relquery.demo import model_path, table_path, tables
 from relquery.demo.batches import batches, encode
-from relquery.demo.evaluate import GOALS, Score, score
+from relquery.demo.evaluate import GOALS, score
 from relquery.demo.generator import examples, shuffled
 from relquery.demo.greedy import Greedy
 from relquery.demo.lessons import END, Mix, lessons
@@ -49,6 +50,7 @@ WARM_STEPS = 150
 CONTEXT_SHARE, CONTEXT_WEIGHT = 0.25, 0.3  # part of the context that is predicted, too
 PROBES = 30  # held-out questions of each kind, asked in two orders at each report
 REPORT_SECONDS = 180
+CHECKPOINT = "checkpoint.pt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +62,18 @@ class Stage:
     mix: Mix
 
 
+# Mix: extra fields; shares of recall, single questions, system prompt; most turns; kind weights.
 STAGES = (
     Stage("needed fields", 2.0, Mix((0, 1), 0.15, 0.20, 0.0, 8, (4, 6, 2, 1))),
     Stage("few fields", 1.8, Mix((0, 2), 0.30, 0.20, 0.2, 6, (3, 3, 4, 1))),
     Stage("half the fields", 2.2, Mix((0, 4), 0.20, 0.30, 0.5, 8, (5, 3, 4, 3))),
-    Stage("all fields", 4.0, Mix((0, 6), 0.12, 0.40, 1.0, 10, (5, 3, 4, 3))),
-    Stage("cool-down", 3.0, Mix((0, 6), 0.05, 0.50, 1.0, 10, (5, 3, 4, 3))),  # rate falls to zero
+    Stage("all fields", 7.5, Mix((0, 7), 0.12, 0.40, 1.0, 10, (5, 3, 4, 3))),
+    Stage("cool-down", 5.0, Mix((0, 7), 0.05, 0.50, 1.0, 10, (5, 3, 4, 3))),  # rate falls to zero
 )
+GOAL = int(sum(stage.tokens for stage in STAGES) * 1e6)
 
 
-def new_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+def new_model(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM:
     """A small Llama with tied embeddings."""
     torch.manual_seed(seed)
     return LlamaForCausalLM(
@@ -98,7 +102,7 @@ def before(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> str:
+def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> str:
     """Held-out shares per kind, quickly: right when every answer token is the likeliest one."""
     rng, parts = Random(7), []
     for kind in Kind:
@@ -120,7 +124,7 @@ def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -
     return "; ".join(parts)
 
 
-def _prompt_text(tokenizer: PreTrainedTokenizerFast, prompt: Prompt) -> str:
+def _prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
     text = tokenizer.apply_chat_template(
         prompt.messages, add_generation_prompt=True, tokenize=False
     )
@@ -137,66 +141,78 @@ def stage_at(tokens: int) -> tuple[Stage, float]:
     return STAGES[-1], max(0.0, 1.0 - done / STAGES[-1].tokens)
 
 
-def train(out: Path, seed: int, threads: int, minutes: float) -> None:
-    """Train until the stages end or `minutes` have passed; resumes from `out`."""
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    out.mkdir(parents=True, exist_ok=True)
-    if not (out / "tokenizer.json").exists():
-        train_tokenizer(seed, STAGES[-1].mix).save_pretrained(out)
-    tokenizer = AutoTokenizer.from_pretrained(out)
-    model = new_model(tokenizer, seed)
-    optimizers = new_optimizers(model)
-    state = {"pool": 0, "step": 0, "tokens": 0}
-    checkpoint = out / "checkpoint.pt"
-    if checkpoint.exists():
-        saved = torch.load(checkpoint)
-        model.load_state_dict(saved["model"])
-        for optimizer, values in zip(optimizers, saved["optimizers"], strict=True):
+class Training:
+    """A model in training, with all that a resumed run needs to go on as an unbroken one would.
+
+    pools, steps, tokens: how many pools of lessons were drawn, updates made, tokens read.
+    """
+
+    def __init__(self, out: Path, seed: int) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        if not (out / "tokenizer.json").exists():
+            train_tokenizer(seed).save_pretrained(out)
+        self.seed = seed
+        self.tokenizer = AutoTokenizer.from_pretrained(out)
+        self.model = new_model(self.tokenizer, seed)
+        self.optimizers = new_optimizers(self.model)
+        self.pools = self.steps = self.tokens = 0
+        self._checkpoint = out / CHECKPOINT
+        if self._checkpoint.exists():
+            self._load(torch.load(self._checkpoint))
+
+    def pool(self) -> list[float]:
+        """Learn from one pool of lessons; returns the losses."""
+        rng = Random(f"{self.seed}:{self.pools}")
+        torch.manual_seed(self.seed + self.pools)
+        drawn = list(islice(lessons(rng, stage_at(self.tokens)[0].mix), POOL))
+        losses = []
+        for ids, weights in batches(encode(self.tokenizer, drawn), BATCH_TOKENS, rng):
+            falling, rising = stage_at(self.tokens)[1], min(1.0, (self.steps + 1) / WARM_STEPS)
+            rate = PEAK_RATE * falling * rising
+            losses.append(step(self.model, self.optimizers, ids, weights, rate))
+            self.steps += 1
+            self.tokens += ids.numel()
+        self.pools += 1
+        return losses
+
+    def save(self) -> None:
+        """Write a checkpoint; a run killed meanwhile leaves the last one whole."""
+        values = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "state": {"pool": self.pools, "step": self.steps, "tokens": self.tokens},
+        }
+        torch.save(values, self._checkpoint.with_suffix(".new"))
+        self._checkpoint.with_suffix(".new").replace(self._checkpoint)
+
+    def _load(self, saved: dict[str, Any]) -> None:
+        self.model.load_state_dict(saved["model"])
+        for optimizer, values in zip(self.optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(values)
         state = saved["state"]
-    goal = int(sum(stage.tokens for stage in STAGES) * 1e6)
+        self.pools, self.steps, self.tokens = state["pool"], state["step"], state["tokens"]
+
+
+def train(out: Path, seed: int, minutes: float) -> None:
+    """Train until the stages end or `minutes` have passed; resumes from `out`."""
+    training = Training(out, seed)
     begin = shown = time.monotonic()
     losses: list[float] = []
-    seen = state["tokens"]
-    while state["tokens"] < goal and time.monotonic() - begin < minutes * 60:
-        stage, _ = stage_at(state["tokens"])
-        rng = Random(f"{seed}:{state['pool']}")
-        torch.manual_seed(seed + state["pool"])  # a resumed run draws what an unbroken one does
-        for ids, weights in batches(
-            encode(tokenizer, list(islice(lessons(rng, stage.mix), POOL))), BATCH_TOKENS, rng
-        ):
-            rate = (
-                PEAK_RATE * stage_at(state["tokens"])[1] * min(1, (state["step"] + 1) / WARM_STEPS)
-            )
-            losses.append(step(model, optimizers, ids, weights, rate))
-            state["step"] += 1
-            state["tokens"] += ids.numel()
-        state["pool"] += 1
-        if time.monotonic() - shown > REPORT_SECONDS:
-            speed = (state["tokens"] - seen) / (time.monotonic() - shown)
-            save(checkpoint, model, optimizers, state)
+    tokens = training.tokens
+    while training.tokens < GOAL and time.monotonic() - begin < minutes * 60:
+        losses += training.pool()
+        if (passed := time.monotonic() - shown) > REPORT_SECONDS:
+            training.save()
             print(
-                f"{time.strftime('%H:%M:%S')} {stage.name}: {state['tokens'] / 1e6:.2f}M tokens,"
-                f" {state['step']} steps, rate {rate:.1e}, loss {sum(losses) / len(losses):.3f},"
-                f" {speed:.0f} tokens/s; {forced_scores(model, tokenizer)}",
+                f"{stage_at(training.tokens)[0].name}: {training.tokens / 1e6:.2f}M tokens,"
+                f" {training.steps} steps, loss {sum(losses) / len(losses):.3f},"
+                f" {(training.tokens - tokens) / passed:.0f} tokens/s;"
+                f" {forced_scores(training.model, training.tokenizer)}",
                 flush=True,
             )
-            shown, losses, seen = time.monotonic(), [], state["tokens"]
-    save(checkpoint, model, optimizers, state)
-    print("stages done" if state["tokens"] >= goal else "time is up", state, flush=True)
-
-
-def save(
-    path: Path,
-    model: LlamaForCausalLM,
-    optimizers: Sequence[torch.optim.Optimizer],
-    state: dict[str, int],
-) -> None:
-    """Write a checkpoint that `train` resumes from; a killed run leaves the last one whole."""
-    values = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers]}
-    torch.save({**values, "state": state}, path.with_suffix(".new"))
-    path.with_suffix(".new").replace(path)
+            shown, losses, tokens = time.monotonic(), [], training.tokens
+    training.save()
+    print("stages done" if training.tokens >= GOAL else "time is up", flush=True)
 
 
 def new_optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
@@ -241,19 +257,16 @@ def export(out: Path, to: Path) -> None:
     """Write the trained model in float16, with its tokenizer, to `to`."""
     tokenizer = AutoTokenizer.from_pretrained(out)
     model = new_model(tokenizer, seed=0)
-    model.load_state_dict(torch.load(out / "checkpoint.pt")["model"])
+    model.load_state_dict(torch.load(out / CHECKPOINT)["model"])
     model.generation_config.do_sample = False
     model.half().save_pretrained(to)
     (to / "model.safetensors").chmod(0o644)
     tokenizer.save_pretrained(to)
 
 
-def evaluate(model_folder: Path, threads: int, per_kind: int) -> Score:
-    """Held-out figures by real greedy generation, as text on the way."""
-    torch.set_num_threads(threads)
-    result = score(Greedy(model_folder), per_kind)
-    print(json.dumps({"goals": GOALS, **asdict(result)}, indent=2))
-    return result
+def evaluate(folder: Path, per_kind: int, seed: int) -> None:
+    """Print held-out figures by real greedy generation."""
+    print(json.dumps({"goals": GOALS, **asdict(score(Greedy(folder), per_kind, seed))}, indent=2))
 
 
 def main() -> None:
@@ -261,28 +274,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--threads", type=int, default=2)
     actions = parser.add_subparsers(dest="action", required=True)
     learn = actions.add_parser("train", help="train until the stages end")
     learn.add_argument("--out", type=Path, default=Path("build/demo"))
     learn.add_argument("--seed", type=int, default=20)
-    learn.add_argument("--threads", type=int, default=2)
     learn.add_argument("--minutes", type=float, default=math.inf, help="stop early")
     copy = actions.add_parser("export", help="write the trained model in float16")
     copy.add_argument("--out", type=Path, default=Path("build/demo"))
     copy.add_argument("--to", type=Path, default=model_path())
     judge = actions.add_parser("evaluate", help="score held-out questions")
     judge.add_argument("--model", type=Path, default=model_path())
-    judge.add_argument("--threads", type=int, default=2)
     judge.add_argument("--per-kind", type=int, default=400)
+    judge.add_argument("--seed", type=int, default=1)
     actions.add_parser("tables", help="write the bundled tables")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
     match options.action:
         case "train":
-            train(options.out, options.seed, options.threads, options.minutes)
+            train(options.out, options.seed, options.minutes)
         case "export":
             export(options.out, options.to)
         case "evaluate":
-            evaluate(options.model, options.threads, options.per_kind)
+            evaluate(options.model, options.per_kind, options.seed)
         case "tables":
             tables.write(table_path("movies").parent)
 

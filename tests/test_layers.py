@@ -31,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
-    "backends": BASE | WHEN | RECORDS | {"backends.base"},
+    "backends": BASE | WHEN | RECORDS | {"backends.base", "demo"},
     # where both meet
     "demo": {"errors", "prompt"},
     "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo"},

@@ -34,13 +34,14 @@ def connect(
 ) -> Connection:
     """Open a database that can call a model.
 
-    model: a backend, or the name or folder of a model for the embedded engine.
+    model: a backend, "openai:NAME" for a provider's model, or the name or folder of a model for
+        the embedded engine.
     database: a DuckDB file whose tables are at hand, or ":memory:".
     order, on_error: see QueryConfig.
     ledger: where answers are kept: ":memory:" as long as the connection lives, a file to find
         them again later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
-    options: settings of the embedded engine, e.g. cache_tokens.
+    options: settings of the embedded engine, e.g. cache_tokens, or of a provider, e.g. base_url.
 
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
@@ -54,9 +55,9 @@ def connect(
 
 
 def _load(model: str, options: dict[str, Any]) -> Backend:
-    from relquery.backends.embedded import load_backend
+    from relquery.backends.load import load
 
-    return load_backend(model, **options)
+    return load(model, **options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -32,6 +32,7 @@ class StageReport:
     rows: rows that needed an answer. calls: distinct requests sent to the backend.
     ledger_hits: distinct requests that were answered before and not sent again.
     prompt_tokens, cached_tokens, output_tokens: of the requests sent.
+    attempts: requests made for them, repeated ones included.
     errors: rows left without a value.
     seconds: the whole stage; solver_seconds: of these, finding the order to send in.
     phr: the solver's prefix hit rate over field characters, 0 to 1.
@@ -45,6 +46,7 @@ class StageReport:
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    attempts: int
     errors: int
     seconds: float
     solver_seconds: float

@@ -102,6 +102,7 @@ def test_every_form_of_string_literal_is_a_prompt(literal, text, con, backend):
         ("r.*, r.text, text", ["id", "film", "text"]),
         ("upper(title)", ["UPPER(title)"]),
         ("f.id + 1, info.year", ["f.id + 1", "year"]),
+        ("r.* REPLACE (upper(text) AS text)", ["id", "film", "text"]),
         ("* EXCLUDE (tags, info, id)", ["title", "genre", "stars", "seen", "film", "text"]),
     ],
 )

@@ -55,6 +55,16 @@ ORDERED = [
     "SELECT LLM('up', title), [upper(t) FOR t IN tags IF t != 'ship'] FROM films ORDER BY id",
     "SELECT LLM('up', title), {'a': id, 'b': genre} FROM films ORDER BY id",
     "SELECT LLM('up', title), CAST(stars AS INTEGER), stars::VARCHAR FROM films ORDER BY id",
+    "SELECT LLM('up', title), title.upper().lower(), films.title.upper() FROM films ORDER BY id",
+    "SELECT LLM('up', title.upper()), LLM('up', title).lower() FROM films ORDER BY id",
+    "SELECT LLM('up', title), ARRAY(SELECT text FROM reviews r WHERE r.film = f.id ORDER BY text)"
+    " FROM films f ORDER BY f.id",
+    "SELECT LLM('up', title), ARRAY(SELECT text FROM reviews ORDER BY text) FROM films ORDER BY id",
+    "SELECT LLM('up', title), id = ANY (SELECT film FROM reviews) FROM films ORDER BY id",
+    "SELECT LLM('up', title), films, films.info FROM films ORDER BY id",
+    "SELECT max(LLM('up', title)), histogram(genre), sum(id), count(*) FILTER (seen) FROM films",
+    "SELECT max(LLM('up', title)), arg_max(title, id), list(id ORDER BY id), max(id, 2) FROM films",
+    "SELECT max(LLM('up', title)), percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM films",
     # aliases
     "SELECT LLM('up', title) AS t, t || '!' AS u FROM films WHERE t LIKE 'A%' ORDER BY id",
     "SELECT stars * 2 AS s, LLM('up', s) FROM films ORDER BY id",
@@ -76,6 +86,15 @@ ORDERED = [
     " LLM('up', b.title) AND a.id < b.id ORDER BY ALL",
     "SELECT LLM('up', u.x) FROM films, unnest(tags) AS u(x) ORDER BY id, x",
     "SELECT LLM('up', range) FROM range(3) ORDER BY range",
+    "SELECT f.id, LLM('up', title) FROM films f SEMI JOIN reviews r ON f.id = r.film ORDER BY id",
+    "SELECT f.id, r.text, LLM('up', title) FROM films f ASOF JOIN reviews r ON f.id >= r.film"
+    " ORDER BY f.id",
+    "SELECT f.id, LLM('up', c) FROM films f LEFT JOIN LATERAL (SELECT max(text) c FROM reviews r"
+    " WHERE r.film = f.id) ON true ORDER BY f.id",
+    "SELECT genre, seen, count(LLM('up', title)) FROM films"
+    " GROUP BY GROUPING SETS ((genre), (seen)) ORDER BY ALL",
+    "FROM (PIVOT (SELECT genre, seen, LLM('up', id) AS u FROM films) ON genre USING max(u)"
+    " GROUP BY seen) ORDER BY seen",
     # subqueries, WITH, set operations
     "SELECT avg(s) FROM (SELECT CAST(LLM('len', title) AS DOUBLE) AS s FROM films)",
     "SELECT g, LLM('up', g) FROM (SELECT LLM('up', genre) AS g FROM films WHERE seen) ORDER BY g",
@@ -118,6 +137,9 @@ ORDERED = [
     # stars and names
     "SELECT *, LLM('up', title) AS id FROM films ORDER BY films.id",
     "SELECT f.*, LLM('up', r.text), r.* FROM films f JOIN reviews r ON f.id = r.film ORDER BY r.id",
+    "SELECT info.*, LLM('up', title) FROM films ORDER BY films.id",
+    "SELECT * REPLACE (upper(genre) AS genre), LLM('up', title) FROM films ORDER BY id",
+    "SELECT f.* REPLACE (id + 1 AS id), LLM('up', title) FROM films f ORDER BY f.id",
     "SELECT * EXCLUDE (tags, info), LLM('up', title) FROM films ORDER BY id",
     "SELECT COLUMNS('i.*'), LLM('up', title) FROM films ORDER BY id",
     "SELECT LLM('up', \"Title\"), TITLE FROM FILMS ORDER BY ID",

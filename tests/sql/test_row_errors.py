@@ -35,6 +35,8 @@ def test_an_answer_that_was_cut_is_no_value(con, backend):
     with pytest.warns(PartialResultWarning, match="cut after 2 tokens.*Raise max_tokens"):
         result = con.sql("SELECT LLM('up', title) FROM films WHERE id = 1")
     assert result.fetchall() == [(None,)]
+    (error,) = result.errors
+    assert (error.text, error.finish, error.attempts) == ("Al", Finish.LENGTH, 1)
 
 
 @pytest.mark.parametrize("answer", ["good", "4/5", "", "nan", "inf", "1_000", "4 stars", "0x1"])
@@ -59,6 +61,11 @@ def test_on_error_raise_stops_at_the_first_failure(con, backend):
     with pytest.raises(RequestError, match="projection 1: out of spice"):
         con.sql("SELECT LLM('up', title) FROM films ORDER BY id DESC", on_error="raise")
     assert con.sql("SELECT count(*) FROM films").fetchall() == [(6,)]
+
+
+def test_on_error_raise_stops_at_an_answer_that_is_no_number(con):
+    with pytest.raises(RequestError, match="aggregate 1: The answer is 'Rate'; the query needs"):
+        con.sql("SELECT avg(LLM('Rate', title)) FROM films", on_error="raise")
 
 
 def test_a_backend_that_forgets_a_prompt_leaves_an_error(con, backend, monkeypatch):

@@ -14,7 +14,7 @@ from relquery.demo.split import Split
 from relquery.demo.tickets import TICKETS
 
 DOMAINS: tuple[Domain, ...] = (MOVIES, TICKETS, PRODUCTS)
-MAX_EXTRA_FIELDS = 6  # fields that a question gets beside those that it needs
+MAX_EXTRA_FIELDS = 7  # fields that a question gets beside those that it needs: up to all eight
 
 
 @dataclass(frozen=True, slots=True)

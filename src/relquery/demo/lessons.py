@@ -97,13 +97,15 @@ def _noise(rng: Random) -> str:
 
 
 def _learned_values(fields: list[Field]) -> Iterator[tuple[str, bool]]:
-    yield "{", False
-    for i, (name, value) in enumerate(fields):
-        comma = "," if i else ""
+    yield "{\n", False
+    for name, value in fields:
+        more = "" if name == fields[-1][0] else ","
         if isinstance(value, int):
-            yield f'{comma}\n"{name}": ', False
+            yield f'"{name}": ', False
             yield str(value), True
+            yield f"{more}\n", False
         else:
-            yield f'{comma}\n"{name}": "', False
-            yield f'{value}"', True
-    yield "\n}" + END, False
+            yield f'"{name}": "', False
+            yield f'{value}"{more}', True
+            yield "\n", False
+    yield "}" + END, False

@@ -6,7 +6,7 @@ from random import Random
 
 from relquery.demo.asks import copy_asks, feeling, sentiment_asks
 from relquery.demo.rows import Ask, Domain, Kind, Parent, Row, Value, yes
-from relquery.demo.sentiment import review
+from relquery.demo.sentiment import draw_rating, review
 from relquery.demo.split import Split
 from relquery.demo.words import CITIES, WEEKDAYS, movie_title, outlet, person, pool
 
@@ -123,7 +123,7 @@ def movie(rng: Random, split: Split) -> Parent:
         "director": person(rng, split),
         "year": rng.randrange(1950, 2025),
     }
-    return Parent(fields, {"kids": kids, "genre": genre})
+    return Parent(fields, {"kids": kids, "genre": genre, "quality": rng.randint(1, 5)})
 
 
 def _filler(rng: Random) -> str:
@@ -139,7 +139,7 @@ def _filler(rng: Random) -> str:
 
 def review_of(rng: Random, split: Split, parent: Parent) -> Row:
     """A review of `parent` by some critic."""
-    rating = rng.randrange(1, 6)
+    rating = draw_rating(rng, int(parent.facts["quality"]))
     fields: dict[str, Value] = {
         "reviewcontent": review(rng, split, rating, ASPECTS, lambda: _filler(rng)),
         "critic": person(rng, split),

@@ -6,7 +6,7 @@ from random import Random
 
 from relquery.demo.asks import copy_asks, feeling, sentiment_asks
 from relquery.demo.rows import Ask, Domain, Kind, Parent, Row, Value, yes
-from relquery.demo.sentiment import review
+from relquery.demo.sentiment import draw_rating, review
 from relquery.demo.split import Split
 from relquery.demo.words import CITIES, WEEKDAYS, person, pool
 
@@ -97,7 +97,7 @@ def product(rng: Random, split: Split) -> Parent:
         "brand": rng.choice(BRANDS),
         "price": rng.randrange(5, 500),
     }
-    return Parent(fields, {"category": category, "outdoor": outdoor})
+    return Parent(fields, {"category": category, "outdoor": outdoor, "quality": rng.randint(1, 5)})
 
 
 def _filler(rng: Random) -> str:
@@ -113,7 +113,7 @@ def _filler(rng: Random) -> str:
 
 def review_of(rng: Random, split: Split, parent: Parent) -> Row:
     """A review of `parent` by some buyer."""
-    rating = rng.randrange(1, 6)
+    rating = draw_rating(rng, int(parent.facts["quality"]))
     fields: dict[str, Value] = {
         "reviewtext": review(rng, split, rating, ASPECTS, lambda: _filler(rng)),
         "reviewer": person(rng, split),

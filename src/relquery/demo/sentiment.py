@@ -71,6 +71,11 @@ MILD_OPPOSITE = {4: 2, 2: 4}  # "not boring" speaks for 4, "not good" for 2
 EMPHASISED = {5: 4, 1: 2}  # "very good" speaks for 5, "very dull" for 1
 
 
+def draw_rating(rng: Random, quality: int) -> int:
+    """An item's own `quality` in four reviews of ten, else any rating; so averages differ."""
+    return quality if rng.random() < 0.4 else rng.randint(1, 5)
+
+
 def review(
     rng: Random, split: Split, rating: int, aspects: tuple[str, ...], filler: Callable[[], str]
 ) -> str:

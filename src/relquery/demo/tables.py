@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from relquery.demo.generator import DOMAINS
-from relquery.demo.rows import Domain, Row
+from relquery.demo.rows import Domain, Parent, Row, Value
 from relquery.demo.split import Split
 
 SEED = 20
@@ -20,13 +20,22 @@ CHILDREN = (10, 40)  # least and most rows of one parent
 def rows(domain: Domain, seed: int = SEED) -> list[Row]:
     """The rows of one table, in random order."""
     rng = Random(f"{seed}:{domain.name}")
-    joined = []
-    for _ in range(PARENTS):
-        parent = domain.parent(rng, Split.HELD_OUT)
-        for _ in range(rng.randint(*CHILDREN)):
-            joined.append(domain.child(rng, Split.HELD_OUT, parent))
+    joined = [
+        domain.child(rng, Split.HELD_OUT, parent)
+        for parent in _parents(rng, domain)
+        for _ in range(rng.randint(*CHILDREN))
+    ]
     rng.shuffle(joined)
     return joined
+
+
+def _parents(rng: Random, domain: Domain) -> list[Parent]:
+    """Parents of different names; the name is a parent's first field."""
+    named: dict[Value, Parent] = {}
+    while len(named) < PARENTS:
+        parent = domain.parent(rng, Split.HELD_OUT)
+        named.setdefault(next(iter(parent.fields.values())), parent)
+    return list(named.values())
 
 
 def write(folder: Path, seed: int = SEED) -> list[Path]:

@@ -16,6 +16,7 @@ from relquery.demo.lessons import END, ROLES, Mix, lessons
 
 VOCABULARY = 3072  # enough for nearly every word of the generator to be one token
 TEXTS = 20_000
+TEXT_MIX = Mix((0, 6), 0.05, 0.50, 1.0, 10, (2, 3, 4, 2))
 PAD, PAD_ID = "<|pad|>", 0
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}"
@@ -28,8 +29,8 @@ SPLIT_PATTERN = (
 )
 
 
-def train_tokenizer(seed: int, mix: Mix) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer, trained on lessons of `mix`."""
+def train_tokenizer(seed: int) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer, trained on lessons with all the fields."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -45,9 +46,9 @@ def train_tokenizer(seed: int, mix: Mix) -> PreTrainedTokenizerFast:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    drawn = islice(lessons(Random(f"{seed}:tokenizer"), mix), TEXTS)
+    drawn = islice(lessons(Random(f"{seed}:tokenizer"), TEXT_MIX), TEXTS)
     core.train_from_iterator(("".join(text for text, _ in lesson) for lesson in drawn), trainer)
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=core,
         pad_token=PAD,
         eos_token=END,

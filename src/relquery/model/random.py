@@ -57,13 +57,21 @@ def build_network(
 ) -> PreTrainedModel:
     """A seeded network whose vocabulary is the tokenizer's."""
     heads = spec.heads or max(1, spec.hidden // 64)
+    kv_heads = spec.kv_heads or heads
+    sizes = (spec.layers, spec.hidden, spec.context)
+    if min(sizes) < 1 or spec.hidden % (2 * heads) or heads % kv_heads:
+        raise ModelError(
+            f"No network can have this shape: layers={spec.layers}, hidden={spec.hidden}, "
+            f"heads={heads}, kv_heads={kv_heads}, context={spec.context}. Each must be at least 1, "
+            "hidden a multiple of twice the heads, and heads a multiple of kv_heads."
+        )
     try:
         config = LlamaConfig(
             hidden_size=spec.hidden,
             intermediate_size=spec.ffn or 4 * spec.hidden,
             num_hidden_layers=spec.layers,
             num_attention_heads=heads,
-            num_key_value_heads=spec.kv_heads or heads,
+            num_key_value_heads=kv_heads,
             max_position_embeddings=spec.context,
             vocab_size=len(tokenizer),
             bos_token_id=None,

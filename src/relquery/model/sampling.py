@@ -44,7 +44,9 @@ def _truncate(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     values, order = logits.sort(-1, descending=True)
     rank = torch.arange(logits.shape[1], device=logits.device)
     top_k = torch.tensor([[draw.top_k or logits.shape[1]] for draw in draws], device=logits.device)
-    top_p = torch.tensor([[draw.top_p] for draw in draws], device=logits.device)
+    # Rounded sums of mass reach 1 before the last token; 1 keeps all, whatever the row beside it.
+    bounds = [[draw.top_p if draw.top_p < 1 else torch.inf] for draw in draws]
+    top_p = torch.tensor(bounds, device=logits.device)
     values = values.masked_fill(rank >= top_k, -torch.inf)
     mass = values.softmax(-1).cumsum(-1) - values.softmax(-1)
     # The mass before a token decides, so that the likeliest token always stays.

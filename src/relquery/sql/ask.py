@@ -77,6 +77,8 @@ def ask(question: Question, asker: Asker) -> Replies:
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
     total = inputs.count
+    if asker.progress is not None:
+        asker.progress(question.name, len(answers), total)
     # Closed at once when something is raised here, so that the backend stops working on the rest.
     with closing(_answered(asker, prompts, question.sampling, sent, keys)) as stream:
         for row, answer in stream:
@@ -124,8 +126,10 @@ def _short(text: str | None) -> str:
 def _answered(
     asker: Asker, prompts: list[Prompt], sampling: Sampling, sent: Int64s, keys: list[bytes]
 ) -> Generator[tuple[int, Answer], None, None]:
-    """(distinct row, answer) as they come; each is in the ledger soon, and at the latest when
-    the iterator ends, however it ends."""
+    """(distinct row, answer) as they come.
+
+    Each is in the ledger soon, and at the latest when the iterator ends, however it ends.
+    """
     if not prompts:
         return
     unsaved: list[tuple[bytes, Answer]] = []

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.normalize import FIELD_NAME
-from relquery.sql.rewrite import readable
-from relquery.sql.source import call_number
-from relquery.sql.sources import Sources
+from relquery.sql.source import call_number, readable
+from relquery.sql.sources import FIELD_NAME, Sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from relquery.errors import QueryError, did_you_mean
 from relquery.prompt import Sampling
-from relquery.sql.source import DIALECT
+from relquery.sql.source import to_sql
 
 _EXAMPLE = "LLM('prompt', column, ...)"
 # What users call an option, and the field of Sampling that it sets.
@@ -71,7 +71,7 @@ def _literal_text(node: exp.Expr) -> str | None:
 
 
 def _not_a_prompt(node: exp.Expr, text: str) -> str:
-    got = node.sql(dialect=DIALECT)
+    got = to_sql(node)
     message = f"The prompt of {_short(text)} is {got}; it must be a string literal: {_EXAMPLE}."
     if isinstance(node, exp.Column) and node.this.args.get("quoted"):
         return f"{message} SQL strings take single quotes, double quotes name a column."
@@ -102,7 +102,7 @@ def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
         correct = isinstance(value, wanted)
         expected = "a number" if float in wanted else "a whole number"
     if not correct:
-        got = node.expression.sql(dialect=DIALECT)
+        got = to_sql(node.expression)
         raise QueryError(f"{name} of {_short(text)} is {got}; expected {expected}.")
     return _OPTIONS[name], value
 

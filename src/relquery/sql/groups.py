@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql.aggregates import Aggregates
-from relquery.sql.normalize import FIELD_NAME, conjuncts, is_order_name, without_alias
-from relquery.sql.rewrite import readable, to_sql
+from relquery.sql.normalize import conjuncts, is_order_name, without_alias
 from relquery.sql.scopes import calls_in, has_call
-from relquery.sql.sources import Sources
+from relquery.sql.source import readable, to_sql
+from relquery.sql.sources import FIELD_NAME, Sources
 
 _INNER = ("from_", "joins", "laterals", "where", "sample", "group")
 _OUTER = ("with_", "distinct", "qualify", "windows", "order", "limit", "offset")

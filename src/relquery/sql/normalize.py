@@ -13,12 +13,10 @@ from sqlglot import exp
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.database import Database
 from relquery.sql.scopes import Context, calls_in, has_call
-from relquery.sql.sources import Sources, is_star, star_columns
+from relquery.sql.source import to_sql
+from relquery.sql.sources import FIELD_NAME, Sources, is_star, star_columns
 
 _BEFORE_ROWS = ("from_", "joins", "laterals", "sample", "limit", "offset")
-
-# On an expression that took the place of an alias: the alias, which names it as a field.
-FIELD_NAME = "field_name"
 
 
 def normalize(
@@ -31,11 +29,23 @@ def normalize(
         if is_star(item):
             items += star_columns(item, sources, database, select, context)
         else:
+            _check_no_star(item)
             items.append(item)
     select.set("expressions", items)
     _replace_aliases(select, sources)
     _replace_positions(select)
     return select
+
+
+def _check_no_star(item: exp.Expr) -> None:
+    """Raises UnsupportedQueryError for a star that an expression makes several columns of."""
+    for star in item.find_all(exp.Star, exp.Columns):
+        parent = star.parent.parent if isinstance(star.parent, exp.Column) else star.parent
+        if not isinstance(parent, exp.Func) and not in_subquery(star, item):
+            raise UnsupportedQueryError(
+                f"{to_sql(item)} makes several columns in a query with LLM calls. Name the "
+                "columns instead."
+            )
 
 
 def move_join_conditions(select: exp.Select) -> exp.Select:

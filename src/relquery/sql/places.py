@@ -9,9 +9,8 @@ from sqlglot import exp
 
 from relquery.sql.aggregates import Aggregates
 from relquery.sql.numbers import needs_number
-from relquery.sql.rewrite import readable
 from relquery.sql.scopes import calls_in
-from relquery.sql.source import call_number
+from relquery.sql.source import call_number, readable
 
 _NUMBER = "needs_number"
 _PER_GROUP = "per_group"

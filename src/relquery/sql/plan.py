@@ -25,9 +25,9 @@ from relquery.sql.guards import guards_of
 from relquery.sql.limits import LIMITS, early_limits
 from relquery.sql.normalize import conjuncts, without_alias
 from relquery.sql.places import is_number, is_per_group, note_places
-from relquery.sql.rewrite import ROW, Rewriter, to_sql
+from relquery.sql.rewrite import ROW, Rewriter
 from relquery.sql.scopes import Context, has_call
-from relquery.sql.source import Source, call_number
+from relquery.sql.source import Source, call_number, to_sql
 from relquery.sql.sources import Sources, from_only, is_star, star_columns
 
 # The rows of the plan in its own SQL: base rows still wanted, with the answers known so far.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from relquery.errors import MissingExtraError
+from relquery.prompt import Finish
 from relquery.report import Report
 
 if TYPE_CHECKING:
@@ -24,13 +25,17 @@ class RowError:
     """An LLM value that is missing.
 
     stage: the stage that asked, as in the report. row: number of the row in that stage's input,
-    from 0. inputs: the row's fields by name.
+    from 0. inputs: the row's fields by name. error: why there is no value. text: what the model
+    did answer, if anything. attempts: how often it was asked.
     """
 
     stage: str
     row: int
     inputs: Mapping[str, str | None]
     error: str
+    text: str | None
+    finish: Finish
+    attempts: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -57,7 +62,7 @@ class Result:
         except ImportError as error:
             raise MissingExtraError("Result.df()", "pandas") from error
         # By position, as names may repeat.
-        data = {index: column.to_pandas() for index, column in enumerate(self.table.columns)}
+        data = {at: _plain(column).to_pandas() for at, column in enumerate(self.table.columns)}
         frame = pd.DataFrame(data)
         frame.columns = pd.Index(self.columns)
         return frame
@@ -74,7 +79,7 @@ class Result:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """As Python tuples."""
-        return list(zip(*(column.to_pylist() for column in self.table.columns), strict=True))
+        return list(zip(*map(_to_python, self.table.columns), strict=True))
 
     def head(self, rows: int) -> Result:
         """The first rows, with the errors and report of the whole."""
@@ -97,6 +102,29 @@ class Result:
         more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
         rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
         return "\n".join([*lines, f"[{rows_in_words}{more}{missing}]"])
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """HUGEINT, which DuckDB gives to sums and Arrow knows as decimal only, as integers."""
+    if not _is_hugeint(column.type):
+        return column
+    try:
+        return column.cast(pa.int64())
+    except pa.ArrowInvalid:  # too large
+        return column.cast(pa.float64())
+
+
+def _to_python(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if _is_hugeint(column.type):
+        return [None if value is None else int(value) for value in values]
+    if pa.types.is_map(column.type):
+        return [None if value is None else dict(value) for value in values]
+    return values
+
+
+def _is_hugeint(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal128(kind)) and kind.scale == 0 and kind.precision == 38
 
 
 def distinct_names(names: list[str]) -> list[str]:

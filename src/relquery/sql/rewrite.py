@@ -7,7 +7,6 @@ resolved by DuckDB alone and by its rules.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,11 +16,10 @@ from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.database import Database
 from relquery.sql.normalize import is_order_name
 from relquery.sql.scopes import Context, has_call
-from relquery.sql.source import CALL, DIALECT, call_number
+from relquery.sql.source import call_number, readable, to_sql
 from relquery.sql.sources import Sources
 
 ROW = "_rq_row"
-_CALL_NAME = re.compile(rf"{CALL}\d+", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -59,11 +57,11 @@ class Rewriter:
             return self.answer(node)
         if isinstance(node, exp.In) and node.args.get("query") is not None:
             return self._rewrite_in(node)
-        if isinstance(node, exp.Query | exp.Exists):
+        if _is_subquery(node):
             return node.copy() if self._stands_alone(node) else self.lift(node)
         if isinstance(node, exp.Column) and not is_order_name(node, self.names):
             return self.lift(node)
-        return self.lift(node) if _binds_names(node) and not has_call(node) else node
+        return self.lift(node) if _is_whole(node) and not has_call(node) else node
 
     def _rewrite_in(self, node: exp.In) -> exp.Expr:
         query = node.args["query"]
@@ -78,32 +76,39 @@ class Rewriter:
             )
         return self.lift(node)
 
-    def _stands_alone(self, query: exp.Expr) -> bool:
+    def _stands_alone(self, node: exp.Expr) -> bool:
         """Whether a subquery does not depend on the row around it. DuckDB decides."""
-        inner = query.this if isinstance(query, exp.Exists) else query
+        query = node if isinstance(node, exp.Query) else _bare_queries(node)[0]
+        if isinstance(query, exp.Subquery) and not query.alias:
+            query = query.this
         try:
-            self.database.describe(self.context.sql(f"SELECT * FROM ({to_sql(_bare(inner))})"))
+            self.database.describe(self.context.sql(f"SELECT * FROM ({to_sql(query)})"))
         except QueryError:
             return False
         return True
 
 
-def to_sql(node: exp.Expr) -> str:
-    """An expression as DuckDB reads it."""
-    return node.sql(dialect=DIALECT, comments=False)
+def _is_subquery(node: exp.Expr) -> bool:
+    """A query in parentheses, or what holds a query in its own, as EXISTS (...) does."""
+    return isinstance(node, exp.Query) or bool(_bare_queries(node))
 
 
-def readable(node: exp.Expr) -> str:
-    """An expression for people: calls under their own name again."""
-    return _CALL_NAME.sub("LLM", to_sql(node))
+def _bare_queries(node: exp.Expr) -> list[exp.Expr]:
+    return [
+        child
+        for child in node.iter_expressions()
+        if isinstance(child, exp.Query) and not isinstance(child, exp.Subquery)
+    ]
 
 
-def _bare(query: exp.Expr) -> exp.Expr:
-    return query.this if isinstance(query, exp.Subquery) and not query.alias else query
+def _is_whole(node: exp.Expr) -> bool:
+    """Whether an expression is too subtle to take apart.
 
-
-def _binds_names(node: exp.Expr) -> bool:
-    """Whether an expression gives names of its own, as a lambda does: too subtle to take apart."""
+    It gives names of its own, as a lambda does, or calls a method: in `title.upper()` the column
+    is a mere identifier.
+    """
+    if isinstance(node, exp.Dot):
+        return isinstance(node.this, exp.Identifier) or _is_whole(node.this)
     return any(
         isinstance(child, exp.Lambda | exp.Comprehension) for child in node.iter_expressions()
     )

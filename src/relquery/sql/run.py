@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from relquery.errors import PartialResultWarning, QueryError, UnsupportedQueryError
+from relquery.errors import PartialResultWarning, QueryError, RequestError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.report import Report, StageReport
 from relquery.sql.aggregates import Aggregates
@@ -20,12 +20,12 @@ from relquery.sql.groups import asks_about_groups, over_groups
 from relquery.sql.normalize import check_places, move_join_conditions, normalize
 from relquery.sql.plan import Filter, PlannedCall, Scope, plan_select
 from relquery.sql.result import Result, RowError
-from relquery.sql.rewrite import readable, to_sql
 from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context, context_of, next_select
-from relquery.sql.source import Source, read_source
+from relquery.sql.source import Source, read_source, readable, to_sql
 from relquery.sql.sources import read_sources
 from relquery.sql.stub import check, column_names, result_names
+from relquery.sql.values import Failure
 from relquery.table.columns import Int64s
 
 _MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
@@ -41,8 +41,8 @@ def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) ->
     start = asker.clock()
     _check_text(sql)
     statements = database.statements(sql)
-    source = read_source(statements[0] if len(statements) == 1 else sql)
-    if not _MAYBE_A_CALL.search(sql) or not source.calls:
+    source = _source_of_calls(sql, statements)
+    if source is None:
         return Result(database.fetch(sql), (), Report(seconds=asker.clock() - start))
     if len(statements) > 1:
         raise UnsupportedQueryError(
@@ -53,6 +53,14 @@ def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) ->
         table = run.statement(source.parse())
     _warn(run)
     return Result(table, tuple(run.errors), Report(tuple(run.stages), asker.clock() - start))
+
+
+def _source_of_calls(sql: str, statements: list[str]) -> Source | None:
+    """The text read for its calls; None if it has none and is DuckDB's alone."""
+    if not _MAYBE_A_CALL.search(sql):
+        return None
+    source = read_source(statements[0] if len(statements) == 1 else sql)
+    return source if source.calls else None
 
 
 def _check_text(sql: str) -> None:
@@ -138,6 +146,11 @@ class _Run:
         check_places(select)
         sources = read_sources(self.database, select, context)
         normal = normalize(select, sources, self.database, context)
+        if len(normal.expressions) != len(names):
+            raise UnsupportedQueryError(
+                "An item of the select list makes several columns in a query with LLM calls. "
+                "Name the columns instead."
+            )
         if asks_about_groups(normal, self.aggregates):
             return over_groups(normal, names, sources, self.aggregates)
         scope = Scope(
@@ -184,15 +197,23 @@ class _Run:
         replies = ask(question, self.asker)
         numeric = call.index in rows.plan.numeric
         failures = rows.of_call(call.index).store(replies, wanted, call.sampling, numeric)
-        for position, trouble in failures:
-            inputs = {
-                name: cells.column(at)[position].as_py()
-                for at, name in enumerate(cells.column_names)
-            }
-            self.errors.append(RowError(name, int(wanted[position]), inputs, trouble))
+        self.errors += [_row_error(name, failure, cells, wanted) for failure in failures]
+        if failures and self.asker.config.on_error == "raise":
+            raise RequestError(f"{name}: {failures[0].trouble}")
         self.stages.append(
             _report(name, call, replies, self.asker, len(wanted), len(failures), start)
         )
+
+
+def _row_error(stage: str, failure: Failure, cells: pa.Table, rows: Int64s) -> RowError:
+    at, answer = failure.position, failure.answer
+    inputs = {
+        name: column[at].as_py()
+        for name, column in zip(cells.column_names, cells.columns, strict=True)
+    }
+    return RowError(
+        stage, int(rows[at]), inputs, failure.trouble, answer.text, answer.finish, answer.attempts
+    )
 
 
 def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:
@@ -235,6 +256,7 @@ def _report(
         prompt_tokens=sum(answer.prompt_tokens for answer in sent),
         cached_tokens=sum(answer.cached_tokens for answer in sent),
         output_tokens=sum(answer.output_tokens for answer in sent),
+        attempts=sum(answer.attempts for answer in sent),
         errors=errors,
         seconds=asker.clock() - start,
         solver_seconds=replies.solver_seconds,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
-from relquery.sql.source import DIALECT, call_number
+from relquery.sql.source import call_number, to_sql
 
 
 def calls_in(node: exp.Expr) -> Iterator[exp.Anonymous]:
@@ -86,7 +86,7 @@ def context_of(select: exp.Select) -> Context:
     """What a SELECT sees from outside and from its own WITH clause."""
     entries = visible_ctes(select)
     return Context(
-        tuple(entry.sql(dialect=DIALECT, comments=False) for entry in entries),
+        tuple(to_sql(entry) for entry in entries),
         any(map(_is_recursive, entries)),
     )
 

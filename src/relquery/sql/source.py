@@ -19,6 +19,7 @@ from relquery.sql.foreign import from_sqlglot
 DIALECT = "duckdb"
 CALL = "_rq_llm_"
 _CALL_NAME = re.compile(rf"{CALL}(\d+)")
+_ANY_CASE = re.compile(rf"{CALL}\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,16 @@ def call_number(node: exp.Expr) -> int | None:
         return None
     found = _CALL_NAME.fullmatch(node.this)
     return int(found[1]) if found else None
+
+
+def to_sql(node: exp.Expr) -> str:
+    """An expression as DuckDB reads it."""
+    return node.sql(dialect=DIALECT, comments=False)
+
+
+def readable(node: exp.Expr) -> str:
+    """An expression for people: calls under their own name again."""
+    return _ANY_CASE.sub("LLM", to_sql(node))
 
 
 def _starts_call(tokens: list[Token], at: int) -> bool:

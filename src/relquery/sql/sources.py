@@ -9,7 +9,10 @@ from sqlglot import exp
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.database import Database
 from relquery.sql.scopes import Context
-from relquery.sql.source import DIALECT
+from relquery.sql.source import to_sql
+
+# On an expression that took the place of a name: that name, which the model sees.
+FIELD_NAME = "field_name"
 
 _FROM_CLAUSES = ("from_", "joins", "laterals", "sample")
 
@@ -65,8 +68,8 @@ def read_sources(database: Database, select: exp.Select, context: Context) -> So
 
 def star_columns(
     star: exp.Expr, sources: Sources, database: Database, select: exp.Select, context: Context
-) -> list[exp.Column]:
-    """The columns that a star stands for, each as a reference to exactly one source if possible.
+) -> list[exp.Expr]:
+    """What a star stands for: a reference to exactly one source per column, if possible.
 
     Raises UnsupportedQueryError where names alone do not say which columns these are.
     """
@@ -77,15 +80,22 @@ def star_columns(
         for name in known
         if _table_of(star) in ("", source.lower())
     ]
+    columns: list[exp.Expr]
     listing = [name.lower() for name in names]
     if [name.lower() for _, name in candidates] == listing:
-        return [_reference(source, name) for source, name in candidates]
-    if len(set(listing)) < len(listing) or _changes_columns(star):
+        columns = [_reference(source, name) for source, name in candidates]
+    elif len(set(listing)) == len(listing) and not _modifier(star, "rename"):
+        columns = [_unique_reference(name, candidates, star) for name in names]
+    else:
         raise UnsupportedQueryError(
-            f"{star.sql(dialect=DIALECT)} in a query with LLM calls gives columns that are not "
-            "named apart. Name the columns instead."
+            f"{to_sql(star)} in a query with LLM calls gives columns that are not named apart. "
+            "Name the columns instead."
         )
-    return [_unique_reference(name, candidates) for name in names]
+    replaced = {item.alias.lower(): item for item in _modifier(star, "replace")}
+    return [
+        _replacement(replaced[name]) if name in replaced else column
+        for name, column in zip(listing, columns, strict=True)
+    ]
 
 
 def is_star(node: exp.Expr) -> bool:
@@ -99,18 +109,28 @@ def _table_of(star: exp.Expr) -> str:
     return star.table.lower() if isinstance(star, exp.Column) else ""
 
 
-def _changes_columns(star: exp.Expr) -> bool:
+def _modifier(star: exp.Expr, name: str) -> list[exp.Expr]:
     inner = star.this if isinstance(star, exp.Column) else star
-    return bool(inner.args.get("replace") or inner.args.get("rename"))
+    return inner.args.get(name) or []
+
+
+def _replacement(item: exp.Expr) -> exp.Expr:
+    expression = exp.paren(item.this)
+    expression.meta[FIELD_NAME] = item.alias
+    return expression
 
 
 def _reference(source: str, name: str) -> exp.Column:
     return exp.column(name, table=source, quoted=True)
 
 
-def _unique_reference(name: str, candidates: list[tuple[str, str]]) -> exp.Column:
+def _unique_reference(name: str, candidates: list[tuple[str, str]], star: exp.Expr) -> exp.Column:
     found = [pair for pair in candidates if pair[1].lower() == name.lower()]
-    return _reference(*found[0]) if len(found) == 1 else exp.column(name, quoted=True)
+    if len(found) == 1:
+        return _reference(*found[0])
+    # The star of what is no source is that of a struct: `info.*` has `info.year`.
+    table = star.args["table"].copy() if isinstance(star, exp.Column) and not found else None
+    return exp.column(exp.to_identifier(name, quoted=True), table=table)
 
 
 def _aliases(select: exp.Select) -> list[str]:
@@ -124,7 +144,7 @@ def _names(database: Database, select: exp.Select, context: Context, item: exp.E
     probe = from_only(select)
     probe.set("expressions", [item])
     try:
-        described = database.describe(context.sql(probe.sql(dialect=DIALECT, comments=False)))
+        described = database.describe(context.sql(to_sql(probe)))
     except QueryError:
         # A source without columns of its own name, such as `FROM unnest(...) AS u`.
         if isinstance(item, exp.Column):

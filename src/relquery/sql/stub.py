@@ -14,9 +14,8 @@ from sqlglot import exp
 from relquery.errors import QueryError
 from relquery.sql.database import Database
 from relquery.sql.numbers import needs_number
-from relquery.sql.rewrite import readable
 from relquery.sql.scopes import Context, calls_in
-from relquery.sql.source import DIALECT, Source, call_number
+from relquery.sql.source import Source, call_number, readable, to_sql
 
 _MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
 _MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)\)")
@@ -71,7 +70,7 @@ def _stubbed(tree: exp.Expr) -> str:
     first = _first_of_equals(calls)
     for call in reversed(calls):
         call.replace(_stand_in(call, first[call_number(call) or 0]))
-    return copy.sql(dialect=DIALECT, comments=False)
+    return to_sql(copy)
 
 
 def _first_of_equals(calls: list[exp.Anonymous]) -> dict[int, int]:

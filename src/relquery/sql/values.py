@@ -16,6 +16,15 @@ Objects = npt.NDArray[np.object_]
 Flags = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """position: among the rows that were asked. trouble: why the answer is no value."""
+
+    position: int
+    trouble: str
+    answer: Answer
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Values:
     """Answers to one call by base row; None where there is none (yet). Filled by `store`.
@@ -36,11 +45,8 @@ class Values:
 
     def store(
         self, replies: Replies, rows: Int64s, sampling: Sampling, numeric: bool
-    ) -> list[tuple[int, str]]:
-        """Keep the answers of some base rows.
-
-        Gives (position in `rows`, what is wrong) of those without a value.
-        """
+    ) -> list[Failure]:
+        """Keep the answers of some base rows, and give those that are no value."""
         read = [_read(answer, sampling, numeric) for answer in replies.answers]
         texts, numbers, troubles = (
             np.array([one[part] for one in read] or [None], dtype=object)[replies.of_row]
@@ -49,7 +55,10 @@ class Values:
         failed = np.array([trouble is not None for trouble in troubles], dtype=np.bool_)
         self.asked[rows], self.failed[rows] = True, failed
         self.texts[rows], self.numbers[rows] = texts, numbers
-        return [(int(position), troubles[position]) for position in np.flatnonzero(failed)]
+        return [
+            Failure(int(at), troubles[at], replies.answers[replies.of_row[at]])
+            for at in np.flatnonzero(failed)
+        ]
 
 
 def _read(

@@ -1,0 +1,387 @@
+"""A provider, or any server of the OpenAI chat-completions form, as a backend."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any
+
+import openai
+
+from relquery.errors import ConfigError, ModelError, RequestError
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
+
+_DEFAULT_HOST = "api.openai.com"
+_CONNECT_SECONDS = 10.0
+_STOP_SECONDS = 5.0
+_MOST_STOPS = 4
+_MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
+
+# What a request may do without, and the words by which a server refuses it.
+_DISPENSABLE = {
+    "max_tokens": ("max_completion_tokens",),
+    "response_format": ("response_format", "json_schema"),
+    "top_p": ("top_p",),
+}
+
+Item = tuple[int, Answer] | Exception | None
+Messages = list[dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIConfig:
+    """How a provider is called.
+
+    base_url: the server, usually ending in /v1; None: OPENAI_BASE_URL, else OpenAI.
+    api_key: None: OPENAI_API_KEY.
+    max_concurrency: requests of one query stage that are under way at once.
+    timeout: seconds until a request without an answer is given up and tried again.
+    max_retries: tries after the first, when the connection fails or the server answers 408, 409,
+        429 or 5xx; after the seconds that the server names, else after 0.5, 1, 2, 4, 8, 8, ...
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    max_concurrency: int = 16
+    timeout: float = 60.0
+    max_retries: int = 5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_concurrency <= _MOST_CONNECTIONS:
+            raise ConfigError(
+                f"max_concurrency is {self.max_concurrency}; "
+                f"it must be from 1 to {_MOST_CONNECTIONS}."
+            )
+        if not self.timeout > 0:
+            raise ConfigError(f"timeout is {self.timeout}; it must be above 0 seconds.")
+        if self.max_retries < 0:
+            raise ConfigError(f"max_retries is {self.max_retries}; it must not be negative.")
+
+
+class OpenAIBackend:
+    """Asks a server, `max_concurrency` prompts at a time, started in the order given.
+
+    model: the name that the server knows. Raises ModelError without a key, ConfigError.
+    """
+
+    def __init__(self, model: str, config: OpenAIConfig | None = None) -> None:
+        if not model:
+            raise ConfigError("The model's name is empty. Write openai:NAME, e.g. openai:gpt-4o.")
+        self.model, self.config = model, config or OpenAIConfig()
+        url = self._client().base_url
+        self._url = str(url)
+        server = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
+        self._at = "" if server == _DEFAULT_HOST else f"@{server}"
+
+    @property
+    def name(self) -> str:
+        """`openai:MODEL`, and `@SERVER` unless it is OpenAI."""
+        return f"openai:{self.model}{self._at}"
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        """See Backend.answer. Raises ModelError when the server refuses all requests alike."""
+        if len(sampling.stop) > _MOST_STOPS:
+            raise ConfigError(
+                f"stop holds {len(sampling.stop)} strings; a provider takes at most {_MOST_STOPS}."
+            )
+        items: SimpleQueue[Item] = SimpleQueue()
+        stop = _in_background(self._serve(prompts, sampling, items.put))
+        try:
+            for item in iter(items.get, None):
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            stop()
+
+    def close(self) -> None:
+        """Nothing is held between two calls of `answer`."""
+
+    async def _serve(
+        self, prompts: Sequence[Prompt], sampling: Sampling, deliver: Callable[[Item], None]
+    ) -> None:
+        """Deliver (index, answer) of every prompt, or what ended the work; None comes last."""
+        waiting = iter(enumerate(prompts))
+
+        async def work(batch: _Batch) -> None:
+            for index, prompt in waiting:
+                deliver((index, await batch.ask(prompt)))
+
+        try:
+            async with self._client() as client, asyncio.TaskGroup() as workers:
+                batch = _Batch(client, self.model, sampling, self.config.timeout)
+                for _ in range(min(self.config.max_concurrency, len(prompts))):
+                    workers.create_task(work(batch))
+        except Exception as error:
+            deliver(error.exceptions[0] if isinstance(error, ExceptionGroup) else error)
+        finally:
+            deliver(None)
+
+    def _client(self) -> openai.AsyncOpenAI:
+        timeout = self.config.timeout
+        try:
+            client = openai.AsyncOpenAI(
+                base_url=self.config.base_url,
+                api_key=self.config.api_key,
+                timeout=openai.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+                max_retries=self.config.max_retries,
+            )
+        except openai.OpenAIError as error:
+            raise _no_key("No API key is set") from error
+        except Exception as error:
+            raise ConfigError(
+                f"No client can be made: {error}. Check base_url, OPENAI_BASE_URL and HTTP_PROXY."
+            ) from error
+        url, key = client.base_url, client.api_key
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigError(f"base_url is '{url}'; it must start with http:// or https://.")
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise _no_key("The API key is empty or holds characters that no key has")
+        return client
+
+
+def _no_key(what: str) -> ModelError:
+    return ModelError(
+        f"{what}. Set OPENAI_API_KEY or pass api_key (any word for a server that asks for none)."
+    )
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Requests with one sampling. refused: what the server was found to do without."""
+
+    client: openai.AsyncOpenAI
+    model: str
+    sampling: Sampling
+    timeout: float
+    refused: set[str] = field(default_factory=set)
+    reached: bool = False
+
+    async def ask(self, prompt: Prompt) -> Answer:
+        """Raises ModelError if no prompt can be answered."""
+        try:
+            messages = to_messages(prompt)
+        except RequestError as error:
+            return Answer(None, Finish.ERROR, str(error), attempts=0)
+        attempts = 0
+        while True:
+            without = frozenset(self.refused)
+            body = to_body(messages, self.sampling, without)
+            try:
+                reply = await self.client.chat.completions.with_raw_response.create(
+                    model=self.model, **body
+                )
+            except openai.APIError as error:
+                attempts += 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
+                self.reached |= isinstance(error, openai.APIStatusError)
+                refused = {name for name in _refused(error, self.sampling) if name not in without}
+                if not refused:
+                    return self._failed(error, attempts)
+                self.refused |= refused
+            except Exception as error:  # the SDK's other errors, e.g. of encoding
+                return Answer(None, Finish.ERROR, f"The request failed: {error!r}")
+            else:
+                self.reached = True
+                text = reply.http_response.text
+                return to_answer(text, self.sampling, attempts + 1 + reply.retries_taken)
+
+    def _failed(self, error: openai.APIError, attempts: int) -> Answer:
+        said, url = _said(error, self.timeout), self.client.base_url
+        match getattr(error, "status_code", None):
+            case 401:
+                raise ModelError(
+                    f"{url} refuses the API key. {said} Set OPENAI_API_KEY to a key of this server."
+                ) from error
+            case 403 | 404:
+                raise ModelError(
+                    f"{url} does not serve the model '{self.model}'. {said} Check the model's "
+                    "name, whether the key may use it, and base_url, which usually ends in /v1."
+                ) from error
+        if error.code == "insufficient_quota":
+            raise ModelError(f"The account has no quota left. {said}") from error
+        if not self.reached and type(error.__cause__).__name__.startswith("Connect"):
+            raise ModelError(
+                f"{url} cannot be reached. {said} Start the server, or check base_url."
+            ) from error
+        tries = f" ({attempts} attempts)" if attempts > 1 else ""
+        return Answer(None, Finish.ERROR, said + tries, attempts=attempts)
+
+
+def to_messages(prompt: Prompt) -> Messages:
+    """Spans as messages, one per run of a role. Raises RequestError."""
+    return [
+        {"role": role.value, "content": "".join(_text(span) for span in spans)}
+        for role, spans in groupby(prompt, key=lambda span: span.role)
+    ]
+
+
+def _text(span: Span) -> str:
+    if not isinstance(span.content, str):
+        raise RequestError("A provider takes text, and this prompt holds token ids.")
+    if span.reuse is Reuse.INDEPENDENT or span.position is not None:
+        raise RequestError(
+            "A provider cannot serve independent spans or positions. Use the embedded engine."
+        )
+    try:
+        span.content.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(f"The prompt is no valid Unicode text: {error}.") from error
+    return span.content
+
+
+def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
+    """Arguments of a chat completion. without: names in _DISPENSABLE that the server refuses."""
+    limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
+    body: dict[str, Any] = {
+        "messages": messages,
+        "temperature": sampling.temperature,
+        limit: max([sampling.max_tokens, *(len(_wrapped(text)) for text in sampling.allowed)]),
+    }
+    if sampling.temperature > 0 and "top_p" not in without:
+        body["top_p"] = sampling.top_p
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.top_k:
+        body["extra_body"] = {"top_k": sampling.top_k}
+    if sampling.allowed and "response_format" in without:
+        body["messages"] = _with_choices(messages, sampling.allowed)
+    elif sampling.allowed:
+        body["response_format"] = _one_of(sampling.allowed)
+    return body
+
+
+def _wrapped(text: str) -> str:
+    return json.dumps({"answer": text})
+
+
+def _one_of(allowed: tuple[str, ...]) -> dict[str, Any]:
+    """A response format that lets through {"answer": one of these} alone."""
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "enum": list(dict.fromkeys(allowed))}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "strict": True, "schema": schema},
+    }
+
+
+def _with_choices(messages: Messages, allowed: tuple[str, ...]) -> Messages:
+    """The choices said in words, in the system message: the same for all rows, so cached once."""
+    texts = json.dumps(allowed, ensure_ascii=False)
+    rule = f"Answer with exactly one of these texts, without quotes: {texts}"
+    if messages and messages[0]["role"] == "system":
+        return [{"role": "system", "content": f"{messages[0]['content']}\n{rule}"}, *messages[1:]]
+    return [{"role": "system", "content": rule}, *messages]
+
+
+def to_answer(reply: str, sampling: Sampling, attempts: int) -> Answer:
+    """The answer in a chat completion, given as the JSON text that the server sent."""
+    try:
+        body = json.loads(reply)
+        message, reason = body["choices"][0]["message"], body["choices"][0].get("finish_reason")
+        text, refusal = message.get("content"), message.get("refusal")
+        usage = body.get("usage") or {}
+        prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    except (ValueError, LookupError, TypeError, AttributeError):
+        error = f"The server's reply is no chat completion: {_short(reply)}"
+        return Answer(None, Finish.ERROR, error, attempts=attempts)
+    finish, problem = _ending(reason, refusal, text, output)
+    if problem is None and sampling.allowed:
+        label = _label(text, sampling.allowed)
+        if label is None:
+            finish, problem = Finish.ERROR, f"The answer {_short(text)!r} is none of the choices."
+        text = label
+    elif sampling.allowed:
+        text = None
+    return Answer(text, finish, problem, prompt, cached, output, attempts)
+
+
+def _ending(
+    reason: object, refusal: object, text: object, output: int
+) -> tuple[Finish, str | None]:
+    """How an answer ended, and what is wrong with it."""
+    match reason:
+        case "length":
+            return Finish.LENGTH, (
+                f"The answer was cut after {output} tokens. "
+                "Raise max_tokens, or ask for a shorter answer."
+            )
+        case "content_filter":
+            return Finish.ERROR, "The provider's content filter withheld the answer."
+        case _ if refusal:
+            return Finish.ERROR, f"The model refused: {_short(str(refusal))}"
+        case "stop" if isinstance(text, str):
+            return Finish.STOP, None
+    return Finish.ERROR, f"The server sent no whole answer (it ended by {reason!r})."
+
+
+def _label(text: str, allowed: tuple[str, ...]) -> str | None:
+    """The choice that an answer is, in JSON or as it stands; None if it is none."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    said = document.get("answer") if isinstance(document, dict) else None
+    for candidate in (text, said):
+        if candidate in allowed:
+            return str(candidate)
+    return {choice.strip(): choice for choice in allowed}.get(text.strip())
+
+
+def _refused(error: openai.APIError, sampling: Sampling) -> set[str]:
+    """What to leave out so that the server takes the request; empty if that would not help."""
+    if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
+        return set()
+    said = error.message.lower()
+    names = {name for name, words in _DISPENSABLE.items() if any(word in said for word in words)}
+    return names - ({"top_p"} if sampling.top_p < 1 else set())
+
+
+def _said(error: openai.APIError, timeout: float) -> str:
+    """What went wrong, in the server's words where it has some."""
+    if isinstance(error, openai.APIStatusError):
+        body = error.body
+        said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
+        text = _short(str(said or error.response.reason_phrase)).rstrip(".")
+        return f"The server answered {error.status_code}: {text}."
+    if isinstance(error, openai.APITimeoutError):
+        return f"No answer within {timeout:g} seconds. Raise timeout, or lower max_concurrency."
+    return f"The connection failed: {error.__cause__ or error}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
+    """Run a coroutine in a thread of its own; gives a function that cancels it and waits."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def run() -> None:
+        with closing(loop):
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(task)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+
+    def stop() -> None:
+        with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
+            loop.call_soon_threadsafe(task.cancel)
+        thread.join(_STOP_SECONDS)
+
+    # A daemon, so that a name lookup that hangs does not keep the process.
+    thread = Thread(target=run, name="relquery-provider", daemon=True)
+    thread.start()
+    return stop

@@ -1,0 +1,136 @@
+"""Tiny networks of the architectures that must work, and engines on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transformers as tf
+
+from relquery.config import EngineConfig
+from relquery.engine.clock import RealClock
+from relquery.engine.loop import Engine
+from relquery.engine.request import Request, Tokens
+from relquery.model.executor import TorchExecutor
+
+VOCABULARY = 97
+CONTEXT = 256
+COMMON: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": CONTEXT,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+LLAMA_LIKE: dict[str, Any] = COMMON | {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+SLIDING: dict[str, Any] = LLAMA_LIKE | {"sliding_window": 16}
+GEMMA: dict[str, Any] = SLIDING | {"head_dim": 8, "query_pre_attn_scalar": 8}
+ONE_OF_EACH = ["sliding_attention", "full_attention"]
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "llama": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**LLAMA_LIKE)),
+    "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**LLAMA_LIKE, head_dim=8)),
+    "gpt2": lambda: tf.GPT2LMHeadModel(tf.GPT2Config(**COMMON, n_embd=32, n_layer=2, n_head=4)),
+    "opt": lambda: tf.OPTForCausalLM(
+        tf.OPTConfig(
+            **COMMON,
+            hidden_size=32,
+            word_embed_proj_dim=32,
+            ffn_dim=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+        )
+    ),
+    "gemma3": lambda: tf.Gemma3ForCausalLM(tf.Gemma3TextConfig(**GEMMA, layer_types=ONE_OF_EACH)),
+    "gemma2": lambda: tf.Gemma2ForCausalLM(tf.Gemma2Config(**GEMMA, layer_types=ONE_OF_EACH)),
+    "mistral": lambda: tf.MistralForCausalLM(tf.MistralConfig(**SLIDING)),
+    "phi3": lambda: tf.Phi3ForCausalLM(tf.Phi3Config(**LLAMA_LIKE)),
+    "gpt_neox": lambda: tf.GPTNeoXForCausalLM(
+        tf.GPTNeoXConfig(
+            **COMMON,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+        )
+    ),
+}
+
+
+class NoTokenizer:
+    """What `prepare` asks of a tokenizer, where prompts are token ids already."""
+
+    eos_token_id = None
+
+
+def build(name: str) -> Any:
+    """A seeded network whose own generation never ends early."""
+    torch.manual_seed(0)
+    network = NETWORKS[name]().eval()
+    # Large enough weights that greedy choices differ from token to token.
+    for parameter in network.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(4)
+    network.generation_config.eos_token_id = None
+    return network
+
+
+def prompts_with_shared_prefixes(count: int, seed: int = 0) -> list[Tokens]:
+    """Random prompts of 2 to 70 tokens that begin with parts of one common text."""
+    rng = np.random.default_rng(seed)
+    shared = rng.integers(3, VOCABULARY, 40)
+    return [
+        np.concatenate(
+            (shared[: rng.integers(1, 41)], rng.integers(3, VOCABULARY, rng.integers(1, 31)))
+        ).astype(np.int32)
+        for _ in range(count)
+    ]
+
+
+@torch.inference_mode()
+def generated(network: Any, prompt: Tokens, tokens: int) -> list[int]:
+    """What `transformers` itself generates, one request at a time."""
+    ids = torch.from_numpy(prompt).long()[None]
+    output = network.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, do_sample=False
+    )
+    return list(output[0, len(prompt) :].tolist())
+
+
+def engine_of(network: Any, **limits: Any) -> Engine:
+    """An engine on a prepared network; limits: see EngineConfig."""
+    config = EngineConfig(**({"cache_tokens": 4096} | limits))
+    slots = config.cache_tokens // config.block_size * config.block_size
+    return Engine(TorchExecutor(network, slots, config.segment_sharing), config, RealClock())
+
+
+def finished(engine: Engine, requests: Iterable[Request]) -> Iterator[Request]:
+    """Submit and run; the pool must be in order after every step."""
+    for request in requests:
+        engine.submit(request)
+    while engine.waiting or engine.running:
+        yield from engine.step()
+        engine.pool.check()
+
+
+def answers(
+    network: Any,
+    prompts: Sequence[Tokens],
+    tokens: int,
+    order: Sequence[int] | None = None,
+    **limits: Any,
+) -> list[list[int]]:
+    """Greedy outputs by prompt, submitted in `order`."""
+    requests = [Request(i, prompts[i], tokens) for i in order or range(len(prompts))]
+    outputs = {
+        request.id: request.output for request in finished(engine_of(network, **limits), requests)
+    }
+    return [outputs[i] for i in range(len(prompts))]

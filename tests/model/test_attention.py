@@ -1,0 +1,163 @@
+"""The registered attention function on packed batches, against the dense reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.model.reference import dense_attention, visible_keys
+from tests.model.strategies import SLOTS, batches, chunk_of, sequence_of
+from torch import Tensor, nn
+
+from relquery.engine.executor import Chunk
+from relquery.errors import ModelError
+from relquery.model.attention import PackedBatch, attention
+from relquery.model.cache import KVCache
+
+WIDTH, SCALE = 8, 0.5
+CPU = torch.device("cpu")
+
+
+class Layer(nn.Module):
+    """What the function needs to know of its caller."""
+
+    layer_idx = 0
+
+
+def states(heads: int, seed: int, rows: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, heads, WIDTH, generator=generator) * 1.5
+
+
+def filled_cache(chunks: Sequence[Chunk], keys: Tensor, values: Tensor) -> KVCache:
+    """Contexts are written; all other slots hold numbers that would be noticed."""
+    cache = KVCache(len(keys))
+    rubbish = torch.full_like(keys, 50.0)
+    cache.write(0, torch.arange(len(keys)), rubbish, rubbish)
+    written = {slot for chunk in chunks for slot in chunk.writes.tolist()}
+    known = {slot for chunk in chunks for slot in sequence_of(chunk)} - written
+    slots = torch.tensor(sorted(known), dtype=torch.long)
+    if len(slots):
+        cache.write(0, slots, keys[slots], values[slots])
+    return cache
+
+
+def check(
+    chunks: Sequence[Chunk],
+    share: bool,
+    heads: int = 4,
+    kv_heads: int = 2,
+    window: int | None = None,
+    softcap: float | None = None,
+    slots: int = SLOTS,
+) -> None:
+    """Run the function and compare each chunk with dense attention over its own sequence."""
+    keys, values = states(kv_heads, 1, slots), states(kv_heads, 2, slots)
+    batch = PackedBatch(chunks, filled_cache(chunks, keys, values), share, CPU)
+    writes = np.concatenate([chunk.writes for chunk in chunks])
+    query = states(heads, 3, len(writes))
+    packed = [t.transpose(0, 1).unsqueeze(0) for t in (query, keys[writes], values[writes])]
+    output, _ = attention(
+        Layer(), *packed, None, SCALE, sliding_window=window, softcap=softcap, batch=batch
+    )
+    assert output.shape == (1, len(writes), heads, WIDTH)
+    start = 0
+    for chunk in chunks:
+        stop = start + len(chunk.tokens)
+        sequence = sequence_of(chunk)
+        visible = visible_keys(chunk.position, len(chunk.tokens), window)
+        expected, _ = dense_attention(
+            query[start:stop], keys[sequence], values[sequence], visible, SCALE, softcap
+        )
+        torch.testing.assert_close(output[0, start:stop].double(), expected, atol=2e-5, rtol=1e-4)
+        start = stop
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    chunks=batches(),
+    share=st.booleans(),
+    heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
+    window=st.none() | st.integers(1, 40),
+    softcap=st.none() | st.just(3.0),
+)
+def test_a_packed_batch_equals_dense_attention_per_request(
+    chunks: list[Chunk],
+    share: bool,
+    heads: tuple[int, int],
+    window: int | None,
+    softcap: float | None,
+) -> None:
+    check(chunks, share, *heads, window=window, softcap=softcap)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("window", [1, 3, 29, 30, 31, 32, 33, 1000])
+def test_a_window_cuts_inside_what_is_shared_or_just_before_it(share: bool, window: int) -> None:
+    prefix = list(range(30))
+    chunks = [
+        chunk_of([*prefix, 40], 30),
+        chunk_of([*prefix, 41], 30),
+        chunk_of([*prefix, *range(50, 53)], 30),
+        chunk_of([*prefix, *range(60, 75)], 40),
+        chunk_of(range(80, 120), 0),
+    ]
+    check(chunks, share, window=window)
+
+
+@pytest.mark.parametrize("share", [True, False])
+@pytest.mark.parametrize("window", [None, 150])
+def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
+    share: bool, window: int | None
+) -> None:
+    prefix = list(range(1000, 1300))
+    chunks = [
+        chunk_of(range(200), 0),
+        chunk_of(range(200, 500), 130),
+        *(chunk_of([*prefix, *range(2000 + 40 * n, 2033 + 40 * n)], 332) for n in range(6)),
+        chunk_of([*prefix, *range(2500, 2600)], 300),
+        chunk_of([*range(200), *range(2700, 2710)], 200),
+    ]
+    check(chunks, share, window=window, slots=3000)
+
+
+def test_keys_and_values_are_written_to_the_chunks_slots() -> None:
+    keys, values = states(2, 1, 5), states(2, 2, 5)
+    chunk = chunk_of([9, 3, 4, 0, 7], 0)
+    cache = KVCache(10)
+    batch = PackedBatch([chunk], cache, True, CPU)
+    packed = [t.transpose(0, 1).unsqueeze(0) for t in (states(4, 3, 5), keys, values)]
+    attention(Layer(), *packed, None, SCALE, batch=batch)
+    key, value = cache.read(0, torch.from_numpy(chunk.writes)[None], heads=2)
+    assert torch.equal(key[0].transpose(0, 1), keys)
+    assert torch.equal(value[0].transpose(0, 1), values)
+
+
+def test_the_scale_defaults_to_that_of_the_head_size() -> None:
+    chunk = chunk_of(range(6), 0)
+    packed = [states(2, seed, 6).transpose(0, 1).unsqueeze(0) for seed in range(3)]
+
+    def run(scale: float | None) -> Tensor:
+        batch = PackedBatch([chunk], KVCache(6), True, CPU)
+        return attention(Layer(), *packed, None, scale, batch=batch)[0]
+
+    assert torch.equal(run(None), run(WIDTH**-0.5))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({}, "does not hand the batch on"), ({"s_aux": torch.zeros(2)}, "attention sinks")],
+)
+def test_networks_that_would_compute_something_else_are_refused(
+    options: dict[str, Any], message: str
+) -> None:
+    packed = [states(2, seed, 3).transpose(0, 1).unsqueeze(0) for seed in range(3)]
+    if options:
+        options["batch"] = PackedBatch([chunk_of(range(3), 0)], KVCache(3), True, CPU)
+    with pytest.raises(ModelError, match=message):
+        attention(Layer(), *packed, None, SCALE, **options)

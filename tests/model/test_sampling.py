@@ -1,0 +1,151 @@
+"""From logits to token ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from relquery.engine.request import Draw
+from relquery.model import sampling
+from relquery.model.sampling import draw_tokens
+
+DRAWS = 2000
+
+
+def logits_of(*probabilities: float) -> Tensor:
+    return torch.tensor(probabilities).log()
+
+
+def drawn(logits: Tensor, draw: Draw, count: int = DRAWS) -> Counter[int]:
+    """How often each token is drawn, over as many seeds."""
+    draws = [
+        Draw(draw.temperature, draw.top_p, draw.top_k, seed, draw.allowed) for seed in range(count)
+    ]
+    return Counter(draw_tokens(logits.expand(count, -1).clone(), draws))
+
+
+def random_logits(rows: int, vocabulary: int = 50) -> Tensor:
+    return torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(1)) * 2
+
+
+def test_greedy_takes_the_likeliest_token() -> None:
+    logits = random_logits(9)
+    assert draw_tokens(logits.clone(), [Draw()] * 9) == logits.argmax(-1).tolist()
+
+
+def test_greedy_takes_the_likeliest_allowed_token() -> None:
+    logits = random_logits(9)
+    for allowed in [(3,), (0, 49), (5, 6, 7, 8)]:
+        best = [allowed[int(row[list(allowed)].argmax())] for row in logits]
+        assert draw_tokens(logits.clone(), [Draw(allowed=allowed)] * 9) == best
+
+
+def test_one_row_may_be_restricted_and_another_not() -> None:
+    logits = random_logits(2)
+    best = int(logits[1].argmax())
+    assert draw_tokens(logits.clone(), [Draw(allowed=(4,)), Draw()]) == [4, best]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_tokens_are_drawn_as_often_as_their_tempered_probability_says(temperature: float) -> None:
+    probabilities = (0.5, 0.25, 0.15, 0.1)
+    tempered = [p ** (1 / temperature) for p in probabilities]
+    counts = drawn(logits_of(*probabilities), Draw(temperature))
+    for token, weight in enumerate(tempered):
+        assert counts[token] / DRAWS == pytest.approx(weight / sum(tempered), abs=0.04)
+
+
+def test_top_k_leaves_the_k_likeliest_tokens_at_their_relative_frequency() -> None:
+    counts = drawn(logits_of(0.1, 0.4, 0.2, 0.3), Draw(1.0, top_k=2))
+    assert set(counts) == {1, 3}
+    assert counts[1] / DRAWS == pytest.approx(4 / 7, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("top_p", "support"),
+    [(0.01, {1}), (0.39, {1}), (0.45, {1, 3}), (0.75, {1, 2, 3}), (0.95, {0, 1, 2, 3})],
+)
+def test_top_p_leaves_the_fewest_tokens_that_reach_the_mass(
+    top_p: float, support: set[int]
+) -> None:
+    assert set(drawn(logits_of(0.1, 0.4, 0.2, 0.3), Draw(1.0, top_p=top_p))) == support
+
+
+def test_top_p_applies_to_what_top_k_leaves() -> None:
+    # Of 0.4 and 0.3 alone the likelier has 4/7 of the mass, which is more than 0.5.
+    logits = logits_of(0.1, 0.4, 0.2, 0.3)
+    assert set(drawn(logits, Draw(1.0, top_k=2, top_p=0.5))) == {1}
+    assert set(drawn(logits, Draw(1.0, top_k=2, top_p=0.6))) == {1, 3}
+
+
+def test_sampling_keeps_to_the_allowed_tokens() -> None:
+    counts = drawn(random_logits(1)[0], Draw(2.0, allowed=(3, 30, 40)))
+    assert set(counts) == {3, 30, 40}
+
+
+def test_top_k_and_top_p_count_among_the_allowed_tokens() -> None:
+    logits = logits_of(0.6, 0.3, 0.08, 0.02)
+    assert set(drawn(logits, Draw(1.0, top_k=2, allowed=(1, 2, 3)))) == {1, 2}
+    assert set(drawn(logits, Draw(1.0, top_p=0.5, allowed=(2, 3)))) == {2}
+
+
+def test_the_same_seed_draws_the_same_token_and_other_seeds_others() -> None:
+    logits = torch.zeros(1000)
+    assert len(drawn(logits, Draw(1.0), 50)) > 40
+    assert drawn(logits, Draw(1.0), 50) == drawn(logits, Draw(1.0), 50)
+
+
+def test_negative_and_huge_seeds_are_seeds_too() -> None:
+    logits = torch.zeros(3, 1000)
+    draws = [Draw(1.0, seed=seed) for seed in (-1, 2**70, -(2**63))]
+    assert draw_tokens(logits.clone(), draws) == draw_tokens(logits.clone(), draws)
+
+
+def test_the_global_random_state_is_neither_read_nor_changed() -> None:
+    logits = torch.zeros(1, 1000)
+    torch.manual_seed(1)
+    first = draw_tokens(logits.clone(), [Draw(1.0, seed=5)])
+    following = torch.rand(1)
+    torch.manual_seed(1)
+    assert torch.equal(following, torch.rand(1))
+    assert draw_tokens(logits.clone(), [Draw(1.0, seed=5)]) == first
+
+
+MIXED = [
+    Draw(),
+    Draw(1.0, seed=1),
+    Draw(0.7, top_p=0.8, seed=2),
+    Draw(1.5, top_k=3, seed=3),
+    Draw(allowed=(1, 2)),
+    Draw(2.0, seed=4, allowed=(7, 8, 9)),
+]
+
+
+def test_the_draw_of_a_row_does_not_depend_on_the_rows_beside_it() -> None:
+    logits = random_logits(len(MIXED))
+    alone = [draw_tokens(logits[i : i + 1].clone(), [draw])[0] for i, draw in enumerate(MIXED)]
+    order = [4, 2, 0, 5, 3, 1]
+    together = draw_tokens(logits[order].clone(), [MIXED[i] for i in order])
+    assert together == [alone[i] for i in order]
+
+
+def test_a_neighbour_that_truncates_hides_no_token_of_a_row_that_does_not() -> None:
+    # Rounded, the mass before the last token is 1: that must not count as beyond top_p = 1.
+    logits = torch.tensor([[0.0, -20.0], [0.0, -20.0]])
+    kept = sampling._truncate(logits, [Draw(1.0), Draw(1.0, top_p=0.5)])
+    assert kept.tolist() == [[0.0, -20.0], [0.0, -torch.inf]]
+
+
+def test_half_precision_logits_are_taken() -> None:
+    logits = random_logits(3).bfloat16()
+    assert draw_tokens(logits, [Draw()] * 3) == logits.float().argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("temperature", [1e-6, 1e-30])
+def test_a_temperature_near_zero_is_nearly_greedy(temperature: float) -> None:
+    logits = random_logits(4)
+    draws = [Draw(temperature, seed=seed) for seed in range(4)]
+    assert draw_tokens(logits.clone(), draws) == logits.argmax(-1).tolist()

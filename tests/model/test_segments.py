@@ -1,0 +1,111 @@
+"""Every token sees each of its keys once, however the batch is cut into jobs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.model.strategies import batches, chunk_of, sequence_of
+
+from relquery.engine.executor import Chunk
+from relquery.model.segments import Bucket, plan_buckets
+
+Seen = tuple[int, int, int]
+"""(token of the batch, slot of the key, position of the key)."""
+
+
+def seen_by_buckets(chunks: Sequence[Chunk], buckets: Sequence[Bucket]) -> Iterator[Seen]:
+    writes = np.concatenate([chunk.writes for chunk in chunks])
+    at = np.concatenate([chunk.position + np.arange(len(chunk.tokens)) for chunk in chunks])
+    for bucket in buckets:
+        for job in range(len(bucket.queries)):
+            queries = bucket.queries[job, : bucket.query_counts[job]].tolist()
+            keys = bucket.keys[job, : bucket.key_counts[job]].tolist()
+            for row, query in enumerate(queries):
+                if bucket.causal:
+                    yield from ((query, int(writes[key]), int(at[key])) for key in keys[: row + 1])
+                else:
+                    first = int(bucket.positions[job])
+                    yield from ((query, key, place) for place, key in enumerate(keys, first))
+
+
+def to_be_seen(chunks: Sequence[Chunk]) -> Iterator[Seen]:
+    token = 0
+    for chunk in chunks:
+        sequence = sequence_of(chunk)
+        for position in range(chunk.position, chunk.position + len(chunk.tokens)):
+            yield from ((token, slot, at) for at, slot in enumerate(sequence[: position + 1]))
+            token += 1
+
+
+def gathered(buckets: Sequence[Bucket]) -> int:
+    """Cached keys that are read."""
+    return sum(int(bucket.key_counts.sum()) for bucket in buckets if not bucket.causal)
+
+
+@settings(deadline=None, max_examples=200)
+@given(batches(), st.booleans())
+def test_each_token_sees_each_of_its_keys_exactly_once_at_its_position(
+    chunks: list[Chunk], share: bool
+) -> None:
+    seen = Counter(seen_by_buckets(chunks, plan_buckets(chunks, share)))
+    assert seen == Counter(to_be_seen(chunks))
+
+
+@settings(deadline=None)
+@given(batches())
+def test_sharing_never_reads_more_keys(chunks: list[Chunk]) -> None:
+    assert gathered(plan_buckets(chunks, True)) <= gathered(plan_buckets(chunks, False))
+
+
+def test_a_prefix_that_all_share_is_read_once() -> None:
+    prefix = list(range(100))
+    chunks = [chunk_of([*prefix, 100 + number], 100) for number in range(8)]
+    assert gathered(plan_buckets(chunks, True)) == 100 + 8
+    assert gathered(plan_buckets(chunks, False)) == 8 * 101
+
+
+def test_a_prefix_within_a_prefix_is_read_once_per_group() -> None:
+    chunks = []
+    for group in range(3):
+        common = [*range(60), *range(100 + 40 * group, 140 + 40 * group)]
+        chunks += [chunk_of([*common, 300 + 10 * group + n], 100) for n in range(4)]
+    assert gathered(plan_buckets(chunks, True)) == 60 + 3 * 40 + 12
+
+
+def test_a_context_that_is_a_prefix_of_another_shares_it_whole() -> None:
+    chunks = [chunk_of([*range(50), 200], 50), chunk_of([*range(90), 201], 90)]
+    assert gathered(plan_buckets(chunks, True)) == 50 + 1 + 41
+
+
+def test_too_short_a_prefix_is_not_worth_another_partial_result() -> None:
+    chunks = [chunk_of([0, *range(10 * n, 10 * n + 9)], 9) for n in range(1, 3)]
+    assert gathered(plan_buckets(chunks, True)) == gathered(plan_buckets(chunks, False))
+
+
+def test_equal_jobs_become_one_kernel_call() -> None:
+    chunks = [chunk_of(range(40 * n, 40 * n + 40), 39) for n in range(8)]
+    buckets = plan_buckets(chunks, True)
+    assert [bucket.keys.shape for bucket in buckets] == [(8, 40)]
+
+
+def test_jobs_of_very_different_size_are_not_padded_to_one() -> None:
+    chunks = [chunk_of(range(5), 4), chunk_of(range(10, 4000), 3990 - 1)]
+    shapes = {bucket.keys.shape for bucket in plan_buckets(chunks, True)}
+    assert shapes == {(1, 5), (1, 3990)}
+
+
+def test_a_fresh_prompt_attends_to_itself_without_reading_the_cache() -> None:
+    buckets = plan_buckets([chunk_of(range(9), 0)], True)
+    assert [bucket.causal for bucket in buckets] == [True]
+
+
+def test_contexts_of_several_segments_are_refused() -> None:
+    chunk = chunk_of(range(9), 4)
+    twice = Chunk(0, chunk.tokens, 8, chunk.context * 2, chunk.writes)
+    with pytest.raises(AssertionError, match="several segments"):
+        plan_buckets([twice])
