@@ -23,6 +23,9 @@ from random import Random
 from typing import Any
 
 import torch
+from demo_model.batches import batches, encode
+from demo_model.greedy import Greedy
+from demo_model.tokenizer import PAD_ID, VOCABULARY, train_tokenizer
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import (
@@ -33,15 +36,12 @@ from transformers import (
 )
 
 from relquery.demo import model_path, table_path, tables
-from relquery.demo.batches import batches, encode
 from relquery.demo.evaluate import GOALS, score
 from relquery.demo.generator import examples, shuffled
-from relquery.demo.greedy import Greedy
 from relquery.demo.lessons import END, Mix, lessons
 from relquery.demo.prompt import Prompt
 from relquery.demo.rows import Kind
 from relquery.demo.split import Split
-from relquery.demo.tokenizer import PAD_ID, VOCABULARY, train_tokenizer
 
 BATCH_TOKENS = 3072
 POOL = 384  # lessons drawn at once and sorted by length, so that batches hold little padding
@@ -67,8 +67,8 @@ STAGES = (
     Stage("needed fields", 2.0, Mix((0, 1), 0.15, 0.20, 0.0, 8, (4, 6, 2, 1))),
     Stage("few fields", 1.8, Mix((0, 2), 0.30, 0.20, 0.2, 6, (3, 3, 4, 1))),
     Stage("half the fields", 2.2, Mix((0, 4), 0.20, 0.30, 0.5, 8, (5, 3, 4, 3))),
-    Stage("all fields", 7.5, Mix((0, 7), 0.12, 0.40, 1.0, 10, (5, 3, 4, 3))),
-    Stage("cool-down", 5.0, Mix((0, 7), 0.05, 0.50, 1.0, 10, (5, 3, 4, 3))),  # rate falls to zero
+    Stage("all fields", 6.5, Mix((0, 7), 0.12, 0.40, 1.0, 10, (5, 3, 4, 3))),
+    Stage("cool-down", 4.0, Mix((0, 7), 0.05, 0.50, 1.0, 10, (5, 3, 4, 3))),  # rate falls to zero
 )
 GOAL = int(sum(stage.tokens for stage in STAGES) * 1e6)
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from relquery.ledger import AnswerMemo, answer_keys
+from relquery.ledger import Ledger, answer_keys
 from relquery.prompt import Answer, Finish, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -14,7 +14,7 @@ GREEDY = Sampling()
 
 @pytest.fixture
 def ledger():
-    memo = AnswerMemo.open()
+    memo = Ledger.open()
     yield memo
     memo.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from relquery.backends.base import Backend
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, did_you_mean
-from relquery.ledger import AnswerMemo
+from relquery.ledger import Ledger
 from relquery.prompt import Sampling
 from relquery.sql import hosts
 from relquery.sql.ask import Asker, Progress
@@ -46,12 +47,14 @@ def connect(
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
     config = QueryConfig(order=order, on_error=on_error)
-    memo = None if ledger is None else AnswerMemo.open(ledger)
-    host = Database.open(str(database))
-    install(host)
-    owned = isinstance(model, str)
-    backend = _load(model, options) if isinstance(model, str) else model
-    return Connection(host, backend, config, memo, clock, owned)
+    with ExitStack() as opened:  # closes what is open if the rest fails
+        host = opened.enter_context(closing(Database.open(str(database))))
+        install(host)
+        known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
+        owned = isinstance(model, str)
+        backend = _load(model, options) if isinstance(model, str) else model
+        opened.pop_all()
+    return Connection(host, backend, config, known, clock, owned)
 
 
 def _load(model: str, options: dict[str, Any]) -> Backend:
@@ -70,7 +73,7 @@ class Connection:
     database: Database
     backend: Backend
     config: QueryConfig
-    ledger: AnswerMemo | None
+    ledger: Ledger | None
     clock: Callable[[], float]
     owns_backend: bool
 

@@ -20,20 +20,23 @@ _LOOK_UP_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerMemo:
+class Ledger:
     """A store of whole answers to questions that have one answer. Not for several threads."""
 
     connection: Any
 
     @classmethod
-    def open(cls, path: str | Path = ":memory:") -> AnswerMemo:
+    def open(cls, path: str | Path = ":memory:") -> Ledger:
         """Open or create a store. Raises ConfigError if the file is no such store."""
+        connection = None
         try:
             connection = sqlite3.connect(path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(_SCHEMA)
         except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
             raise ConfigError(
                 f"The ledger {path} cannot be opened: {error}. Give the path of a file that "
                 "relquery wrote, or of a new one."

@@ -10,10 +10,11 @@ import pytest
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from demo_model.batches import batches, encode  # noqa: E402
+from demo_model.tokenizer import PAD_ID  # noqa: E402
+
 from relquery.demo import model_path  # noqa: E402
-from relquery.demo.batches import batches, encode  # noqa: E402
 from relquery.demo.lessons import END, Mix, lessons  # noqa: E402
-from relquery.demo.tokenizer import PAD_ID  # noqa: E402
 
 MIX = Mix((0, 7), 0.3, 0.3, 0.5, 6, (1, 1, 1, 1))
 

@@ -17,7 +17,7 @@ MEGABYTE = 10**6
 
 @pytest.fixture(scope="module")
 def figures() -> Score:
-    from relquery.demo.greedy import Greedy
+    from demo_model.greedy import Greedy
 
     return score(Greedy(model_path()), per_kind=100)
 

@@ -149,6 +149,7 @@ class Harness:
             places = (request in engine.running) + (request in engine.waiting)
             assert places == is_open, "a request is lost or kept after its end"
             assert request in engine.running or not request.blocks
+            assert request not in engine.waiting or request.computed == 0
 
 
 def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:

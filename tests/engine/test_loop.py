@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.harness import BrokenError, Harness, answer_of, expected_output, numbered
 
@@ -96,17 +96,19 @@ def test_a_request_admitted_as_a_single_token_completes_a_shared_block_computes_
 
 
 def test_cached_blocks_that_a_step_counts_on_are_not_evicted_within_it() -> None:
-    # Three cached blocks, the oldest in line for eviction, when two requests that share them
-    # are admitted in the step in which a third takes the last free block.
-    harness = Harness(cache_tokens=24)
-    harness.submit(range(12), max_tokens=1)
-    harness.run()
+    # 12 blocks: 3 cached ones that are next in line for eviction, 4 newer ones, 5 free. The first
+    # request of the step takes 7, the others count on the 3 old ones.
+    harness = Harness(cache_tokens=48)
+    for prompt in (range(12), range(100, 116)):
+        harness.submit(prompt, max_tokens=1)
+        harness.run()
     requests = [
-        harness.submit(numbered(5, start=50), max_tokens=1),
+        harness.submit(range(200, 227), max_tokens=1),
         harness.submit([*range(12), 20], max_tokens=1),
         harness.submit([*range(12), 21], max_tokens=1),
     ]
     harness.run()
+    assert lengths(harness)[2:] == [[27, 1, 1]]
     assert [request.cached for request in requests] == [0, 12, 12]
     assert_answered(*requests)
 
@@ -125,6 +127,7 @@ def test_evicted_blocks_are_computed_again() -> None:
 # ---- limits
 
 
+@settings(deadline=None)
 @given(
     prompts=st.lists(st.integers(1, 30), min_size=1, max_size=8),
     budget=st.integers(1, 20),
@@ -203,9 +206,15 @@ def test_cached_counts_the_first_admission_and_not_what_preemption_left() -> Non
 
 
 def test_forced_tokens_that_need_many_blocks_preempt_those_who_share_theirs() -> None:
+    # Six forced tokens need six blocks at once; most of what the other two hold they share.
     harness = Harness(block_size=1, cache_tokens=10)
-    forced = harness.submit([7], choices=((1, 2, 3, 4, 5, 6), (0, 2)), max_tokens=6)
+    choices = ((1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 6, 8))
+    forced = harness.submit([7], max_tokens=7, choices=choices)
     others = [harness.submit([0, 1, 2, 3, 4, 5, tail], max_tokens=3) for tail in range(2)]
+    harness.step()
+    assert len(harness.engine.running) == 3
+    harness.step()
+    assert list(harness.engine.waiting) == others
     harness.run()
     assert_answered(forced, *others)
 

@@ -42,9 +42,9 @@ class EngineMachine(RuleBasedStateMachine):
         )
 
     @rule(
-        like=st.integers(0, 2),
+        like=st.sampled_from([0, 0, 0, 1]),
         lengths=st.lists(st.integers(0, 24), min_size=1, max_size=4),
-        tail=st.lists(TOKEN, max_size=4),
+        tail=st.lists(TOKEN, max_size=2),
         max_tokens=st.integers(1, 8),
     )
     def submit(self, like: int, lengths: list[int], tail: list[int], max_tokens: int) -> None:

@@ -70,8 +70,8 @@ class EmbeddedBackend:
 
     @property
     def name(self) -> str:
-        """The model's name."""
-        return self._model.name
+        """The model's name and version, so that answers of other weights are never taken for its."""
+        return f"{self._model.name}@{self._model.version}"
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         """See Backend.answer. Prompts are served in the order given."""

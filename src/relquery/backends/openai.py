@@ -75,7 +75,6 @@ class OpenAIBackend:
             raise ConfigError("The model's name is empty. Write openai:NAME, e.g. openai:gpt-4o.")
         self.model, self.config = model, config or OpenAIConfig()
         url = self._client().base_url
-        self._url = str(url)
         server = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
         self._at = "" if server == _DEFAULT_HOST else f"@{server}"
 
@@ -93,7 +92,7 @@ class OpenAIBackend:
         items: SimpleQueue[Item] = SimpleQueue()
         stop = _in_background(self._serve(prompts, sampling, items.put))
         try:
-            for item in iter(items.get, None):
+            while (item := items.get()) is not None:
                 if isinstance(item, Exception):
                     raise item
                 yield item
@@ -168,49 +167,60 @@ class _Batch:
         try:
             messages = to_messages(prompt)
         except RequestError as error:
-            return Answer(None, Finish.ERROR, str(error), attempts=0)
+            return _no_answer(str(error), 0)
         attempts = 0
         while True:
             without = frozenset(self.refused)
-            body = to_body(messages, self.sampling, without)
             try:
-                reply = await self.client.chat.completions.with_raw_response.create(
-                    model=self.model, **body
-                )
+                text, tries = await self._send(to_body(messages, self.sampling, without))
             except openai.APIError as error:
                 attempts += 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
                 self.reached |= isinstance(error, openai.APIStatusError)
-                refused = {name for name in _refused(error, self.sampling) if name not in without}
-                if not refused:
+                self.refused |= _refused(error, self.sampling)
+                if self.refused <= without:
                     return self._failed(error, attempts)
-                self.refused |= refused
-            except Exception as error:  # the SDK's other errors, e.g. of encoding
-                return Answer(None, Finish.ERROR, f"The request failed: {error!r}")
+            except Exception as error:  # the SDK's other errors, which no retry would mend
+                return _no_answer(f"The request failed: {error!r}", attempts + 1)
             else:
-                self.reached = True
-                text = reply.http_response.text
-                return to_answer(text, self.sampling, attempts + 1 + reply.retries_taken)
+                return to_answer(text, self.sampling, attempts + tries)
+
+    async def _send(self, body: dict[str, Any]) -> tuple[str, int]:
+        """What the server sent back, and how many tries it took. Retries are the SDK's."""
+        create = self.client.chat.completions.with_raw_response.create
+        reply = await create(model=self.model, **body)
+        self.reached = True
+        return reply.http_response.text, 1 + reply.retries_taken
 
     def _failed(self, error: openai.APIError, attempts: int) -> Answer:
-        said, url = _said(error, self.timeout), self.client.base_url
+        said = _said(error, self.timeout)
+        reason = self._reason_to_stop(error, said)
+        if reason is not None:
+            raise ModelError(reason) from error
+        tries = f" ({attempts} attempts)" if attempts > 1 else ""
+        return _no_answer(said + tries, attempts)
+
+    def _reason_to_stop(self, error: openai.APIError, said: str) -> str | None:
+        """What is wrong, and its remedy, where every other request would fail alike."""
+        url = self.client.base_url
         match getattr(error, "status_code", None):
             case 401:
-                raise ModelError(
+                return (
                     f"{url} refuses the API key. {said} Set OPENAI_API_KEY to a key of this server."
-                ) from error
+                )
             case 403 | 404:
-                raise ModelError(
+                return (
                     f"{url} does not serve the model '{self.model}'. {said} Check the model's "
                     "name, whether the key may use it, and base_url, which usually ends in /v1."
-                ) from error
+                )
         if error.code == "insufficient_quota":
-            raise ModelError(f"The account has no quota left. {said}") from error
-        if not self.reached and type(error.__cause__).__name__.startswith("Connect"):
-            raise ModelError(
-                f"{url} cannot be reached. {said} Start the server, or check base_url."
-            ) from error
-        tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        return Answer(None, Finish.ERROR, said + tries, attempts=attempts)
+            return f"The account has no quota left. {said}"
+        if not self.reached and _while_connecting(error):
+            return f"{url} cannot be reached. {said} Start the server, or check base_url."
+        return None
+
+
+def _no_answer(error: str, attempts: int) -> Answer:
+    return Answer(None, Finish.ERROR, error, attempts=attempts)
 
 
 def to_messages(prompt: Prompt) -> Messages:
@@ -296,7 +306,7 @@ def to_answer(reply: str, sampling: Sampling, attempts: int) -> Answer:
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     except (ValueError, LookupError, TypeError, AttributeError):
         error = f"The server's reply is no chat completion: {_short(reply)}"
-        return Answer(None, Finish.ERROR, error, attempts=attempts)
+        return _no_answer(error, attempts)
     finish, problem = _ending(reason, refusal, text, output)
     if problem is None and sampling.allowed:
         label = _label(text, sampling.allowed)
@@ -345,8 +355,11 @@ def _refused(error: openai.APIError, sampling: Sampling) -> set[str]:
     if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
         return set()
     said = error.message.lower()
+    kept = set() if sampling.allowed else {"response_format"}  # it was not sent
+    if sampling.top_p < 1:
+        kept.add("top_p")
     names = {name for name, words in _DISPENSABLE.items() if any(word in said for word in words)}
-    return names - ({"top_p"} if sampling.top_p < 1 else set())
+    return names - kept
 
 
 def _said(error: openai.APIError, timeout: float) -> str:
@@ -356,9 +369,14 @@ def _said(error: openai.APIError, timeout: float) -> str:
         said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
         text = _short(str(said or error.response.reason_phrase)).rstrip(".")
         return f"The server answered {error.status_code}: {text}."
-    if isinstance(error, openai.APITimeoutError):
+    if isinstance(error, openai.APITimeoutError) and not _while_connecting(error):
         return f"No answer within {timeout:g} seconds. Raise timeout, or lower max_concurrency."
     return f"The connection failed: {error.__cause__ or error}."
+
+
+def _while_connecting(error: openai.APIError) -> bool:
+    # By name: the classes are httpx's or httpx2's, by the version of the SDK.
+    return type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
 
 
 def _short(text: str) -> str:

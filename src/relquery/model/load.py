@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,12 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 class LoadedModel:
     """A network with our attention function, its tokenizer, and what must be known of them.
 
+    version: changes with the weights, the configuration, the vocabulary or the chat template.
     context: positions that the network has, in tokens. end: ids that end an answer.
     """
 
     name: str
+    version: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     context: int
@@ -80,7 +83,8 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
     config = network.config.get_text_config()
     context = int(getattr(config, "max_position_embeddings", 0) or 2**31)
-    return LoadedModel(name, network, tokenizer, context, _end_tokens(network, tokenizer))
+    end = _end_tokens(network, tokenizer)
+    return LoadedModel(name, _version(network, tokenizer), network, tokenizer, context, end)
 
 
 def keep_freed_memory() -> None:
@@ -119,6 +123,18 @@ def _check_attention(network: PreTrainedModel) -> None:
             f"{cache.layers} of its {layers} layers call a registered attention function; "
             "networks with other kinds of layers, or of before that interface, do not run."
         )
+
+
+def _version(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Eight hex digits that tell models apart; of each weight tensor only the first values."""
+    digest = hashlib.blake2b(digest_size=4)
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    digest.update(repr((network.config.to_dict(), vocabulary)).encode())
+    digest.update(str(tokenizer.chat_template).encode())
+    for name, weight in network.named_parameters():
+        first = weight.detach().flatten()[:64].float().cpu().numpy()
+        digest.update(name.encode() + first.tobytes())
+    return digest.hexdigest()
 
 
 def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

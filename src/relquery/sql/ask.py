@@ -14,7 +14,7 @@ from relquery.config import QueryConfig
 from relquery.errors import RequestError
 from relquery.ir.lower import Spans, lower
 from relquery.ir.nodes import Text
-from relquery.ledger import AnswerMemo, answer_keys, has_one_answer
+from relquery.ledger import Ledger, answer_keys, has_one_answer
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.prompt_template import Form, Template, field_pieces, template
 from relquery.table.columns import Columns, Int64s, encode
@@ -31,7 +31,7 @@ class Asker:
 
     backend: Backend
     config: QueryConfig
-    ledger: AnswerMemo | None
+    ledger: Ledger | None
     progress: Progress | None
     clock: Callable[[], float]
 
@@ -72,11 +72,13 @@ def ask(question: Question, asker: Asker) -> Replies:
         keys = answer_keys(asker.backend.name, inputs.prompts_as_written(), question.sampling)
         known = asker.ledger.get(keys)
         answers = {row: known[key] for row, key in enumerate(keys) if key in known}
+    total = inputs.count
+    if asker.progress is not None:  # finding an order may take a moment: say what has begun
+        asker.progress(question.name, len(answers), total)
     missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
     schedule = inputs.schedule(missing, asker)
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
-    total = inputs.count
     if asker.progress is not None:
         asker.progress(question.name, len(answers), total)
     # Closed at once when something is raised here, so that the backend stops working on the rest.

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from demo_model.tokenizer import PAD_ID
 from relquery.demo.lessons import Lesson
-from relquery.demo.tokenizer import PAD_ID
 
 Encoded = tuple[list[int], list[float]]  # token ids, and how much each counts in the loss
 

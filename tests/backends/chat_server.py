@@ -1,0 +1,166 @@
+"""A server of the chat-completions form on loopback, whose answers a test writes as a function."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is sent back; a string body is sent as it stands."""
+
+    body: Body | str
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Silence(Enum):
+    """No reply: the connection is held until the client leaves it, or closed."""
+
+    UNTIL_CLIENT_LEAVES = 1
+    HANG_UP = 2
+
+
+AnswerFunction = Callable[[Body], Reply | Silence]
+
+
+def completion(
+    text: str | None,
+    finish: str | None = "stop",
+    prompt_tokens: int = 10,
+    cached_tokens: int | None = None,
+    output_tokens: int = 2,
+    **message: Any,
+) -> Reply:
+    """A whole chat completion."""
+    usage: Body = {"prompt_tokens": prompt_tokens, "completion_tokens": output_tokens}
+    usage["prompt_tokens_details"] = (
+        None if cached_tokens is None else {"cached_tokens": cached_tokens}
+    )
+    content = {"role": "assistant", "content": text, **message}
+    choice = {"index": 0, "message": content, "finish_reason": finish}
+    return Reply({"object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def failure(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
+    """An error in the form that OpenAI gives it."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    error = {"message": message, "type": "error", "param": None, "code": code}
+    return Reply({"error": error}, status, named)
+
+
+def question(body: Body) -> str:
+    """The last message."""
+    return str(body["messages"][-1]["content"])
+
+
+class ChatServer:
+    """asked: bodies in order of arrival; peak: most at once; hung_up: clients that left early."""
+
+    def __init__(self, answer: AnswerFunction) -> None:
+        self.answer = answer
+        self.asked: list[Body] = []
+        self.keys: set[str] = set()
+        self.running = self.peak = self.hung_up = 0
+        self.lock = threading.Lock()
+        self.closing = threading.Event()
+        self.http = _Http(("127.0.0.1", 0), _Handler)
+        self.http.chat = self
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+
+    @property
+    def questions(self) -> list[str]:
+        return [question(body) for body in self.asked]
+
+    def serve(self, body: Body, key: str, connection: socket.socket) -> Reply | None:
+        with self.lock:
+            self.asked.append(body)
+            self.keys.add(key)
+            self.running += 1
+            self.peak = max(self.peak, self.running)
+        try:
+            reply = self.answer(body)
+            if reply is Silence.UNTIL_CLIENT_LEAVES:
+                self._wait(connection)
+            return reply if isinstance(reply, Reply) else None
+        finally:
+            with self.lock:
+                self.running -= 1
+
+    def _wait(self, connection: socket.socket) -> None:
+        while not self.closing.is_set():
+            if select.select([connection], [], [], 0.02)[0]:
+                with self.lock:
+                    self.hung_up += 1
+                return
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+    chat: ChatServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Http
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # a client may leave whenever it likes
+            super().handle()
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        key = self.headers["Authorization"].removeprefix("Bearer ")
+        if self.path != "/v1/chat/completions":
+            reply: Reply | None = failure(404, f"no route {self.path}")
+        else:
+            reply = self.server.chat.serve(body, key, self.connection)
+        if reply is None:
+            self.close_connection = True
+        else:
+            self._send(reply)
+
+    def _send(self, reply: Reply) -> None:
+        text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+        self.send_response(reply.status)
+        headers = {"Content-Type": "application/json", **reply.headers}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(answer: AnswerFunction) -> Iterator[ChatServer]:
+    """A server in threads of this process, until the block ends."""
+    chat = ChatServer(answer)
+    thread = threading.Thread(target=chat.http.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield chat
+    finally:
+        chat.closing.set()
+        chat.http.shutdown()
+        thread.join()
+        chat.http.server_close()

@@ -1,0 +1,499 @@
+"""A provider as a backend, held against a real HTTP server on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.backends.chat_server import (
+    AnswerFunction,
+    Body,
+    ChatServer,
+    Reply,
+    Silence,
+    completion,
+    failure,
+    question,
+    serving,
+)
+
+from relquery.backends.load import load
+from relquery.backends.openai import OpenAIBackend, OpenAIConfig
+from relquery.connection import connect
+from relquery.errors import ConfigError, ModelError
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
+
+Serve = Callable[[AnswerFunction], ChatServer]
+# As where the `local` extra is not installed.
+BASE_INSTALL = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers'), None))"
+COMMAND = [sys.executable, "-c", f"{BASE_INSTALL}; from relquery.cli import main; main()"]
+LABELS = Sampling(allowed=("Yes", "No"), max_tokens=1)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a server with an answer function."""
+    open_servers: list[Any] = []
+
+    def start(answer: AnswerFunction) -> ChatServer:
+        context = serving(answer)
+        open_servers.append(context)
+        return context.__enter__()
+
+    yield start
+    for context in open_servers:
+        context.__exit__(None, None, None)
+
+
+def backend(server: ChatServer, model: str = "m", **settings: Any) -> OpenAIBackend:
+    return OpenAIBackend(model, OpenAIConfig(base_url=server.url, **settings))
+
+
+def prompt(text: str) -> Prompt:
+    return Span("Be brief.", Role.SYSTEM), Span("Question: "), Span(text)
+
+
+def ask(
+    asked: OpenAIBackend, texts: Sequence[str], sampling: Sampling | None = None
+) -> list[Answer]:
+    pairs = list(asked.answer([prompt(text) for text in texts], sampling or Sampling()))
+    assert sorted(index for index, _ in pairs) == list(range(len(texts)))
+    return [answer for _, answer in sorted(pairs, key=lambda pair: pair[0])]
+
+
+def echo(body: Body) -> Reply:
+    return completion(question(body).removeprefix("Question: ").upper())
+
+
+def asks_for_json(body: Body) -> bool:
+    return "response_format" in body
+
+
+# what is asked, and what comes back
+
+
+def test_answers_find_their_prompts_whatever_the_order_they_come_in(serve: Serve) -> None:
+    def slow_when_even(body: Body) -> Reply:
+        if int(question(body)[-1]) % 2 == 0:
+            time.sleep(0.1)
+        return echo(body)
+
+    server = serve(slow_when_even)
+    pairs = list(backend(server).answer([prompt(f"r{n}") for n in range(10)], Sampling()))
+    assert [index for index, _ in pairs] != list(range(10))
+    assert {index: answer.text for index, answer in pairs} == {n: f"R{n}" for n in range(10)}
+
+
+def test_spans_become_one_message_per_role_and_sampling_its_parameters(serve: Serve) -> None:
+    server = serve(lambda body: completion("x"))
+    spoken = (*prompt("a"), Span("Hm.", Role.ASSISTANT), Span("And?"))
+    sampling = Sampling(9, 0.5, top_p=0.9, top_k=7, seed=3, stop=("\n", "#"))
+    list(backend(server, "some-model", api_key="secret").answer([spoken], sampling))
+    assert server.asked == [
+        {
+            "model": "some-model",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Question: a"},
+                {"role": "assistant", "content": "Hm."},
+                {"role": "user", "content": "And?"},
+            ],
+            "max_tokens": 9,
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "top_k": 7,
+            "seed": 3,
+            "stop": ["\n", "#"],
+        }
+    ]
+    assert server.keys == {"secret"}
+
+
+def test_greedy_sampling_sends_nothing_that_some_servers_do_not_know(serve: Serve) -> None:
+    server = serve(echo)
+    ask(backend(server), ["a"])
+    assert set(server.asked[0]) == {"model", "messages", "max_tokens", "temperature"}
+
+
+def test_an_answer_says_what_it_cost(serve: Serve) -> None:
+    server = serve(lambda body: completion("x", prompt_tokens=90, cached_tokens=64))
+    assert ask(backend(server), ["a"]) == [Answer("x", Finish.STOP, None, 90, 64, 2, 1)]
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish", "error"),
+    [
+        (completion("cut of", "length", output_tokens=5), Finish.LENGTH, "cut after 5 tokens"),
+        (completion(None, "content_filter"), Finish.ERROR, "content filter"),
+        (completion(None, refusal="I must not."), Finish.ERROR, "refused: I must not."),
+        (completion(None), Finish.ERROR, "no whole answer"),
+        (completion("x", "tool_calls"), Finish.ERROR, "tool_calls"),
+        (Reply({"error": {"message": "busy"}}), Finish.ERROR, "no chat completion"),
+        (Reply({"choices": []}), Finish.ERROR, "no chat completion"),
+        (Reply("<html>hello"), Finish.ERROR, "<html>hello"),
+        (Reply("<html>", headers={"Content-Type": "text/html"}), Finish.ERROR, "<html>"),
+        (failure(400, "context too long"), Finish.ERROR, "answered 400: context too long."),
+        (Reply({"detail": "no"}, 422), Finish.ERROR, "answered 422: no."),
+    ],
+)
+def test_what_is_no_whole_answer_is_an_error_that_says_why(
+    serve: Serve, reply: Reply, finish: Finish, error: str
+) -> None:
+    server = serve(lambda body: reply if question(body).endswith("bad") else echo(body))
+    good, bad = ask(backend(server), ["good", "bad"])
+    assert good.text == "GOOD"
+    assert bad.finish is finish
+    assert error in str(bad.error)
+
+
+@pytest.mark.parametrize(
+    ("span", "error"),
+    [
+        (Span("x", reuse=Reuse.INDEPENDENT), "independent"),
+        (Span("x", position=4), "positions"),
+        (Span((1, 2)), "token ids"),
+        (Span("\ud800"), "Unicode"),
+    ],
+)
+def test_a_prompt_that_messages_cannot_carry_is_not_sent(
+    serve: Serve, span: Span, error: str
+) -> None:
+    server = serve(echo)
+    answers = dict(backend(server).answer([(span,), prompt("fine")], Sampling()))
+    assert error in str(answers[0].error)
+    assert answers[1].text == "FINE"
+    assert len(server.asked) == 1
+
+
+def test_no_prompts_need_no_server() -> None:
+    assert list(OpenAIBackend("m").answer([], Sampling())) == []
+
+
+# order and concurrency
+
+
+def test_requests_start_in_the_order_given_and_at_most_as_many_as_allowed(serve: Serve) -> None:
+    def slow(body: Body) -> Reply:
+        time.sleep(0.02)
+        return echo(body)
+
+    server = serve(slow)
+    ask(backend(server, max_concurrency=4), [str(n) for n in range(24)])
+    assert server.peak == 4
+    numbers = [int(text.removeprefix("Question: ")) for text in server.questions]
+    # Four may overtake one another on the way.
+    assert all(abs(number - place) < 4 for place, number in enumerate(numbers))
+
+
+def test_one_at_a_time_is_exactly_the_order_given(serve: Serve) -> None:
+    server = serve(echo)
+    pairs = list(
+        backend(server, max_concurrency=1).answer([prompt(c) for c in "edcba"], Sampling())
+    )
+    assert [answer.text for _, answer in pairs] == list("EDCBA")
+
+
+def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None:
+    def hold_all_but_one(body: Body) -> Reply | Silence:
+        return echo(body) if question(body).endswith("r0") else Silence.UNTIL_CLIENT_LEAVES
+
+    server = serve(hold_all_but_one)
+    asked = backend(server, max_concurrency=3)
+    before = threading.active_count()
+    with closing(asked.answer([prompt(f"r{n}") for n in range(50)], Sampling())) as answers:  # type: ignore[type-var]
+        assert next(answers)[1].text == "R0"
+        until(lambda: server.running == 3)
+        start = time.perf_counter()
+    assert time.perf_counter() - start < 2
+    until(lambda: server.hung_up == 3)
+    assert len(server.asked) == 4
+    until(lambda: threading.active_count() <= before + 1)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.perf_counter() + 10
+    while not holds():
+        assert time.perf_counter() < end, "did not come about within 10 seconds"
+        time.sleep(0.01)
+
+
+# a server in trouble
+
+
+def test_a_busy_server_is_asked_again_when_it_says_to(serve: Serve) -> None:
+    times: list[float] = []
+
+    def busy_once(body: Body) -> Reply:
+        times.append(time.perf_counter())
+        return failure(429, "slow down", Retry_After="0.2") if len(times) == 1 else echo(body)
+
+    (answer,) = ask(backend(serve(busy_once)), ["a"])
+    assert (answer.text, answer.attempts) == ("A", 2)
+    assert 0.2 <= times[1] - times[0] < 0.45  # not the SDK's own half second
+
+
+@pytest.mark.parametrize("status", [408, 409, 500, 503])
+def test_a_passing_error_costs_an_attempt(serve: Serve, status: int) -> None:
+    replies = iter([failure(status, "a moment", retry_after_ms="10")])
+    (answer,) = ask(backend(serve(lambda body: next(replies, echo(body)))), ["a"])
+    assert (answer.text, answer.attempts) == ("A", 2)
+
+
+def test_a_lasting_error_is_its_rows_own(serve: Serve) -> None:
+    def broken_for_b(body: Body) -> Reply:
+        broken = question(body).endswith("b")
+        return failure(500, "kaput", retry_after_ms="10") if broken else echo(body)
+
+    a, b, c = ask(backend(serve(broken_for_b), max_retries=2), ["a", "b", "c"])
+    assert (a.text, c.text) == ("A", "C")
+    assert (b.text, b.finish, b.attempts) == (None, Finish.ERROR, 3)
+    assert b.error == "The server answered 500: kaput. (3 attempts)"
+
+
+def test_a_connection_that_breaks_is_its_rows_error(serve: Serve) -> None:
+    server = serve(lambda body: Silence.HANG_UP if question(body).endswith("b") else echo(body))
+    a, b = ask(backend(server, max_retries=1), ["a", "b"])
+    assert a.text == "A"
+    assert b.attempts == 2
+    assert "connection failed" in str(b.error)
+
+
+def test_an_answer_that_takes_too_long_is_its_rows_error(serve: Serve) -> None:
+    server = serve(
+        lambda body: Silence.UNTIL_CLIENT_LEAVES if question(body).endswith("b") else echo(body)
+    )
+    a, b = ask(backend(server, timeout=0.3, max_retries=0), ["a", "b"])
+    assert a.text == "A"
+    assert "within 0.3 seconds" in str(b.error)
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (failure(401, "Incorrect API key"), "Incorrect API key. Set OPENAI_API_KEY"),
+        (failure(403, "not yours"), "does not serve the model 'm'.*not yours"),
+        (failure(404, "no such model"), "no such model. Check the model's name"),
+        (failure(429, "You are broke", "insufficient_quota"), "no quota left.*You are broke"),
+    ],
+)
+def test_what_every_request_would_meet_stops_the_query_at_once(
+    serve: Serve, reply: Reply, message: str
+) -> None:
+    server = serve(lambda body: reply)
+    with pytest.raises(ModelError, match=message):
+        ask(backend(server, max_concurrency=2, max_retries=0), ["x"] * 100)
+    assert len(server.asked) <= 10
+
+
+def test_a_server_that_is_not_there_stops_the_query() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    config = OpenAIConfig(base_url=f"http://127.0.0.1:{port}/v1", max_retries=0)
+    with pytest.raises(ModelError, match=f"127.0.0.1:{port}/v1/ cannot be reached"):
+        ask(OpenAIBackend("m", config), ["a", "b"])
+
+
+# labels
+
+
+def test_labels_are_asked_for_by_a_schema_and_come_back_as_plain_text(serve: Serve) -> None:
+    server = serve(lambda body: completion('{"answer": "Yes"}'))
+    (answer,) = ask(backend(server), ["a"], LABELS)
+    assert answer.text == "Yes"
+    body = server.asked[0]
+    form = body["response_format"]["json_schema"]
+    assert form["strict"] is True
+    assert form["schema"]["properties"]["answer"]["enum"] == ["Yes", "No"]
+    assert body["max_tokens"] >= len('{"answer": "Yes"}')
+
+
+def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> None:
+    def plain(body: Body) -> Reply:
+        if asks_for_json(body):
+            return failure(400, "Unknown parameter: 'response_format'")
+        return completion(" No\n" if question(body).endswith("a") else "Hardly")
+
+    server = serve(plain)
+    a, b, c = ask(backend(server, max_concurrency=1), ["a", "b", "a"], LABELS)
+    assert (a.text, a.attempts, c.text, c.attempts) == ("No", 2, "No", 1)
+    assert b.text is None
+    assert "'Hardly' is none of the choices" in str(b.error)
+    assert [asks_for_json(body) for body in server.asked] == [True, False, False, False]
+    system = server.asked[1]["messages"][0]
+    assert system["content"].startswith("Be brief.\n")
+    assert '["Yes", "No"]' in system["content"]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("Yes", "Yes"),
+        ("  No ", "No"),
+        ('{"answer": "No"}', "No"),
+        ('{"answer": "Maybe"}', None),
+        ('{"answer": ["Yes"]}', None),
+        ('{"reply": "Yes"}', None),
+        ('"Yes"', None),
+        ("yes", None),
+        ("Yes.", None),
+        ("", None),
+    ],
+)
+def test_no_other_text_than_a_label_becomes_a_value(
+    serve: Serve, text: str, label: str | None
+) -> None:
+    (answer,) = ask(backend(serve(lambda body: completion(text))), ["a"], LABELS)
+    assert answer.text == label
+    assert (answer.error is None) == (label is not None)
+
+
+def test_a_label_that_was_cut_is_no_value(serve: Serve) -> None:
+    (answer,) = ask(backend(serve(lambda body: completion("Yes", "length"))), ["a"], LABELS)
+    assert (answer.text, answer.finish) == (None, Finish.LENGTH)
+
+
+# what differs between servers
+
+
+def test_the_limit_goes_by_the_name_that_the_server_demands(serve: Serve) -> None:
+    def demanding(body: Body) -> Reply:
+        if "max_tokens" in body:
+            return failure(400, "'max_tokens' is not supported. Use 'max_completion_tokens'.")
+        return echo(body)
+
+    server = serve(demanding)
+    a, b = ask(backend(server, max_concurrency=1), ["a", "b"])
+    assert (a.text, a.attempts, b.text, b.attempts) == ("A", 2, "B", 1)
+    assert server.asked[2]["max_completion_tokens"] == 256
+
+
+@pytest.mark.parametrize(("top_p", "text"), [(1.0, "A"), (0.5, None)])
+def test_top_p_is_left_out_where_it_is_refused_and_changes_nothing(
+    serve: Serve, top_p: float, text: str | None
+) -> None:
+    server = serve(lambda body: failure(400, "no 'top_p' here") if "top_p" in body else echo(body))
+    (answer,) = ask(backend(server), ["a"], Sampling(temperature=1.0, top_p=top_p))
+    assert answer.text == text
+
+
+# settings
+
+
+def test_the_name_tells_servers_apart() -> None:
+    def name(url: str | None) -> str:
+        return OpenAIBackend("m", OpenAIConfig(base_url=url)).name
+
+    assert name(None) == name("https://api.openai.com/v1/") == "openai:m"
+    assert name("http://localhost:8000/v1") == "openai:m@localhost:8000"
+    assert name("https://gate.example/team-a/v1") == "openai:m@gate.example/team-a"
+
+
+def test_a_missing_key_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "of no use here")
+    for key in (None, "", "two\nlines"):
+        with pytest.raises(ModelError, match="Set OPENAI_API_KEY"):
+            load("openai:m", api_key=key)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("openai:", {}, "openai:NAME"),
+        ("openai:m", {"max_concurency": 3}, "Did you mean 'max_concurrency'"),
+        ("openai:m", {"cache_tokens": 3}, "Options: base_url, api_key, max_concurrency"),
+        ("openai:m", {"max_concurrency": 0}, "from 1 to 1000"),
+        ("openai:m", {"timeout": 0}, "above 0 seconds"),
+        ("openai:m", {"max_retries": -1}, "not be negative"),
+        ("openai:m", {"base_url": "localhost:8000/v1"}, "start with http:// or https://"),
+        ("openai:m", {"base_url": "http://[::"}, "Check base_url"),
+    ],
+)
+def test_a_wrong_setting_is_named(model: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(model, **options)
+
+
+def test_more_stop_strings_than_a_provider_takes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at most 4"):
+        ask(OpenAIBackend("m"), ["a"], Sampling(stop=tuple("abcde")))
+
+
+def test_a_key_is_not_shown() -> None:
+    assert "hush" not in repr(OpenAIConfig(api_key="hush"))
+
+
+def test_the_package_of_the_provider_is_imported_for_its_models_alone() -> None:
+    code = "import relquery.connection, relquery.backends.load, sys; print('openai' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+# end to end
+
+
+def rate(body: Body) -> Reply:
+    return completion(json.dumps({"answer": "Yes" if "good" in question(body) else "No"}))
+
+
+def test_a_query_runs_on_a_provider_and_the_ledger_knows_its_answers(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(rate)
+    query = "SELECT id, LLM('Liked?', text, labels := ['Yes', 'No']) AS liked FROM t ORDER BY id"
+    for calls in (2, 0):
+        with connect(
+            "openai:m", base_url=server.url, api_key="k", ledger=tmp_path / "answers.db"
+        ) as con:
+            con.register("t", {"id": [1, 2, 3], "text": ["good", "bad", "good"]})
+            result = con.sql(query)
+        assert result.fetchall() == [(1, "Yes"), (2, "No"), (3, "Yes")]
+        assert (result.report.calls, result.report.prompt_tokens) == (calls, 10 * calls)
+    assert len(server.asked) == 2
+
+
+def test_the_command_line_reads_the_server_from_the_environment_and_needs_no_torch(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(rate)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    rows = tmp_path / "t.csv"
+    rows.write_text("text\ngood\nbad\n", encoding="utf-8")
+    query = "SELECT text, LLM('Liked?', text, labels := ['Yes', 'No']) AS liked FROM t"
+    command = [*COMMAND, "sql", query, "-t", str(rows), "-m", "openai:m", "-f", "json"]
+    document = json.loads(subprocess.check_output(command, text=True))
+    assert {row["text"]: row["liked"] for row in document["rows"]} == {"good": "Yes", "bad": "No"}
+    assert server.keys == {"from-environment"}
+
+
+def test_an_interrupt_ends_the_command_line_while_requests_are_open(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = serve(lambda body: Silence.UNTIL_CLIENT_LEAVES)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    rows = tmp_path / "t.csv"
+    rows.write_text("a\n1\n2\n", encoding="utf-8")
+    command = [*COMMAND, "sql", "SELECT LLM('?', a) FROM t", "-t", str(rows), "-m", "openai:m"]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    until(lambda: server.running == 2)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=10)
+    assert running.returncode == 130
+    assert "Traceback" not in err
+    until(lambda: server.hung_up == 2)
