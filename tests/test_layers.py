@@ -40,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
 }
 
 # Third-party packages that stay inside one part.
-CONFINED = {"torch": "model", "transformers": "model"}
+CONFINED = {"torch": "model", "transformers": "model", "openai": "backends"}
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "relquery"

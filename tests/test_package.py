@@ -12,7 +12,17 @@ import pytest
 import relquery
 from relquery import errors
 
-HEAVY = {"torch", "transformers", "duckdb", "numba", "pyarrow", "sqlglot", "numpy", "pandas"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "duckdb",
+    "numba",
+    "pyarrow",
+    "sqlglot",
+    "numpy",
+    "pandas",
+    "openai",
+}
 
 
 def run_python(code: str) -> str:

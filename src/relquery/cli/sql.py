@@ -51,7 +51,9 @@ def sql(
     model: Annotated[
         str,
         typer.Option(
-            "--model", "-m", help="demo, a Hugging Face name or folder, or random:layers=8,..."
+            "--model",
+            "-m",
+            help="demo, a Hugging Face name or folder, openai:NAME, or random:layers=8,...",
         ),
     ] = "demo",
     database: Annotated[

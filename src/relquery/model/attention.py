@@ -145,16 +145,17 @@ def _merge(batch: PackedBatch, outputs: list[Tensor], lses: list[Tensor]) -> Ten
     if batch.in_order:
         return output
     tokens = len(batch.positions)
-    merged = output.new_zeros(tokens, *output.shape[1:])
     if not batch.merge:
-        return merged.index_copy_(0, batch.tokens, output)
+        return torch.empty_like(output).index_copy_(0, batch.tokens, output)
     lse = torch.cat(lses)
     largest = lse.new_full((tokens, lse.shape[1]), -torch.inf)
     largest.scatter_reduce_(0, batch.tokens[:, None].expand_as(lse), lse, "amax")
     weight = torch.exp(lse - largest.index_select(0, batch.tokens))
     total = torch.zeros_like(largest).index_add_(0, batch.tokens, weight)
     weight = weight / total.index_select(0, batch.tokens)
-    return merged.index_add_(0, batch.tokens, (output * weight.unsqueeze(-1)).to(output.dtype))
+    merged = weight.new_zeros(tokens, *output.shape[1:])  # float32, whatever the network's type
+    merged.index_add_(0, batch.tokens, output * weight.unsqueeze(-1))
+    return merged.to(output.dtype)
 
 
 def _pick(packed: Tensor, index: Tensor, whole: bool) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,16 +32,16 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 class LoadedModel:
     """A network with our attention function, its tokenizer, and what must be known of them.
 
-    version: changes with the weights, the configuration, the vocabulary or the chat template.
     context: positions that the network has, in tokens. end: ids that end an answer.
+    version: changes with the weights, the configuration, the vocabulary or the chat template.
     """
 
     name: str
-    version: str
     network: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     context: int
     end: frozenset[int]
+    version: str = ""
 
 
 def load(
@@ -70,7 +70,7 @@ def load(
         tokenizer = tokenizer or _from_hub(AutoTokenizer, spec)
         network = _from_hub(AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True)
     network = cast(PreTrainedModel, cast(Any, network).to(device))
-    return prepare(network, tokenizer, name=spec)
+    return replace(prepare(network, tokenizer, spec), version=_version(network, tokenizer))
 
 
 def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> LoadedModel:
@@ -84,7 +84,7 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
     config = network.config.get_text_config()
     context = int(getattr(config, "max_position_embeddings", 0) or 2**31)
     end = _end_tokens(network, tokenizer)
-    return LoadedModel(name, _version(network, tokenizer), network, tokenizer, context, end)
+    return LoadedModel(name, network, tokenizer, context, end)
 
 
 def keep_freed_memory() -> None:
