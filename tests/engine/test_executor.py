@@ -60,3 +60,12 @@ def test_arrival_and_end_are_read_from_the_clock_that_the_engine_was_given() -> 
     assert early.arrival == 0
     assert early.finished_at == late.arrival > 0
     assert late.finished_at == harness.executor.clock.now() > late.arrival
+
+
+def test_a_simulated_request_with_choices_ends_on_a_choice() -> None:
+    clock = VirtualClock()
+    engine = Engine(SimulatedExecutor(clock), EngineConfig(), clock)
+    prompt = np.arange(5, dtype=np.int32)
+    engine.submit(Request(0, prompt, max_tokens=9, choices=((7, 8), (7, 9, 9), (0, 4))))
+    engine.submit(Request(1, prompt, max_tokens=9, choices=((7, 8), (7, 9, 9))))
+    assert {r.id: r.output for r in engine.run()} == {0: [0, 4], 1: [7, 8]}

@@ -70,7 +70,7 @@ class EmbeddedBackend:
 
     @property
     def name(self) -> str:
-        """The model's name and version, so that answers of other weights are never taken for its."""
+        """The model's name and version: other weights under this name have another one."""
         return f"{self._model.name}@{self._model.version}"
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:

@@ -53,7 +53,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """run: yields figures as they are measured; says what it is doing through its second argument."""
+    """run: yields figures as they are measured, and tells its second argument what it does."""
 
     name: str
     purpose: str

@@ -61,7 +61,8 @@ class Executor(Protocol):
 class SimulatedExecutor:
     """Lets time pass on a virtual clock as a cost model says, and draws tokens from a function.
 
-    answer: (request id, position of the new token) -> token id.
+    answer: (request id, position of the new token) -> token id; where it is not allowed, the
+    first token that is takes its place.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class SimulatedExecutor:
         total = sum(len(chunk.tokens) for chunk in chunks)
         context = sum(chunk.context_tokens for chunk in chunks)
         self.clock.advance(self.cost.seconds(total - len(decodes), len(decodes), context))
-        return [
-            self._answer(chunk.request, chunk.position + len(chunk.tokens)) if chunk.draw else None
-            for chunk in chunks
-        ]
+        return [self._draw(chunk, chunk.draw) if chunk.draw else None for chunk in chunks]
+
+    def _draw(self, chunk: Chunk, draw: Draw) -> int:
+        token = self._answer(chunk.request, chunk.position + len(chunk.tokens))
+        return token if not draw.allowed or token in draw.allowed else draw.allowed[0]

@@ -79,8 +79,6 @@ def ask(question: Question, asker: Asker) -> Replies:
     schedule = inputs.schedule(missing, asker)
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
-    if asker.progress is not None:
-        asker.progress(question.name, len(answers), total)
     # Closed at once when something is raised here, so that the backend stops working on the rest.
     with closing(_answered(asker, prompts, question.sampling, sent, keys)) as stream:
         for row, answer in stream:
