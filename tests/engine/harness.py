@@ -63,8 +63,7 @@ class LedgerExecutor(SimulatedExecutor):
                 self.holds[slot] = tokens[:place]
         for chunk in chunks:
             self._check_reads(chunk)
-        drawn = super().execute(chunks)
-        return [_among_allowed(chunk, token) for chunk, token in zip(chunks, drawn, strict=True)]
+        return super().execute(chunks)
 
     @property
     def computed(self) -> int:
@@ -99,12 +98,6 @@ class LedgerExecutor(SimulatedExecutor):
 
 def _all_writes(chunks: Sequence[Chunk]) -> list[int]:
     return [slot for chunk in chunks for slot in chunk.writes.tolist()]
-
-
-def _among_allowed(chunk: Chunk, token: int | None) -> int | None:
-    if token is None or chunk.draw is None or not chunk.draw.allowed:
-        return token
-    return chunk.draw.allowed[token % len(chunk.draw.allowed)]
 
 
 class Harness:

@@ -61,8 +61,8 @@ class Executor(Protocol):
 class SimulatedExecutor:
     """Lets time pass on a virtual clock as a cost model says, and draws tokens from a function.
 
-    answer: (request id, position of the new token) -> token id; where it is not allowed, the
-    first token that is takes its place.
+    answer: (request id, position of the new token) -> token id; where only some are allowed, the
+    number picks one of them, modulo their count.
     """
 
     def __init__(
@@ -85,4 +85,4 @@ class SimulatedExecutor:
 
     def _draw(self, chunk: Chunk, draw: Draw) -> int:
         token = self._answer(chunk.request, chunk.position + len(chunk.tokens))
-        return token if not draw.allowed or token in draw.allowed else draw.allowed[0]
+        return draw.allowed[token % len(draw.allowed)] if draw.allowed else token
