@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from threading import Thread
 
 import pandas as pd
 import pytest
@@ -194,3 +195,40 @@ def test_a_ledger_that_is_another_file_is_a_config_error(tmp_path):
 def test_errors_of_the_query_itself_pass_through():
     with connect(Echo()) as con, pytest.raises(QueryError):
         con.sql("SELECT LLM('x', y)")
+
+
+def test_closing_twice_does_nothing_more():
+    with connect("random:layers=1,hidden=64") as con:
+        con.close()
+    con.close()
+
+
+def test_a_connection_may_be_used_from_another_thread():
+    with connect(Echo()) as con:
+        con.register("t", TABLE)
+        results = []
+        query = "SELECT LLM('up', text) FROM t LIMIT 1"
+        thread = Thread(target=lambda: results.append(con.sql(query).fetchall()))
+        thread.start()
+        thread.join()
+    assert len(results[0]) == 1
+
+
+@pytest.mark.parametrize("model", [None, 3])
+def test_what_is_no_model_is_refused(model):
+    with pytest.raises(ConfigError, match="Give a model's name"):
+        connect(model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_tokens": "3"}, "must be a number"),
+        ({"labels": "abc"}, "list of strings"),
+        ({"stop": [1]}, "list of strings"),
+        ({"allowed": ["a"]}, "labels"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused(settings, message):
+    with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
+        con.sql("SELECT 1", **settings)

@@ -48,9 +48,27 @@ def test_a_report_goes_to_json_and_back():
 def test_a_report_shows_one_line_per_stage_in_text_and_in_a_terminal():
     lines = str(REPORT).split("\n")
     assert len(lines) == 3
-    assert lines[1].split() == [
-        "filter", "1", "10", "8", "(+1", "known)", "100", "75", "(75%)", "8", "2", "1.50", "ggr",
-    ]  # fmt: skip
-    console = Console(width=120, record=True, file=io.StringIO())
+    headings = ["stage", "rows", "calls", "from", "ledger", "prompt", "cached", "output", "errors"]
+    assert lines[0].split() == [*headings, "seconds", "order"]
+    cells = ["filter", "1", "10", "8", "1", "100", "75", "(75%)", "8", "2", "1.50", "ggr"]
+    assert lines[1].split() == cells
+    console = Console(width=80, record=True, file=io.StringIO())
     console.print(REPORT)
-    assert "16 LLM calls in 4.00 s" in console.export_text()
+    shown = console.export_text()
+    assert "16 LLM calls in 4.00 s, ggr order" in shown
+    assert "projection 1" in shown
+
+
+def test_a_report_leaves_out_columns_of_what_did_not_happen():
+    usual = Report((replace(STAGE, errors=0, ledger_hits=0),), 1.0)
+    heading = str(usual).split("\n")[0]
+    assert "errors" not in heading
+    assert "ledger" not in heading
+
+
+def test_a_large_report_fits_a_terminal_of_80_columns():
+    large = replace(STAGE, name="projection 12", rows=1_000_000, calls=1_000_000)
+    large = replace(large, prompt_tokens=99_000_000, cached_tokens=88_000_000, seconds=9999.0)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(Report((replace(large, ledger_hits=0, errors=0),), 1.0))
+    assert "…" not in console.export_text()

@@ -52,7 +52,7 @@ def connect(
         install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(model, str)
-        backend = _load(model, options) if isinstance(model, str) else model
+        backend = _load(model, options) if isinstance(model, str) else _checked(model, options)
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned)
 
@@ -63,7 +63,17 @@ def _load(model: str, options: dict[str, Any]) -> Backend:
     return load(model, **options)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def _checked(model: Backend, options: dict[str, Any]) -> Backend:
+    if not callable(getattr(model, "answer", None)):
+        raise ConfigError(
+            f"model is {model!r}. Give a model's name or folder, e.g. 'demo', or a backend."
+        )
+    if options:
+        raise ConfigError(f"{', '.join(options)}: options go with a model's name, not a backend.")
+    return model
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Connection:
     """A database that can call a model. Made by `connect`; not for use by several threads.
 
@@ -96,9 +106,9 @@ class Connection:
     ) -> Result:
         """Run a statement, which may call LLM('prompt', column, ...).
 
-        order, on_error: in place of the connection's. sampling: fields of Sampling, such as
-        max_tokens, for calls that do not say otherwise. progress: called with (stage, answers so
-        far, answers in all).
+        order, on_error: in place of the connection's. sampling: labels, max_tokens, temperature,
+        top_p, top_k, seed and stop, for calls that do not say otherwise. progress: called with
+        (stage, answers so far, answers in all).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
@@ -108,6 +118,9 @@ class Connection:
         )
         asker = Asker(self.backend, config, self.ledger, progress, self.clock)
         return run_query(query, self.database, asker, _sampling(sampling))
+
+    def __repr__(self) -> str:
+        return f"<relquery connection to {self.backend.name}>"
 
     def close(self) -> None:
         """Close the database and the ledger, and the backend if it was loaded by name."""
@@ -130,11 +143,15 @@ class Connection:
 
 
 def _sampling(settings: dict[str, Any]) -> Sampling:
-    known = [setting.name for setting in fields(Sampling)]
+    # A query says `labels`, as its calls do; to a backend they are the allowed answers.
+    known = {"labels": "allowed"} | {
+        setting.name: setting.name for setting in fields(Sampling) if setting.name != "allowed"
+    }
     for name in settings:
         if name not in known:
             raise ConfigError(
                 f"'{name}' is no setting of a query. Settings: {', '.join(known)}."
                 + did_you_mean(name, known)
             )
-    return Sampling(**{name: value for name, value in settings.items() if value is not None})
+    given = {known[name]: value for name, value in settings.items() if value is not None}
+    return Sampling(**given)

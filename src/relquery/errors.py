@@ -21,6 +21,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from rich.cells import cell_len
+
 
 class RelqueryError(Exception):
     """Root of all errors of this package."""
@@ -37,18 +39,24 @@ class SqlSyntaxError(QueryError):
         self.line, self.column = line, column
         lines = sql.splitlines() or [""]
         text = lines[min(line, len(lines)) - 1]
-        caret = " " * (column - 1) + "^"
+        caret = " " * cell_len(text[: column - 1]) + "^"
         super().__init__(f"{message} (line {line}, column {column})\n  {text}\n  {caret}")
 
 
 class UnknownColumnError(QueryError):
-    """A column that no table of the query has."""
+    """A column that no table of the query has.
 
-    def __init__(self, column: str, table: str, columns: Iterable[str]) -> None:
+    complete: whether `columns` are all there are, and not just the nearest.
+    """
+
+    def __init__(
+        self, column: str, table: str, columns: Iterable[str], *, complete: bool = True
+    ) -> None:
+        self.column = column
         known = list(columns)
+        listing = f" {'Columns' if complete else 'Nearest'}: {', '.join(known)}." if known else ""
         super().__init__(
-            f"Column '{column}' is not in {table}. Columns: {', '.join(known)}."
-            + did_you_mean(column, known)
+            f"Column '{column}' is not in {table}.{listing}" + did_you_mean(column, known)
         )
 
 
@@ -97,10 +105,10 @@ class RequestError(RelqueryError):
 class PromptTooLongError(RequestError):
     """A prompt that, with room for an answer, exceeds a limit counted in tokens."""
 
-    def __init__(self, tokens: int, limit: int, what: str) -> None:
+    def __init__(self, tokens: int, limit: int, what: str, remedy: str = "") -> None:
         super().__init__(
             f"The prompt has {tokens} tokens and {what} holds {limit}, room for one answer token "
-            "included. Shorten the fields, e.g. substring(column, 1, 2000)."
+            f"included. {remedy or 'Shorten the fields, e.g. substring(column, 1, 2000).'}"
         )
 
 

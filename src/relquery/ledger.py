@@ -30,7 +30,7 @@ class Ledger:
         """Open or create a store. Raises ConfigError if the file is no such store."""
         connection = None
         try:
-            connection = sqlite3.connect(path)
+            connection = sqlite3.connect(path, check_same_thread=False)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute(_SCHEMA)

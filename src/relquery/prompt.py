@@ -68,6 +68,15 @@ class Sampling:
     allowed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, kinds in _NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise ConfigError(f"{name} is {value!r}; it must be a number.")
+        for name in ("stop", "allowed"):
+            texts = getattr(self, name)
+            if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+                raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
+            object.__setattr__(self, name, tuple(texts))
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
         if self.temperature < 0:
@@ -80,6 +89,15 @@ class Sampling:
             raise ConfigError("stop holds an empty string, which would end every answer at once.")
         if "" in self.allowed:
             raise ConfigError("allowed holds an empty string; an answer has at least one token.")
+
+
+_NUMBERS: dict[str, tuple[type, ...]] = {
+    "max_tokens": (int,),
+    "top_k": (int,),
+    "temperature": (int, float),
+    "top_p": (int, float),
+    "seed": (int, type(None)),
+}
 
 
 class Finish(Enum):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-_HEADINGS = ("stage", "rows", "calls", "prompt", "cached", "output", "errors", "seconds", "order")
 _TOTALS = (
     "seconds",
     "calls",
@@ -113,36 +111,39 @@ class Report:
         return totals | {"stages": stages}
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *self._rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+        columns = [[heading, *cells] for heading, cells in self._columns().items()]
+        widths = [max(map(len, column)) for column in columns]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
+            for row in zip(*columns, strict=True)
         )
 
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        table = Table(title=f"{self.calls} LLM calls in {self.seconds:.2f} s")
-        for heading in _HEADINGS:
-            table.add_column(heading, justify="left" if heading in ("stage", "order") else "right")
-        for row in self._rows():
+        orders = " and ".join(sorted({stage.order for stage in self.stages}))
+        title = f"{self.calls:,} LLM calls in {self.seconds:.2f} s, {orders} order"
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        columns = {name: cells for name, cells in self._columns().items() if name != "order"}
+        for heading in columns:
+            table.add_column(heading, justify="left" if heading == "stage" else "right")
+        for row in zip(*columns.values(), strict=True):
             table.add_row(*row)
         return table
 
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        for stage in self.stages:
-            calls = str(stage.calls)
-            if stage.ledger_hits:
-                calls += f" (+{stage.ledger_hits} known)"
-            yield (
-                stage.name,
-                str(stage.rows),
-                calls,
-                str(stage.prompt_tokens),
-                f"{stage.cached_tokens} ({stage.hit_rate:.0%})",
-                str(stage.output_tokens),
-                str(stage.errors),
-                f"{stage.seconds:.2f}",
-                stage.order,
-            )
+    def _columns(self) -> dict[str, list[str]]:
+        """Cells by heading; what is zero in all stages is left out where that is usual."""
+        shown = {
+            "stage": [stage.name for stage in self.stages],
+            "rows": [f"{stage.rows:,}" for stage in self.stages],
+            "calls": [f"{stage.calls:,}" for stage in self.stages],
+            "from ledger": [f"{stage.ledger_hits:,}" for stage in self.stages],
+            "prompt": [f"{stage.prompt_tokens:,}" for stage in self.stages],
+            "cached": [f"{s.cached_tokens:,} ({s.hit_rate:.0%})" for s in self.stages],
+            "output": [f"{stage.output_tokens:,}" for stage in self.stages],
+            "errors": [f"{stage.errors:,}" for stage in self.stages],
+            "seconds": [f"{stage.seconds:.2f}" for stage in self.stages],
+            "order": [stage.order for stage in self.stages],
+        }
+        unusual = {"from ledger": self.ledger_hits, "errors": self.errors}
+        return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}

@@ -104,6 +104,27 @@ def test_what_a_person_may_get_wrong_is_named_without_a_traceback(
     assert "Traceback" not in out + err
 
 
+def test_json_is_strict_whatever_the_values(relquery: Run) -> None:
+    values = "'nan'::DOUBLE AS n, 1.5::DECIMAL(4, 2) AS d, 'ab'::BLOB AS b, DATE '2020-01-02' AS t"
+    query = f"SELECT {values}"
+    out, _ = relquery("sql", query, "--format", "json")
+    (row,) = json.loads(out)["rows"]
+    assert row == {"n": None, "d": 1.5, "b": "YWI=", "t": "2020-01-02"}
+
+
+def test_a_query_without_calls_loads_no_model(relquery: Run) -> None:
+    out, _ = relquery("sql", "SELECT 41 + 1 AS x", "-m", "no-such-model", "-f", "csv")
+    assert out.split() == ['"x"', "42"]
+    _, err = relquery("sql", "SELECT LLM('Good?', 1)", "-m", "./no-such-model", code=1)
+    assert "./no-such-model does not exist" in err
+
+
+def test_output_that_cannot_be_written_is_an_error_of_one_line(relquery: Run, table: str) -> None:
+    _, err = relquery("sql", "SELECT 1 AS x", "-o", "/proc/x.csv", code=1)
+    assert "Error:" in err
+    assert "Traceback" not in err
+
+
 def test_help_shows_an_example(relquery: Run) -> None:
     out, _ = relquery("sql", "--help")
     assert "Example" in out
@@ -122,7 +143,7 @@ def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_pat
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "Traceback" not in err
+    assert f"Answers so far are in {ledger}" in err
     kept = _answers(ledger)
     assert 64 <= kept < 3000
     document = json.loads(subprocess.check_output([*command, "-f", "json"], text=True))

@@ -17,6 +17,7 @@ from relquery.demo.prompt import Prompt
 from relquery.demo.rows import Domain, Kind
 from relquery.demo.split import Split
 from relquery.demo.tables import CHILDREN, PARENTS, rows
+from relquery.errors import TableError
 
 KEY_FIELDS = {
     "movies": ("reviewcontent", "critic", "movietitle", "movieinfo", "director"),
@@ -130,7 +131,7 @@ def test_a_bundled_table_is_what_the_generator_writes(name: str) -> None:
 
 
 def test_an_unknown_table_is_named_with_those_there_are() -> None:
-    with pytest.raises(KeyError, match="movies, tickets, products"):
+    with pytest.raises(TableError, match="movies, tickets, products"):
         table_path("movie")
 
 

@@ -102,8 +102,8 @@ class EmbeddedBackend:
             del self._finished[group]
 
     def close(self) -> None:
-        """Free the model and the KV cache."""
-        del self.engine, self._model, self._renderer
+        """Free the model and the KV cache; a second time does nothing."""
+        vars(self).clear()
 
     def _render(self, prompts: Sequence[Prompt]) -> Sequence[Tokens | RequestError]:
         try:

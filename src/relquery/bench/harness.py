@@ -94,9 +94,10 @@ def table(figures: Sequence[Figure]) -> Table:
     """Figures beside their goals, for a terminal."""
     from rich.table import Table
 
-    view = Table()
-    for heading, justify in (("figure", "left"), ("value", "right"), ("goal", "right")):
-        view.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    view = Table(box=None, pad_edge=False)
+    view.add_column("figure", no_wrap=True)
+    view.add_column("value", justify="right")
+    view.add_column("goal", justify="right", no_wrap=True)
     view.add_column("holds")
     view.add_column("measured", overflow="fold")
     for figure in figures:

@@ -1,5 +1,18 @@
 """The command line."""
 
-from relquery.cli.app import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import sys
+
+from relquery.cli.exits import INTERRUPTED
+
+
+def main() -> None:
+    """Run the command line; the entry point of the `relquery` script."""
+    try:
+        from relquery.cli.app import run  # imports take long enough to be interrupted
+
+        run()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -9,11 +9,10 @@ import typer
 
 from relquery.cli.bench import bench
 from relquery.cli.demo import demo
+from relquery.cli.exits import ERROR
 from relquery.cli.show import errors_console
 from relquery.cli.sql import sql
 from relquery.errors import RelqueryError
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     help="LLM queries over relational data. Exit codes: 0 done, 1 error, 2 wrong usage, "
@@ -43,13 +42,10 @@ def _options(
     pass
 
 
-def main() -> None:
-    """Run the command line; the entry point of the `relquery` script."""
+def run() -> None:
+    """Run the command line; errors become one message and exit code 1."""
     try:
         app()
-    except RelqueryError as error:
+    except (RelqueryError, OSError) as error:
         errors_console().print(f"Error: {error}", style="red", markup=False, highlight=False)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        errors_console().print("Interrupted. What a --ledger file holds is kept.", markup=False)
-        sys.exit(INTERRUPTED)
+        sys.exit(ERROR)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -61,7 +65,10 @@ def progress(title: str = "") -> Iterator[Advance]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=errors_console(), transient=True) as bars:
+    console = errors_console()
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bars:
         tasks = {}
 
         def advance(stage: str, done: int, total: int) -> None:
@@ -70,6 +77,23 @@ def progress(title: str = "") -> Iterator[Advance]:
             bars.update(tasks[stage], completed=done)
 
         yield advance
+
+
+def to_json(value: object) -> str:
+    """Strict JSON: no NaN or infinity (null), bytes as base64, dates and the like as text."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value if isinstance(value, bool | int | str | None) else str(value)
 
 
 def _cell(value: object) -> Text:

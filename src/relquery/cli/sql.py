@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from enum import Enum
@@ -15,14 +14,17 @@ import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from relquery.cli.show import errors_console, progress, result_table
+from relquery.backends.base import Backend
+from relquery.backends.lazy import LazyBackend
+from relquery.backends.load import load
+from relquery.cli.exits import INTERRUPTED, ROWS_LOST
+from relquery.cli.show import errors_console, progress, result_table, to_json
 from relquery.config import Order
 from relquery.connection import connect
 from relquery.demo.files import TABLES, table_path
 from relquery.errors import ConfigError, PartialResultWarning, TableError, did_you_mean
 from relquery.sql.result import Result, distinct_names
 
-ROWS_LOST = 3
 _SHOWN = 50
 
 
@@ -97,10 +99,9 @@ def sql(
     tables = dict(_table(item) for item in table or [])
     write = None if output is None else _writer(output)
     text = sys.stdin.read() if query == "-" else query
+    backend = LazyBackend(lambda: _load(model, options))
     kept = ":memory:" if ledger is None else ledger
-    with connect(
-        model, database=database, order=_order(order), ledger=kept, **options
-    ) as connection:
+    with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
         for name, path in tables.items():
             connection.register(name, path)
         sampling: dict[str, Any] = {
@@ -110,13 +111,31 @@ def sql(
         }
         with warnings.catch_warnings(), progress() as advance:
             warnings.simplefilter("ignore", PartialResultWarning)
-            result = connection.sql(text, progress=advance, **sampling)
+            try:
+                result = connection.sql(text, progress=advance, **sampling)
+            except KeyboardInterrupt:
+                raise typer.Exit(_interrupted(ledger)) from None
     if write is not None:
         write(result)
     _print(result, form)
     _report(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
+
+
+def _load(model: str, options: dict[str, Any]) -> Backend:
+    with errors_console().status(f"loading {model}"):
+        return load(model, **options)
+
+
+def _interrupted(ledger: Path | None) -> int:
+    kept = (
+        "Give --ledger FILE to keep what was answered."
+        if ledger is None
+        else f"Answers so far are in {ledger}; run the same command to go on."
+    )
+    errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
+    return INTERRUPTED
 
 
 def _order(name: str) -> Order:
@@ -148,11 +167,7 @@ def _print(result: Result, form: Format) -> None:
         rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
         report = result.report.to_dict()
         errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
-        typer.echo(
-            json.dumps(
-                {"rows": rows, "errors": errors, "report": report}, default=str, ensure_ascii=False
-            )
-        )
+        typer.echo(to_json({"rows": rows, "errors": errors, "report": report}))
 
 
 def _report(result: Result) -> None:
@@ -160,7 +175,9 @@ def _report(result: Result) -> None:
     if result.report.stages:
         console.print(result.report)
     if result.errors:
-        console.print(f"{len(result.errors)} values are missing; the first:", style="red")
+        count = len(result.errors)
+        what = "1 value is missing" if count == 1 else f"{count} values are missing"
+        console.print(f"{what}; the first:" if count > 3 else f"{what}:", style="red")
         for error in result.errors[:3]:
             text = f"  {error.stage}, row {error.row}: {error.error}"
             console.print(text, markup=False, highlight=False)
@@ -183,7 +200,7 @@ def _flat(result: Result) -> pa.Table:
 
 def _write_json(result: Result, path: Path) -> None:
     rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
-    path.write_text(json.dumps(rows, default=str, ensure_ascii=False), encoding="utf-8")
+    path.write_text(to_json(rows), encoding="utf-8")
 
 
 _WRITERS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from relquery.errors import TableError, did_you_mean
+
 TABLES = ("movies", "tickets", "products")
 
 
@@ -14,9 +16,12 @@ def model_path() -> Path:
 
 
 def table_path(name: str) -> Path:
-    """The Parquet file of a bundled table; raises KeyError for a name not in `TABLES`."""
+    """The Parquet file of a bundled table. Raises TableError for a name not in `TABLES`."""
     if name not in TABLES:
-        raise KeyError(f"No demo table {name!r}. Demo tables: {', '.join(TABLES)}.")
+        raise TableError(
+            f"No demo table is called '{name}'. Demo tables: {', '.join(TABLES)}."
+            + did_you_mean(name, TABLES)
+        )
     return _root() / "tables" / f"{name}.parquet"
 
 

@@ -46,7 +46,9 @@ class Engine:
         if len(request.prompt) == 0:
             raise RequestError("The prompt has no tokens; give it at least one character.")
         if len(request.prompt) >= self.capacity:
-            raise PromptTooLongError(len(request.prompt), self.capacity, "the KV cache")
+            raise PromptTooLongError(
+                len(request.prompt), self.capacity, "the KV cache", "Raise cache_tokens."
+            )
         request.max_tokens = min(request.max_tokens, self.capacity - len(request.prompt))
         request.arrival = self.clock.now()
         self.waiting.append(request)

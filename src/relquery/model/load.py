@@ -147,6 +147,8 @@ def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
     """Load from a folder, from the local cache, or, if neither has it, from the hub."""
     here = Path(spec).is_dir()
+    if not here and spec.startswith((".", "/", "~")):
+        raise ModelError(f"The model folder {spec} does not exist. Check the path.")
     try:
         try:
             return kind.from_pretrained(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -11,25 +12,45 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from relquery.sql.foreign import Tables, from_duckdb
+from relquery.errors import RelqueryError
+from relquery.sql.foreign import Tables, busy, from_duckdb
 
 SCRATCH = "_rq_"
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Whose turn it is on a connection: one thread's, and with scratch tables one query's."""
+
+    thread: threading.RLock = field(default_factory=threading.RLock)
+    has_scratch: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One DuckDB connection. Not for use by several threads at once."""
+    """One DuckDB connection. Raises QueryError where two threads use it at once."""
 
     connection: Any
+    _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str = ":memory:") -> Database:
         """Open a DuckDB file, or a database in memory. Raises TableError if it is none."""
         with _translated("", None):
             connection = duckdb.connect(path)
-        # Otherwise a misspelt table would silently be a Python variable of ours.
-        connection.execute("SET python_enable_replacements = false")
+            # Otherwise a misspelt table would silently be a Python variable of ours.
+            connection.execute("SET python_enable_replacements = false")
         return cls(connection)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other threads out. Raises QueryError if one is in."""
+        if not self._turn.thread.acquire(blocking=False):
+            raise busy()
+        try:
+            yield
+        finally:
+            self._turn.thread.release()
 
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
@@ -58,6 +79,11 @@ class Database:
         with _translated("", self):
             self.connection.register(name, data)
 
+    def unregister(self, name: str) -> None:
+        """Undo `register`."""
+        with _translated("", self):
+            self.connection.unregister(name)
+
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view, scratch ones aside, by the name to call it by."""
         sql = (
@@ -65,8 +91,10 @@ class Database:
             "table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
             "WHERE NOT internal GROUP BY ALL ORDER BY ALL DESC"
         )
+        with _translated("", self):
+            rows = self.connection.execute(sql).fetchall()
         tables = {}
-        for own, database, schema, table, columns in self.connection.execute(sql).fetchall():
+        for own, database, schema, table, columns in rows:
             path = [*([] if own else [database]), *([] if schema == "main" else [schema]), table]
             if not table.startswith(SCRATCH):
                 tables[".".join(path)] = columns
@@ -89,12 +117,16 @@ class Database:
 @contextlib.contextmanager
 def _translated(sql: str, database: Database | None) -> Iterator[None]:
     try:
-        yield
+        with database.held() if database else contextlib.nullcontext():
+            yield
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
     except duckdb.Error as error:
-        used = database.columns_used(sql) if database else {}
-        known = list(database.tables()) if database else []
+        used: Tables = {}
+        known: list[str] = []
+        if database and sql:  # without SQL there are no names to look up
+            with contextlib.suppress(RelqueryError):
+                used, known = database.columns_used(sql), list(database.tables())
         raise from_duckdb(error, sql, used, known) from error
 
 
@@ -107,6 +139,9 @@ class Scratch:
     _views: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Scratch:
+        if self.database._turn.has_scratch:
+            raise busy()
+        self.database._turn.has_scratch = True
         return self
 
     def table(self, select: str) -> str:
@@ -129,7 +164,8 @@ class Scratch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.database._turn.has_scratch = False
         for name in self._views:
-            self.database.connection.unregister(name)
+            self.database.unregister(name)
         for name in self._tables:
-            self.database.connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
+            self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")

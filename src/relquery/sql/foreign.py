@@ -41,6 +41,10 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
     used: the columns of the tables that the query names. known: all tables of the database.
     """
     message = str(error)
+    if isinstance(error, duckdb.ResourceInUseException):
+        return busy()
+    if isinstance(error, duckdb.ConnectionException):
+        return QueryError("The connection is closed. Open a new one with rq.connect(...).")
     if isinstance(error, duckdb.ParserException):
         return _syntax_error(message, sql)
     named = _unknown_name(message, used, known)
@@ -56,15 +60,26 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
     return QueryError(_first_line(message))
 
 
+def busy() -> QueryError:
+    """For a connection that is used twice at once."""
+    return QueryError(
+        "This connection is running another query. Open a second one with rq.connect(...), or wait."
+    )
+
+
 def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | None:
     if found := _NO_TABLE.search(message):
         return UnknownTableError(found[1].strip('"'), known)
     if found := _NO_COLUMN_OF.search(message):
-        columns = used.get(found[1].lower()) or _candidates(message)
-        return UnknownColumnError(found[2], f"table {found[1]}", columns)
+        columns = used.get(found[1].lower(), [])
+        table, nearest = f"table {found[1]}", columns or _candidates(message)
+        return UnknownColumnError(found[2], table, nearest, complete=bool(columns))
     if found := _NO_COLUMN.search(message):
-        columns = [column for table in used.values() for column in table] or _candidates(message)
-        return UnknownColumnError(found[1], _tables_in_words(used), columns)
+        columns = [column for table in used.values() for column in table]
+        nearest = columns or _candidates(message)
+        return UnknownColumnError(
+            found[1], _tables_in_words(used), nearest, complete=bool(columns)
+        )
     if found := _NO_SOURCE.search(message):
         sources = _candidates(message)
         return QueryError(

@@ -12,8 +12,9 @@ from relquery.prompt import Sampling
 from relquery.sql.source import to_sql
 
 _EXAMPLE = "LLM('prompt', column, ...)"
+_LABELS = "labels := ['Yes', 'No']."
 # What users call an option, and the field of Sampling that it sets.
-_OPTIONS = {
+OPTIONS = {
     "max_tokens": "max_tokens",
     "temperature": "temperature",
     "top_p": "top_p",
@@ -51,9 +52,13 @@ def read_call(node: exp.Anonymous, text: str, defaults: Sampling) -> Call:
     prompt = _literal_text(given[0])
     if prompt is None:
         raise QueryError(_not_a_prompt(given[0], text))
-    options = dict(
-        _read_option(argument, text) for argument in arguments if _option_name(argument) is not None
-    )
+    options: dict[str, Any] = {}
+    for argument in arguments:
+        if (name := _option_name(argument)) is not None:
+            setting, value = _read_option(argument, text)
+            if setting in options:
+                raise QueryError(f"{_short(text)} gives {name} twice. Give it once.")
+            options[setting] = value
     return Call(prompt, tuple(given[1:]), replace(defaults, **options))
 
 
@@ -87,15 +92,19 @@ def _option_name(node: exp.Expr) -> str | None:
 def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
     """(field of Sampling, value)."""
     name = _option_name(node) or ""
-    if name not in _OPTIONS:
+    if name not in OPTIONS:
         raise QueryError(
-            f"{_short(text)} has the unknown option '{name}'. Options: {', '.join(_OPTIONS)}."
-            + did_you_mean(name, _OPTIONS)
+            f"{_short(text)} has the unknown option '{name}'. Options: {', '.join(OPTIONS)}."
+            + did_you_mean(name, OPTIONS)
         )
     value = _literal(node.expression)
     wanted = _TYPES[name]
     if name in ("stop", "labels"):
         value = (value,) if isinstance(value, str) else value
+        if name == "labels" and isinstance(value, tuple):
+            value = tuple(str(item) if isinstance(item, int) else item for item in value)
+            if not value:
+                raise QueryError(f"{_short(text)} has no labels. Give at least one text: {_LABELS}")
         correct = isinstance(value, tuple) and all(isinstance(item, wanted) for item in value)
         expected = "a string or a list of strings, e.g. ['Yes', 'No']"
     else:
@@ -104,7 +113,7 @@ def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
     if not correct:
         got = to_sql(node.expression)
         raise QueryError(f"{name} of {_short(text)} is {got}; expected {expected}.")
-    return _OPTIONS[name], value
+    return OPTIONS[name], value
 
 
 def _literal(node: exp.Expr) -> Any:

@@ -71,6 +71,31 @@ def move_join_conditions(select: exp.Select) -> exp.Select:
     return select
 
 
+def check_forms(tree: exp.Expr) -> None:
+    """Raises UnsupportedQueryError for a call in the clothes of an aggregate or window function."""
+    for call in calls_in(tree):
+        parent = call.parent
+        clause = _CLAUSES_OF_AGGREGATES.get(type(parent)) if call.arg_key == "this" else None
+        for argument in call.expressions:
+            clause = clause or _CLAUSES_OF_AGGREGATES.get(type(argument))
+        if clause:
+            raise UnsupportedQueryError(
+                f"An LLM call takes no {clause}: it is asked row by row, and equal inputs once. "
+                f"Leave {clause} out."
+            )
+
+
+_CLAUSES_OF_AGGREGATES: dict[object, str] = {
+    exp.Window: "OVER",
+    exp.Filter: "FILTER",
+    exp.Distinct: "DISTINCT",
+    exp.Order: "ORDER BY",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
+    exp.WithinGroup: "WITHIN GROUP",
+}
+
+
 def check_places(select: exp.Select) -> None:
     """Raises UnsupportedQueryError for a call that would have to be answered before rows exist."""
     for clause in _BEFORE_ROWS:

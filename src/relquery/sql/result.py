@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,8 @@ _SHOWN_CHARACTERS = 40
 class RowError:
     """An LLM value that is missing.
 
-    stage: the stage that asked, as in the report. row: number of the row in that stage's input,
-    from 0. inputs: the row's fields by name. error: why there is no value. text: what the model
+    stage: the stage that asked, as in the report. row: the row within that stage's input, counted
+    from 0; no row of the result or of a table. inputs: the row's fields by name. error: why there is no value. text: what the model
     did answer, if anything. attempts: how often it was asked.
     """
 
@@ -85,6 +85,9 @@ class Result:
         """The first rows, with the errors and report of the whole."""
         return Result(self.table.slice(0, rows), self.errors, self.report)
 
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
@@ -98,10 +101,15 @@ class Result:
             for row in cells
         ]
         lines.insert(1, "-+-".join("-" * width for width in widths))
-        missing = f", {len(self.errors)} LLM values missing" if self.errors else ""
+        missing = f", {missing_values(len(self.errors))} missing" if self.errors else ""
         more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
         rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
         return "\n".join([*lines, f"[{rows_in_words}{more}{missing}]"])
+
+
+def missing_values(count: int) -> str:
+    """`1 LLM value is`, `2 LLM values are`."""
+    return "1 LLM value is" if count == 1 else f"{count} LLM values are"
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

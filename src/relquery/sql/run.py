@@ -10,21 +10,28 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from sqlglot import exp
 
-from relquery.errors import PartialResultWarning, QueryError, RequestError, UnsupportedQueryError
+from relquery.errors import (
+    PartialResultWarning,
+    QueryError,
+    RequestError,
+    UnknownColumnError,
+    UnsupportedQueryError,
+)
 from relquery.prompt import Sampling
 from relquery.report import Report, StageReport
 from relquery.sql.aggregates import Aggregates
 from relquery.sql.ask import Asker, Question, Replies, ask
 from relquery.sql.database import Database, Scratch
 from relquery.sql.groups import asks_about_groups, over_groups
-from relquery.sql.normalize import check_places, move_join_conditions, normalize
+from relquery.sql.normalize import check_forms, check_places, move_join_conditions, normalize
 from relquery.sql.plan import Filter, PlannedCall, Scope, plan_select
-from relquery.sql.result import Result, RowError
+from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context, context_of, next_select
 from relquery.sql.source import Source, read_source, readable, to_sql
 from relquery.sql.sources import read_sources
 from relquery.sql.stub import check, column_names, result_names
+from relquery.sql.unknown import in_scope
 from relquery.sql.values import Failure
 from relquery.table.columns import Int64s
 
@@ -38,9 +45,21 @@ def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) ->
     Raises QueryError for what is wrong with the query before any call is made; issues
     PartialResultWarning if calls left rows without a value. Scratch tables are gone afterwards.
     """
+    with database.held():
+        try:
+            result = _run(sql, database, asker, defaults)
+        except UnknownColumnError as error:
+            raise in_scope(error, sql, database) from error
+    _warn(result.errors)
+    return result
+
+
+def _run(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
     start = asker.clock()
     _check_text(sql)
     statements = database.statements(sql)
+    if not statements:
+        raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     source = _source_of_calls(sql, statements)
     if source is None:
         return Result(database.fetch(sql), (), Report(seconds=asker.clock() - start))
@@ -51,7 +70,6 @@ def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) ->
     with Scratch(database) as scratch:
         run = _Run(source, database, scratch, asker, defaults, Aggregates.of(database))
         table = run.statement(source.parse())
-    _warn(run)
     return Result(table, tuple(run.errors), Report(tuple(run.stages), asker.clock() - start))
 
 
@@ -77,27 +95,42 @@ def _check_text(sql: str) -> None:
 
 def _check_statement(tree: exp.Expr) -> None:
     """Only statements that are done with their rows when they end can have calls."""
-    kind = "VIEW" if isinstance(tree, exp.Create) else tree.key.upper()
     if isinstance(tree, exp.Query | exp.Insert | exp.Copy):
         return
     if isinstance(tree, exp.Create) and tree.kind == "TABLE":
         return
-    raise _no_calls_in(kind)
+    if isinstance(tree, exp.Create):
+        raise _no_calls_in(f"CREATE {'MACRO' if tree.kind == 'FUNCTION' else tree.kind}")
+    raise _no_calls_in("UNPIVOT" if tree.args.get("unpivot") else tree.key.upper())
+
+
+_TO_TABLE = "CREATE TABLE answers AS SELECT ..., LLM(...)"
+_REMEDIES = {
+    "EXPLAIN": "Explain the query without its calls, or",
+    "DESCRIBE": "Describe the query without its calls, or",
+    "CREATE VIEW": "A view would ask again whenever it is read.",
+    "CREATE MACRO": "A macro would ask again whenever it is called.",
+}
 
 
 def _no_calls_in(kind: str) -> UnsupportedQueryError:
+    remedy = _REMEDIES.get(kind, "")
+    write = "write" if remedy.endswith("or") else "Write"
+    then = {"UPDATE": " Then UPDATE ... FROM answers.", "DELETE": " Then DELETE by its rows."}
     return UnsupportedQueryError(
-        f"A {kind} statement cannot call LLM. Write the answers to a table first: "
-        "CREATE TABLE answers AS SELECT ..., LLM(...)."
+        f"{kind} with LLM calls is not supported. "
+        + f"{remedy} {write} the answers to a table first: {_TO_TABLE}.".strip()
+        + then.get(kind, "")
     )
 
 
-def _warn(run: _Run) -> None:
-    if run.errors:
-        first = run.errors[0]
+def _warn(errors: tuple[RowError, ...]) -> None:
+    if errors:
+        first = errors[0]
+        which = f"In {first.stage}" if len(errors) == 1 else f"The first, in {first.stage}"
         warnings.warn(
-            f"{len(run.errors)} LLM values are missing and NULL in the result; see its errors. "
-            f"The first, in {first.stage}: {first.error}",
+            f"{missing_values(len(errors))} missing and NULL in the result; see its errors. "
+            f"{which}: {first.error}",
             PartialResultWarning,
             stacklevel=4,
         )
@@ -119,6 +152,7 @@ class _Run:
 
     def statement(self, tree: exp.Expr) -> pa.Table:
         _check_statement(tree)
+        check_forms(tree)
         check(self.database, tree)
         names = result_names(self.database, self.source, tree)
         table = self._innermost_first(tree)

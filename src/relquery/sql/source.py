@@ -51,7 +51,7 @@ class Source:
         try:
             tree = sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
         except (ParseError, TokenError) as error:
-            raise from_sqlglot(error, sql) from error
+            raise from_sqlglot(_as_written(self.sql) or error, self.sql) from error
         assert isinstance(tree, exp.Expression)
         return tree
 
@@ -72,6 +72,15 @@ class Source:
             parts += [self.sql[at:start], text]
             at = end
         return "".join([*parts, self.sql[at:]])
+
+
+def _as_written(sql: str) -> ParseError | TokenError | None:
+    """The error of a text whose calls have no numbers yet, so that its places are the user's."""
+    try:
+        sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
+    except (ParseError, TokenError) as error:
+        return error
+    return None
 
 
 def read_source(sql: str) -> Source:

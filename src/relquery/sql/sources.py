@@ -73,7 +73,7 @@ def star_columns(
 
     Raises UnsupportedQueryError where names alone do not say which columns these are.
     """
-    names = _names(database, select, context, star.copy())
+    names = _names(database, select, context, _without_replace(star))
     candidates = [
         (source, name)
         for source, known in sources.columns.items()
@@ -112,6 +112,13 @@ def _table_of(star: exp.Expr) -> str:
 def _modifier(star: exp.Expr, name: str) -> list[exp.Expr]:
     inner = star.this if isinstance(star, exp.Column) else star
     return inner.args.get(name) or []
+
+
+def _without_replace(star: exp.Expr) -> exp.Expr:
+    """The same columns by name; what replaces them may hold calls, which DuckDB does not know."""
+    copy = star.copy()
+    (copy.this if isinstance(copy, exp.Column) else copy).set("replace", None)
+    return copy
 
 
 def _replacement(item: exp.Expr) -> exp.Expr:

@@ -1,0 +1,5 @@
+"""Exit codes of the command line, besides 0 for done and 2 for wrong usage."""
+
+ERROR = 1
+ROWS_LOST = 3
+INTERRUPTED = 130
