@@ -53,7 +53,7 @@ def run(settings: Settings, say: Say) -> Iterator[Figure]:
         else [Figure("ggr_beer_seconds", None, 1.0, at_least=False, note=f"{beer} is absent")]
     )
     table = (
-        pq.read_table(movies).slice(0, 60 if settings.quick else 2000) if movies.exists() else None
+        pq.read_table(movies).slice(0, 40 if settings.quick else 2000) if movies.exists() else None
     )
     model = _model(table, say)
     yield from _engine(model, settings, say)
@@ -152,7 +152,7 @@ def _engine(model: LoadedModel, settings: Settings, say: Say) -> Iterator[Figure
     vocabulary = len(model.tokenizer)
     requests = 3 if settings.quick else 16
     tokens = rng.integers(1, vocabulary, (requests, 1024))
-    yield _prefill(model, tokens, repeats=1 if settings.quick else 3)
+    yield _prefill(model, tokens, repeats=3)
     steps = 12 if settings.quick else 48
     prompts = rng.integers(1, vocabulary, (64, 128))
     alone, many = (_decode(model, prompts[:batch], steps) for batch in (1, 64))

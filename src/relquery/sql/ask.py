@@ -23,6 +23,7 @@ from relquery.table.reorder import Schedule, reorder
 Progress = Callable[[str, int, int], None]
 
 _SAVE_EVERY = 64
+_SHOWN_FIELDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def ask(question: Question, asker: Asker) -> Replies:
     with closing(_answered(asker, prompts, question.sampling, sent, keys)) as stream:
         for row, answer in stream:
             answers[row] = answer
-            _check(answer, question, asker)
+            if asker.config.on_error == "raise":
+                _check(answer, question, inputs.row_of(row))
             if asker.progress is not None:
                 asker.progress(question.name, len(answers), total)
     return Replies(
@@ -112,15 +114,28 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
     return None
 
 
-def _check(answer: Answer, question: Question, asker: Asker) -> None:
-    if asker.config.on_error == "raise":
-        trouble = problem(answer, question.sampling)
-        if trouble is not None:
-            raise RequestError(f"{question.name}: {trouble}")
+def failed(question: Question, row: int, trouble: str) -> str:
+    """What stopped a query: the stage, the inputs of the row in it, and what is wrong."""
+    cells = [
+        f"{name} = {_short(column[row].as_py())}"
+        for name, column in zip(question.cells.column_names, question.cells.columns, strict=True)
+    ]
+    more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
+    inputs = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
+    return f"{question.name}, row {row}{inputs}: {trouble}"
+
+
+def _check(answer: Answer, question: Question, row: int) -> None:
+    trouble = problem(answer, question.sampling)
+    if trouble is not None:
+        raise RequestError(failed(question, row, trouble))
 
 
 def _short(text: str | None) -> str:
-    return repr(text if text is None or len(text) <= 60 else f"{text[:57]}...")
+    """A text in quotes, its beginning if it is long; `NULL` if there is none."""
+    if text is None:
+        return "NULL"
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _answered(
@@ -180,6 +195,10 @@ class _Inputs:
     @property
     def count(self) -> int:
         return len(self.codes)
+
+    def row_of(self, index: int) -> int:
+        """The first row of the question with distinct input `index`."""
+        return int(np.argmax(self.of_row == index))
 
     def schedule(self, rows: Int64s, asker: Asker) -> Schedule | None:
         """The order to send some inputs in; None where there is nothing to order."""

@@ -16,6 +16,7 @@ from relquery.errors import (
     TableError,
     UnknownColumnError,
     UnknownTableError,
+    UnsupportedQueryError,
     did_you_mean,
 )
 
@@ -25,6 +26,9 @@ _NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" (?:was )?not found')
 _NO_COLUMN_OF = re.compile(r'(?:Table|Values list) "(.+?)" does not have a column named "(.+?)"')
 _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
+_NO_LLM = re.compile(r"Function with name llm does not exist", re.IGNORECASE)
+_CSV = re.compile(r"CSV Error on Line: (\d+)")
+_CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
@@ -32,6 +36,7 @@ _OUR_NAMES = {
     re.compile(r"_rq_(?:text|number)_\d+"): "LLM(...)",
     re.compile(r"_rq_(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
     re.compile(r"_rq_column_\d+"): "a column of it",
+    re.compile(r"_rq_(?:table_\d+|view_\d+|rows|base|groups)"): "the rows",
 }
 
 
@@ -52,6 +57,13 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
         return named
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
         return TableError(_first_line(message))
+    if _CSV.search(message):
+        return TableError(_csv_error(message))
+    if _NO_LLM.search(message):
+        return UnsupportedQueryError(
+            "LLM is called in a form that is not supported. Write LLM('prompt', column, ...) in "
+            "a SELECT, without a schema or value and a dot before it."
+        )
     if _TEXT_ARGUMENT.search(message):
         return QueryError(
             f"{_first_line(message)} An LLM answer is text; write CAST(LLM(...) AS DOUBLE) where "
@@ -99,13 +111,15 @@ def from_sqlglot(error: ParseError | TokenError, sql: str) -> SqlSyntaxError:
     return SqlSyntaxError(f"This SQL cannot be planned with LLM calls: {said}", sql, line, column)
 
 
-def _syntax_error(message: str, sql: str) -> SqlSyntaxError:
+def _syntax_error(message: str, sql: str) -> QueryError:
     line, column = 1, 1
     if found := _PLACE.search(message):
         line = int(found[1])
         at = len(found[3]) - len(f"LINE {line}: ")
         column = _column_in_source(sql, line, found[2], at) + 1
     said = _first_line(message).removesuffix(".")
+    if "_rq_" in sql.lower():  # text of ours: its places mean nothing to the user
+        return QueryError(f"The SQL does not parse around its LLM calls: {said}.")
     return SqlSyntaxError(f"The SQL does not parse: {said}", sql, line, column)
 
 
@@ -133,6 +147,24 @@ def _first_line(message: str) -> str:
     for name, in_words in _OUR_NAMES.items():
         sentence = name.sub(in_words, sentence)
     return sentence
+
+
+def _csv_error(message: str) -> str:
+    """Where a CSV file is wrong, why, and what to do; without DuckDB's settings of the reader."""
+    line, file = _CSV.search(message), _CSV_FILE.search(message)
+    where = f"Line {line[1] if line else '?'}{f' of {file[1]}' if file else ''}"
+    if "not utf-8" in message.lower():
+        return (
+            f"{where} is not UTF-8 text. Convert the file to UTF-8, or register it as a pandas "
+            "frame: pandas.read_csv(path, encoding='latin-1')."
+        )
+    # DuckDB's first lines are the place, the line as it stands, and what is wrong with it.
+    said = [part for part in message.split("\n")[1:] if not part.startswith("Original Line:")]
+    why = said[0].strip().rstrip(".") if said else "it cannot be read"
+    return (
+        f"{where} cannot be read: {why}. Correct the line, or register the file as a pandas "
+        "frame: pandas.read_csv(path, ...)."
+    )
 
 
 def _candidates(message: str) -> list[str]:

@@ -34,15 +34,27 @@ def register(database: Database, name: str, data: object) -> None:
 
     Raises TableError for what cannot be read as a table.
     """
-    if isinstance(data, str | Path):
-        _register_path(database, name, Path(data))
-    else:
-        database.register(name, _to_arrow(name, data))
+    if not name.strip():
+        raise TableError("The name of the table is empty. Give one, e.g. con.register('t', data).")
+    if "\0" in name:
+        raise TableError(f"The table name {name!r} holds a zero byte. Leave it out.")
+    with database.held():
+        if isinstance(data, str | Path):
+            if not str(data).strip():
+                raise TableError(f"Table '{name}': the path is empty. Give that of a file.")
+            _register_path(database, name, Path(data))
+        else:
+            database.register(name, _to_arrow(name, data))
 
 
 def _register_path(database: Database, name: str, path: Path) -> None:
     if not path.exists():
         raise TableError(f"Table '{name}': the file {path} does not exist. Check the path.")
+    if path.is_dir():
+        raise TableError(
+            f"Table '{name}': {path} is a directory. Give one file, or read them all in SQL: "
+            f"SELECT * FROM '{path}/*.csv'."
+        )
     endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
     ending = endings[-1] if endings else ""
     if ending in _DATABASES:

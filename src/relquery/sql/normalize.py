@@ -72,12 +72,13 @@ def move_join_conditions(select: exp.Select) -> exp.Select:
 
 
 def check_forms(tree: exp.Expr) -> None:
-    """Raises UnsupportedQueryError for a call in the clothes of an aggregate or window function."""
+    """Raises UnsupportedQueryError for a call with a clause that belongs to aggregates or window functions."""
     for call in calls_in(tree):
         parent = call.parent
         clause = _CLAUSES_OF_AGGREGATES.get(type(parent)) if call.arg_key == "this" else None
         for argument in call.expressions:
-            clause = clause or _CLAUSES_OF_AGGREGATES.get(type(argument))
+            if isinstance(argument, exp.Distinct | exp.Order):
+                clause = _CLAUSES_OF_AGGREGATES[type(argument)]
         if clause:
             raise UnsupportedQueryError(
                 f"An LLM call takes no {clause}: it is asked row by row, and equal inputs once. "

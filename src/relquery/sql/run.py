@@ -20,7 +20,7 @@ from relquery.errors import (
 from relquery.prompt import Sampling
 from relquery.report import Report, StageReport
 from relquery.sql.aggregates import Aggregates
-from relquery.sql.ask import Asker, Question, Replies, ask
+from relquery.sql.ask import Asker, Question, Replies, ask, failed
 from relquery.sql.database import Database, Scratch
 from relquery.sql.groups import asks_about_groups, over_groups
 from relquery.sql.normalize import check_forms, check_places, move_join_conditions, normalize
@@ -47,14 +47,14 @@ def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) ->
     """
     with database.held():
         try:
-            result = _run(sql, database, asker, defaults)
+            result = _run_text(sql, database, asker, defaults)
         except UnknownColumnError as error:
             raise in_scope(error, sql, database) from error
     _warn(result.errors)
     return result
 
 
-def _run(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
+def _run_text(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
     start = asker.clock()
     _check_text(sql)
     statements = database.statements(sql)
@@ -104,23 +104,20 @@ def _check_statement(tree: exp.Expr) -> None:
     raise _no_calls_in("UNPIVOT" if tree.args.get("unpivot") else tree.key.upper())
 
 
-_TO_TABLE = "CREATE TABLE answers AS SELECT ..., LLM(...)"
+_TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
 _REMEDIES = {
-    "EXPLAIN": "Explain the query without its calls, or",
-    "DESCRIBE": "Describe the query without its calls, or",
-    "CREATE VIEW": "A view would ask again whenever it is read.",
-    "CREATE MACRO": "A macro would ask again whenever it is called.",
+    "EXPLAIN": f"Explain the query without its calls. {_TO_TABLE}",
+    "DESCRIBE": f"Describe the query without its calls. {_TO_TABLE}",
+    "CREATE VIEW": f"A view would ask again whenever it is read. {_TO_TABLE}",
+    "CREATE MACRO": f"A macro would ask again whenever it is called. {_TO_TABLE}",
+    "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
+    "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
 }
 
 
 def _no_calls_in(kind: str) -> UnsupportedQueryError:
-    remedy = _REMEDIES.get(kind, "")
-    write = "write" if remedy.endswith("or") else "Write"
-    then = {"UPDATE": " Then UPDATE ... FROM answers.", "DELETE": " Then DELETE by its rows."}
     return UnsupportedQueryError(
-        f"{kind} with LLM calls is not supported. "
-        + f"{remedy} {write} the answers to a table first: {_TO_TABLE}.".strip()
-        + then.get(kind, "")
+        f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
     )
 
 
@@ -233,7 +230,7 @@ class _Run:
         failures = rows.of_call(call.index).store(replies, wanted, call.sampling, numeric)
         self.errors += [_row_error(name, failure, cells, wanted) for failure in failures]
         if failures and self.asker.config.on_error == "raise":
-            raise RequestError(f"{name}: {failures[0].trouble}")
+            raise RequestError(failed(question, failures[0].position, failures[0].trouble))
         self.stages.append(
             _report(name, call, replies, self.asker, len(wanted), len(failures), start)
         )

@@ -8,7 +8,7 @@ from relquery.errors import QueryError, RelqueryError, UnknownColumnError, did_y
 from relquery.sql.database import Database
 from relquery.sql.functions import OPTIONS
 from relquery.sql.scopes import context_of
-from relquery.sql.source import call_number, read_source
+from relquery.sql.source import call_number, read_source, to_sql
 from relquery.sql.sources import Sources, read_sources
 
 
@@ -42,16 +42,14 @@ def _error_at(column: exp.Column, sources: Sources) -> QueryError | None:
     if column.name.lower() in map(str.lower, columns) or (column.table and not alias):
         return None
     if _is_option(column):
+        name, value = column.name, to_sql(column.parent.expression)
         return QueryError(
-            f"{column.name} = ... compares a column '{column.name}', which is not there. To set "
-            f"an option of LLM, write {column.name} := {_EXAMPLES.get(column.name.lower(), '...')}."
+            f"'{name} = {value}' compares a column '{name}', which is not there. To set an option "
+            f"of LLM, write {name} := {value}."
         )
     tables = [alias] if alias else list(sources.columns)
     where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
     return UnknownColumnError(column.name, where, columns)
-
-
-_EXAMPLES = {"labels": "[...]"}
 
 
 def _is_option(column: exp.Column) -> bool:
