@@ -39,7 +39,8 @@ class SqlSyntaxError(QueryError):
         self.line, self.column = line, column
         lines = sql.splitlines() or [""]
         text = lines[min(line, len(lines)) - 1]
-        caret = " " * cell_len(text[: column - 1]) + "^"
+        before = text[: column - 1].split("\t")  # a tab is as wide as the one above it
+        caret = "\t".join(" " * cell_len(part) for part in before) + "^"
         super().__init__(f"{message} (line {line}, column {column})\n  {text}\n  {caret}")
 
 

@@ -97,7 +97,7 @@ def test_a_nested_call_known_by_an_alias_goes_by_that_name(con, backend):
 
 def test_rows_without_an_inner_answer_are_not_asked_for_the_outer_one(con, backend):
     backend.function = fails_for_dune
-    with pytest.warns(PartialResultWarning, match="1 LLM values are missing"):
+    with pytest.warns(PartialResultWarning, match="1 LLM value is missing"):
         result = con.sql("SELECT LLM('len', LLM('up', title)) FROM films WHERE id >= 4")
     assert result.fetchall() == [("5",), ("4",), (None,)]
     assert len(backend.asked) == 5
@@ -141,3 +141,14 @@ def test_the_rest_of_an_or_is_asked_only_where_the_first_part_does_not_decide(co
     result = con.sql("SELECT id FROM films WHERE stars > 3 OR LLM('len', id) = 1 ORDER BY id")
     assert sorted(request.fields["id"] for request in backend.asked) == [5, 6]
     assert len(result) == 6
+
+
+def test_phr_is_the_solvers_over_whole_fields_and_leaves_the_prompt_aside(con):
+    films = {"id": [1, 2, 3], "tag": ["space", "paris", "space"]}
+    con.register("tagged", films)
+    (shared,) = con.sql("SELECT LLM('up', id, tag) FROM tagged").report.stages
+    (alone,) = con.sql("SELECT LLM('up', id) FROM tagged").report.stages
+    ids = 3 * len('"id": 1,\n')  # as sent, with the separator
+    tags = sum(len(f'"tag": "{tag}",\n') for tag in films["tag"])
+    assert shared.phr == pytest.approx(len('"tag": "space",\n') / (ids + tags))
+    assert alone.phr == 0

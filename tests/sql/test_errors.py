@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from rich.cells import cell_len
 from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection
@@ -65,12 +66,67 @@ def test_a_wrong_table_qualifier_names_the_tables_of_the_from_clause(con):
 
 
 @pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT LLM('up', nosuch) FROM pairs", "table pairs. Columns: left_one, right_one."),
+        ("SELECT LLM('up', p.nosuch) FROM pairs p", "table p. Columns: left_one, right_one."),
+        ("SELECT nosuch FROM pairs", "table pairs. Columns: left_one, right_one."),
+        ("SELECT LLM('up', nosuch) FROM (SELECT left_one FROM pairs) q",
+         "table q. Columns: left_one."),
+        ("SELECT LLM('up', nosuch) FROM (SELECT LLM('up', left_one) AS up, right_one FROM pairs) q",
+         "table q. Columns: up, right_one."),
+        ("SELECT LLM('up', nosuch) FROM pairs p JOIN pairs q USING (left_one)",
+         "tables p, q. Columns: left_one, right_one."),
+        ("SELECT LLM('up', nosuch) FROM pairs p, empty e",
+         "tables p, e. Columns: left_one, right_one, id, text."),
+        ("SELECT id FROM films WHERE id IN (SELECT nosuch FROM pairs)",
+         "table pairs. Columns: left_one, right_one."),
+        ("WITH q AS (SELECT 1 AS one, 2 AS two) SELECT LLM('up', nosuch) FROM q",
+         "table q. Columns: one, two."),
+    ],
+)  # fmt: skip
+def test_an_unknown_column_lists_all_columns_of_its_from_clause(query, message, con):
+    con.register("pairs", {"left_one": [1], "right_one": [2]})
+    with pytest.raises(UnknownColumnError) as caught:
+        con.sql(query)
+    assert str(caught.value).startswith(f"Column 'nosuch' is not in {message}")
+
+
+def test_a_caret_under_a_tab_keeps_the_tab(con):
+    with pytest.raises(SqlSyntaxError) as caught:
+        con.sql("SELECT 1\n\tFROM films FROM films")
+    shown, caret = str(caught.value).split("\n")[-2:]
+    assert shown == "  \tFROM films FROM films"
+    assert caret == "  \t" + " " * len("FROM films ") + "^"
+
+
+def test_a_star_of_an_unknown_table_names_the_tables(con):
+    with pytest.raises(
+        QueryError, match=r"'q' is no table of this FROM clause\. Tables there: f\."
+    ):
+        con.sql("SELECT LLM('up', q.*) FROM films f")
+
+
+def test_an_option_with_a_plain_equals_sign_is_told_the_right_one(con):
+    with pytest.raises(QueryError, match=r"write labels := \['a', 'b'\]"):
+        con.sql("SELECT LLM('up', id, labels = ['a', 'b']) FROM films")
+    con.sql("SELECT LLM('up', labels = 'x') FROM (SELECT 'x' AS labels)")
+
+
+@pytest.mark.parametrize("text", ["", " ;  ", "-- nothing", ";;"])
+def test_an_empty_query_is_said_to_be_empty(text, con):
+    with pytest.raises(QueryError, match="The query is empty"):
+        con.sql(text)
+
+
+@pytest.mark.parametrize(
     ("query", "line", "column"),
     [
         ("SELEC 1", 1, 1),
         ("SELECT LLM('up', title)\nFORM films f\nWHERE id = 1", 2, 6),
         ("SELECT LLM('up', title FROM films", 1, 24),
         ("SELECT '🎉', LLM('up', 'open) FROM films", 1, 23),
+        ("SELECT '東京', 1 FORM films", 1, 21),
         (f"SELECT {'1, ' * 60}LLM('up', title) FORM films f", 1, 210),
         ("SELECT 1;\nSELEC 2", 2, 1),
     ],
@@ -81,7 +137,8 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
     assert (caught.value.line, caught.value.column) == (line, column)
     shown, caret = str(caught.value).split("\n")[-2:]
     assert shown.strip() == query.split("\n")[line - 1]
-    assert caret.index("^") == column + 1
+    before = query.split("\n")[line - 1][: column - 1]
+    assert caret.index("^") == 2 + cell_len(before)  # a terminal shows wide characters as two
 
 
 @pytest.mark.parametrize(
@@ -111,12 +168,44 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
         ("UPDATE films SET title = LLM('up', title)", "CREATE TABLE answers AS"),
         ("SELECT LLM('up', title) FROM films; SELECT 1", "one by one"),
         ("SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))", "FROM clause"),
+        ("SELECT main.LLM('up', title) FROM films", "without a schema"),
+        ("PREPARE p AS SELECT LLM('up', title) FROM films", "in a SELECT"),
+        ("SELECT LLM('up', title) OVER () FROM films", "Leave OVER out"),
+        ("SELECT LLM(DISTINCT 'up', title) FROM films", "Leave DISTINCT out"),
+        ("SELECT LLM('up', title ORDER BY id) FROM films", "Leave ORDER BY out"),
+        ("SELECT LLM('up', title) FILTER (WHERE true) FROM films", "Leave FILTER out"),
+        ("PIVOT (SELECT id, LLM('up', title) AS u FROM films) ON u USING max(id)",
+         "PIVOT with LLM calls.*CREATE TABLE answers AS"),
+        ("EXPLAIN SELECT LLM('up', title) FROM films", "EXPLAIN with.*without its calls"),
+        ("UPDATE films SET title = LLM('up', title)", "UPDATE with.*UPDATE t SET .* FROM answers"),
+        ("DELETE FROM films WHERE LLM('up', title) = 'DUNE'", "DELETE with.*USING answers"),
+        ("CREATE VIEW v AS SELECT LLM('up', title) FROM films", "CREATE VIEW with.*ask again"),
+        ("CREATE MACRO m() AS (SELECT LLM('up', title) FROM films)", "CREATE MACRO with"),
     ],
 )  # fmt: skip
 def test_a_form_that_is_not_run_names_a_rewrite(query, remedy, con, backend):
     with pytest.raises(UnsupportedQueryError, match=remedy):
         con.sql(query)
     assert backend.asked == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT LLM('up', title), FROM films TABLESAMPLE x",
+        "SELECT LLM('up', title ORDER BY id) FROM films",
+        "SELECT * FROM films PIVOT (max(LLM('up', title)) FOR id IN (1, 2))",
+        "PIVOT films ON id USING max(LLM('up', title))",
+        "SELECT * REPLACE (LLM('up', title) AS nosuch) FROM films",
+        "SELECT LLM('up', title) AS a, sum(a) FROM films",
+        "SELECT (SELECT LLM('up', title), 1) FROM films",
+        "SELECT LLM('up', title) COLLATE nosuch FROM films",
+    ],
+)
+def test_no_name_of_ours_is_in_a_message(query, con):
+    with pytest.raises(QueryError) as caught:
+        con.sql(query)
+    assert "_rq_" not in str(caught.value).lower()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +220,7 @@ def test_a_form_that_is_not_run_names_a_rewrite(query, remedy, con, backend):
         ("SELECT id FROM films WHERE LLM('yes', id)", QueryError, r"LLM\(...\) = 'Yes'"),
         ("SELECT if(NOT LLM('yes', id), 1, 2) FROM films", QueryError, r"LLM\(...\) = 'Yes'"),
         ("SELECT LLM('\ud83c', id) FROM films", QueryError, "lone surrogate"),
-        ("SELECT x.llm('up') FROM films x", QueryError, "llm"),
+        ("SELECT x.llm('up') FROM films x", UnsupportedQueryError, "a dot before it"),
         ("SELECT LLM('up', c) FROM 'nowhere.csv'", TableError, "No files found"),
         ("INSERT INTO films SELECT LLM('up', id) FROM films", QueryError, "column"),
         ("SELECT error('boom')", QueryError, "boom"),

@@ -178,3 +178,42 @@ def test_a_database_that_is_none_is_a_table_error(tmp_path):
     path.write_bytes(b"not a database" * 300)
     with pytest.raises(TableError):
         connect(FakeBackend(upper_or_length), database=path)
+
+
+def test_a_file_that_is_not_utf8_says_so_and_what_to_do(con, tmp_path):
+    path = tmp_path / "latin.csv"
+    path.write_bytes("a,b\n1,café\n".encode("latin-1"))
+    message = "Line 2 of .*latin.csv is not UTF-8 text. Convert the file to UTF-8, or .* pandas"
+    with pytest.raises(TableError, match=message):
+        con.register("t", path)
+    with pytest.raises(TableError, match=message):
+        con.sql(f"SELECT LLM('up', b) FROM '{path}'")
+
+
+def test_a_line_with_too_many_values_is_said_to_have_them(con, tmp_path):
+    path = tmp_path / "ragged.csv"
+    path.write_text("a,b\n" + "1,2\n" * 30_000 + "1,2,3\n")
+    con.register("t", path)
+    with pytest.raises(TableError, match=r"Line 30002 of .*Expected Number of Columns: 2"):
+        con.sql("SELECT sum(b) FROM t")
+
+
+@pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.db"])
+def test_a_directory_is_said_to_be_one(name, con, tmp_path):
+    (tmp_path / name).mkdir()
+    with pytest.raises(TableError, match=f"{name} is a directory. Give one file"):
+        con.register("t", tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("t", "", "the path is empty"),
+        ("", {"a": [1]}, "name of the table is empty"),
+        (" ", "rows.csv", "name of the table is empty"),
+        ("a\0b", {"a": [1]}, "zero byte"),
+    ],
+)
+def test_an_empty_name_or_path_is_refused(name, data, message, con):
+    with pytest.raises(TableError, match=message):
+        con.register(name, data)

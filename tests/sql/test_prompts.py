@@ -147,8 +147,10 @@ def test_options_of_the_query_are_for_calls_that_do_not_say_otherwise(con, backe
         ("LLM('x', id, max_token := 3)", "Did you mean 'max_tokens'"),
         ("LLM('x', id, max_tokens := 'many')", "expected a whole number"),
         ("LLM('x', id, max_tokens := 1.5)", "expected a whole number"),
-        ("LLM('x', id, labels := [1, 2])", "expected a string or a list of strings"),
+        ("LLM('x', id, labels := [1.5, 2])", "expected a string or a list of strings"),
         ("LLM('x', id, temperature := id)", "expected a number"),
+        ("LLM('x', id, labels := [])", "Give at least one text"),
+        ("LLM('x', id, labels := ['a'], labels := ['b'])", "gives labels twice"),
     ],
 )
 def test_a_malformed_call_is_an_error_that_says_what_is_expected(call, message, con, backend):
@@ -166,3 +168,8 @@ def test_a_date_column_of_arrow_is_readable(con, backend):
     con.register("days", pa.table({"day": [datetime.date(2024, 1, 2)]}))
     con.sql("SELECT LLM('x', day) FROM days")
     assert json.dumps(backend.asked[0].fields) == '{"day": "2024-01-02"}'
+
+
+def test_labels_may_be_whole_numbers(con, backend):
+    con.sql("SELECT LLM('Rate', id, labels := [1, 2, -3]) FROM films")
+    assert backend.asked[0].sampling.allowed == ("1", "2", "-3")

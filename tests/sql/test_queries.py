@@ -143,6 +143,9 @@ ORDERED = [
     "SELECT * EXCLUDE (tags, info), LLM('up', title) FROM films ORDER BY id",
     "SELECT COLUMNS('i.*'), LLM('up', title) FROM films ORDER BY id",
     "SELECT LLM('up', \"Title\"), TITLE FROM FILMS ORDER BY ID",
+    "SELECT * REPLACE (LLM('up', title) AS title) FROM films ORDER BY id",
+    "SELECT f.* REPLACE (LLM('up', f.title) AS title), r.id FROM films f, reviews r "
+    "WHERE r.film = f.id ORDER BY r.id",
     # nothing to ask
     "SELECT LLM('up', text) FROM empty",
     "SELECT avg(LLM('len', text)), count(*) FROM empty",

@@ -13,7 +13,7 @@ from relquery.prompt import Answer, Finish
 
 def test_a_failed_request_is_null_and_listed_with_its_inputs(con: Connection, backend: FakeBackend):
     backend.function = fails_for_dune
-    with pytest.warns(PartialResultWarning, match=r"1 LLM values are missing.*out of spice"):
+    with pytest.warns(PartialResultWarning, match=r"1 LLM value is missing.*out of spice"):
         result = con.sql("SELECT id, LLM('up', title) FROM films WHERE seen ORDER BY id")
     assert result.fetchall() == [(1, "ALIEN"), (3, "BRAZIL"), (6, None)]
     (error,) = result.errors
@@ -58,13 +58,46 @@ def test_an_answer_that_is_a_number_counts_as_one(answer, number, con, backend):
 
 def test_on_error_raise_stops_at_the_first_failure(con, backend):
     backend.function = fails_for_dune
-    with pytest.raises(RequestError, match="projection 1: out of spice"):
+    with pytest.raises(RequestError, match="projection 1 for title = 'Dune': out of spice"):
         con.sql("SELECT LLM('up', title) FROM films ORDER BY id DESC", on_error="raise")
     assert con.sql("SELECT count(*) FROM films").fetchall() == [(6,)]
 
 
+def test_on_error_raise_shows_few_and_short_inputs_of_the_row(con, backend):
+    backend.function = lambda query, fields: Answer(None, Finish.ERROR, "no")
+    with pytest.raises(RequestError) as caught:
+        con.sql(
+            "SELECT LLM('up', repeat('x', 99), title, id, genre, seen) FROM films WHERE id = 5",
+            on_error="raise",
+        )
+    shown = "x" * 57 + "..."
+    assert str(caught.value).startswith("projection 1 for ")
+    assert f"= '{shown}', title = NULL, id = '5' and 2 more: no" in str(caught.value)
+
+
+def test_the_warning_counts_in_words_that_agree(con, backend):
+    backend.function = lambda query, fields: Answer(None, Finish.ERROR, "no")
+    with pytest.warns(PartialResultWarning, match="^6 LLM values are missing.* The first, in pro"):
+        many = con.sql("SELECT LLM('up', id) FROM films")
+    with pytest.warns(PartialResultWarning, match="^1 LLM value is missing.* In projection 1: no"):
+        one = con.sql("SELECT LLM('up', id) FROM films WHERE id = 1")
+    assert repr(many).endswith("[6 rows, 6 LLM values are missing]")
+    assert repr(one).endswith("[1 row, 1 LLM value is missing]")
+
+
+def test_the_row_of_an_error_counts_the_rows_before_any_filter_with_calls(con, backend):
+    backend.function = fails_for_dune
+    with pytest.warns(PartialResultWarning):
+        result = con.sql(
+            "SELECT LLM('up', title) FROM films WHERE seen AND LLM('len', id) = '1' "
+            "AND LLM('up', genre) = 'DRAMA'"
+        )
+    assert [(error.stage, error.row) for error in result.errors] == [("projection 1", 2)]
+
+
 def test_on_error_raise_stops_at_an_answer_that_is_no_number(con):
-    with pytest.raises(RequestError, match="aggregate 1: The answer is 'Rate'; the query needs"):
+    message = "aggregate 1 for title = 'Alien': The answer is 'Rate'; the query needs"
+    with pytest.raises(RequestError, match=message):
         con.sql("SELECT avg(LLM('Rate', title)) FROM films", on_error="raise")
 
 

@@ -85,7 +85,7 @@ def ask(question: Question, asker: Asker) -> Replies:
         for row, answer in stream:
             answers[row] = answer
             if asker.config.on_error == "raise":
-                _check(answer, question, inputs.row_of(row))
+                _check(answer, question, inputs, row)
             if asker.progress is not None:
                 asker.progress(question.name, len(answers), total)
     return Replies(
@@ -115,20 +115,20 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
 
 
 def failed(question: Question, row: int, trouble: str) -> str:
-    """What stopped a query: the stage, the inputs of the row in it, and what is wrong."""
+    """What stopped a query: the stage, the inputs of its row `row`, and what is wrong."""
     cells = [
         f"{name} = {_short(column[row].as_py())}"
         for name, column in zip(question.cells.column_names, question.cells.columns, strict=True)
     ]
     more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
     inputs = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
-    return f"{question.name}, row {row}{inputs}: {trouble}"
+    return f"{question.name}{inputs}: {trouble}"
 
 
-def _check(answer: Answer, question: Question, row: int) -> None:
+def _check(answer: Answer, question: Question, inputs: _Inputs, index: int) -> None:
     trouble = problem(answer, question.sampling)
     if trouble is not None:
-        raise RequestError(failed(question, row, trouble))
+        raise RequestError(failed(question, inputs.row_of(index), trouble))
 
 
 def _short(text: str | None) -> str:

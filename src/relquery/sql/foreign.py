@@ -22,7 +22,7 @@ from relquery.errors import (
 
 Tables = Mapping[str, list[str]]
 
-_NO_TABLE = re.compile(r"Table with name (.+?) does not exist")
+_NO_TABLE = re.compile(r"Table with name (.*?) does not exist")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" (?:was )?not found')
 _NO_COLUMN_OF = re.compile(r'(?:Table|Values list) "(.+?)" does not have a column named "(.+?)"')
 _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
@@ -46,19 +46,33 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
     used: the columns of the tables that the query names. known: all tables of the database.
     """
     message = str(error)
+    if isinstance(error, duckdb.ParserException):
+        return _syntax_error(message, sql)
+    return (
+        _connection_error(error)
+        or _unknown_name(message, used, known)
+        or _file_error(error)
+        or _misused_call(message)
+        or QueryError(_first_line(message))
+    )
+
+
+def _connection_error(error: Exception) -> QueryError | None:
     if isinstance(error, duckdb.ResourceInUseException):
         return busy()
     if isinstance(error, duckdb.ConnectionException):
         return QueryError("The connection is closed. Open a new one with rq.connect(...).")
-    if isinstance(error, duckdb.ParserException):
-        return _syntax_error(message, sql)
-    named = _unknown_name(message, used, known)
-    if named is not None:
-        return named
+    return None
+
+
+def _file_error(error: Exception) -> TableError | None:
+    message = str(error)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
         return TableError(_first_line(message))
-    if _CSV.search(message):
-        return TableError(_csv_error(message))
+    return TableError(_csv_error(message)) if _CSV.search(message) else None
+
+
+def _misused_call(message: str) -> QueryError | None:
     if _NO_LLM.search(message):
         return UnsupportedQueryError(
             "LLM is called in a form that is not supported. Write LLM('prompt', column, ...) in "
@@ -69,7 +83,7 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
             f"{_first_line(message)} An LLM answer is text; write CAST(LLM(...) AS DOUBLE) where "
             "a number is needed."
         )
-    return QueryError(_first_line(message))
+    return None
 
 
 def busy() -> QueryError:
@@ -89,9 +103,7 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
     if found := _NO_COLUMN.search(message):
         columns = [column for table in used.values() for column in table]
         nearest = columns or _candidates(message)
-        return UnknownColumnError(
-            found[1], _tables_in_words(used), nearest, complete=bool(columns)
-        )
+        return UnknownColumnError(found[1], _tables_in_words(used), nearest, complete=bool(columns))
     if found := _NO_SOURCE.search(message):
         sources = _candidates(message)
         return QueryError(
@@ -130,10 +142,11 @@ def _column_in_source(sql: str, line: int, shown: str, at: int) -> int:
     """
     width = 0
     for index, char in enumerate(shown):
-        if width >= at:
+        step = _width(char)
+        if width >= at and step:
             at = index
             break
-        width += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        width += step
     lines = sql.split("\n")
     if line > len(lines) or not shown.startswith("..."):
         return max(0, at)
@@ -141,12 +154,19 @@ def _column_in_source(sql: str, line: int, shown: str, at: int) -> int:
     return max(0, lines[line - 1].find(window)) + at - len("...")
 
 
+def _width(char: str) -> int:
+    """Of a character as DuckDB counts it: a tab has none."""
+    if unicodedata.category(char) == "Cc":
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
 def _first_line(message: str) -> str:
     """The sentence that says what is wrong, without DuckDB's prefix, listings and our names."""
     sentence = re.sub(r"^[A-Z]\w*(?: \w+)? Error: ", "", message.split("\n", 1)[0])
     for name, in_words in _OUR_NAMES.items():
         sentence = name.sub(in_words, sentence)
-    return sentence
+    return sentence.strip()
 
 
 def _csv_error(message: str) -> str:

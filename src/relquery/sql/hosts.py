@@ -39,6 +39,7 @@ def register(database: Database, name: str, data: object) -> None:
     if "\0" in name:
         raise TableError(f"The table name {name!r} holds a zero byte. Leave it out.")
     with database.held():
+        database.fetch("SELECT 1")  # that the connection is closed is no fault of the file
         if isinstance(data, str | Path):
             if not str(data).strip():
                 raise TableError(f"Table '{name}': the path is empty. Give that of a file.")

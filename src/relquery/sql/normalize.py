@@ -72,7 +72,7 @@ def move_join_conditions(select: exp.Select) -> exp.Select:
 
 
 def check_forms(tree: exp.Expr) -> None:
-    """Raises UnsupportedQueryError for a call with a clause that belongs to aggregates or window functions."""
+    """Raises UnsupportedQueryError for a call with a clause that belongs to an aggregate."""
     for call in calls_in(tree):
         parent = call.parent
         clause = _CLAUSES_OF_AGGREGATES.get(type(parent)) if call.arg_key == "this" else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import html
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,11 @@ _SHOWN_CHARACTERS = 40
 class RowError:
     """An LLM value that is missing.
 
-    stage: the stage that asked, as in the report. row: the row within that stage's input, counted
-    from 0; no row of the result or of a table. inputs: the row's fields by name. error: why there is no value. text: what the model
-    did answer, if anything. attempts: how often it was asked.
+    stage: the stage that asked, as in the report. row: number of the row, from 0, in the input of
+    the SELECT's first stage, i.e. among what its FROM and the conditions without LLM calls of its
+    WHERE give; later stages keep it. It is no row of the result. inputs: the row's fields by name.
+    error: why there is no value. text: what the model did answer, if anything. attempts: how often
+    it was asked.
     """
 
     stage: str
@@ -101,10 +104,24 @@ class Result:
             for row in cells
         ]
         lines.insert(1, "-+-".join("-" * width for width in widths))
+        return "\n".join([*lines, f"[{self._size_in_words()}]"])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        shown = self.head(_SHOWN_ROWS).fetchall()
+        rows = [_html_row(self.columns, "th")]
+        rows += [_html_row(map(_cell, row), "td") for row in shown]
+        return f"<table>{''.join(rows)}</table><p>{self._size_in_words()}</p>"
+
+    def _size_in_words(self) -> str:
         missing = f", {missing_values(len(self.errors))} missing" if self.errors else ""
         more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
         rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
-        return "\n".join([*lines, f"[{rows_in_words}{more}{missing}]"])
+        return f"{rows_in_words}{more}{missing}"
+
+
+def _html_row(cells: Iterable[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def missing_values(count: int) -> str:

@@ -29,9 +29,8 @@ from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context, context_of, next_select
 from relquery.sql.source import Source, read_source, readable, to_sql
-from relquery.sql.sources import read_sources
+from relquery.sql.sources import in_scope, read_sources
 from relquery.sql.stub import check, column_names, result_names
-from relquery.sql.unknown import in_scope
 from relquery.sql.values import Failure
 from relquery.table.columns import Int64s
 

@@ -1,4 +1,7 @@
-"""The tables of one FROM clause: their columns, what a column reference means, what a star is."""
+"""The tables of one FROM clause: their columns, what a star is, what a column reference means.
+
+Or, of one that means nothing, what could have been meant.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,17 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.errors import (
+    QueryError,
+    RelqueryError,
+    UnknownColumnError,
+    UnsupportedQueryError,
+    did_you_mean,
+)
 from relquery.sql.database import Database
-from relquery.sql.scopes import Context
-from relquery.sql.source import to_sql
+from relquery.sql.functions import OPTIONS
+from relquery.sql.scopes import Context, calls_in, context_of
+from relquery.sql.source import call_number, read_source, to_sql
 
 # On an expression that took the place of a name: that name, which the model sees.
 FIELD_NAME = "field_name"
@@ -158,3 +168,76 @@ def _names(database: Database, select: exp.Select, context: Context, item: exp.E
             return []
         raise
     return [name for name, _ in described]
+
+
+def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
+    """An error that names every column that could have been meant; the same one if unknown."""
+    try:
+        tree = read_source(sql).parse()
+        for column in tree.find_all(exp.Column):
+            select = column.find_ancestor(exp.Select)
+            if select is None or not _is_meant(column, error.column):
+                continue
+            _stub_other_calls(tree, column)
+            sources = read_sources(database, select, context_of(select))
+            if (better := _error_at(column, sources)) is not None:
+                return better
+    except RelqueryError:
+        pass
+    return error
+
+
+def _stub_other_calls(tree: exp.Expr, column: exp.Column) -> None:
+    """Put a text in the place of the calls around which DuckDB has to name columns."""
+    for call in list(calls_in(tree)):
+        if any(found is column for found in call.find_all(exp.Column)):
+            continue
+        text: exp.Expr = exp.Literal.string("")
+        is_item = isinstance(call.parent, exp.Select)
+        call.replace(exp.alias_(text, "llm(...)", quoted=True) if is_item else text)
+
+
+def _is_meant(column: exp.Column, name: str) -> bool:
+    written = column.table if isinstance(column.this, exp.Star) else column.name
+    return written.lower() == name.lower()
+
+
+def _error_at(column: exp.Column, sources: Sources) -> QueryError | None:
+    """What is wrong with a column of this FROM clause; None if nothing is."""
+    by_alias = {alias.lower(): (alias, columns) for alias, columns in sources.columns.items()}
+    alias, columns = by_alias.get(column.table.lower(), ("", sources.names))
+    if isinstance(column.this, exp.Star):
+        return None if alias else _unknown_table(column.table, list(sources.columns))
+    found = column.name.lower() in map(str.lower, columns)
+    if found or not columns or (column.table and not alias):
+        return None
+    if (equals := _option(column)) is not None:
+        name, value = column.name, to_sql(equals.expression)
+        return QueryError(
+            f"'{name} = {value}' compares a column '{name}', which is not there. To set an option "
+            f"of LLM, write {name} := {value}."
+        )
+    tables = [alias] if alias else list(sources.columns)
+    where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
+    return UnknownColumnError(column.name, where, dict.fromkeys(columns))
+
+
+def _option(column: exp.Column) -> exp.EQ | None:
+    """`labels = [...]` where it stands as an argument of a call."""
+    equals = column.parent
+    is_argument = (
+        isinstance(equals, exp.EQ)
+        and column.arg_key == "this"
+        and column.name.lower() in OPTIONS
+        and equals.parent is not None
+        and call_number(equals.parent) is not None
+    )
+    return equals if is_argument and isinstance(equals, exp.EQ) else None
+
+
+def _unknown_table(name: str, tables: list[str]) -> QueryError:
+    listing = ", ".join(tables) or "none"
+    return QueryError(
+        f"'{name}' is no table of this FROM clause. Tables there: {listing}."
+        + did_you_mean(name, tables)
+    )

@@ -1,0 +1,82 @@
+"""A connection runs one query at a time, in one thread, until it is closed; else it says so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from tests.sql.conftest import upper_or_length
+from tests.sql.fakes import FakeBackend
+
+from relquery.connection import Connection, connect
+from relquery.errors import QueryError
+
+CALL = "SELECT LLM('up', title) FROM films WHERE id = 1"
+BUSY = r"running another query\. Open a second one with rq\.connect\(\.\.\.\), or wait\."
+USES: dict[str, Callable[[Connection], object]] = {
+    "a query with calls": lambda con: con.sql(CALL),
+    "a query without": lambda con: con.sql("SELECT 1"),
+    "a failing query": lambda con: con.sql("SELECT nosuch FROM films"),
+    "tables": lambda con: con.tables(),
+    "a dict": lambda con: con.register("t", {"a": [1]}),
+    "a file": lambda con: con.register("t", __file__),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_another_thread_is_told_to_open_its_own_connection(use, con, backend: FakeBackend):
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slowly(query, fields):
+        asked.set()
+        assert go_on.wait(30)
+        return upper_or_length(query, fields)
+
+    backend.function = slowly
+    rows: list[object] = []
+    other = threading.Thread(target=lambda: rows.extend(con.sql(CALL).fetchall()))
+    other.start()
+    assert asked.wait(30)
+    try:
+        with pytest.raises(QueryError, match=BUSY):
+            USES[use](con)
+    finally:
+        go_on.set()
+        other.join()
+    assert rows == [("ALIEN",)]
+
+
+def test_a_query_with_calls_inside_of_another_is_refused_and_the_connection_stays_usable(con):
+    with pytest.raises(QueryError, match=BUSY):
+        con.sql(CALL, progress=lambda *_: con.sql(CALL))
+    assert con.sql(CALL).fetchall() == [("ALIEN",)]
+
+
+def test_progress_may_look_at_the_tables(con):
+    seen: list[object] = []
+    con.sql(CALL, progress=lambda *_: seen.append(con.sql("SELECT count(*) FROM films").fetchall()))
+    assert seen[0] == [(6,)]
+
+
+@pytest.mark.parametrize("use", [use for use in USES if use != "a file"])
+def test_a_closed_connection_says_that_it_is_closed(use, backend):
+    con = connect(backend, ledger=None)
+    con.close()
+    with pytest.raises(QueryError, match=r"is closed\. Open a new one with rq\.connect"):
+        USES[use](con)
+
+
+def test_a_file_that_is_registered_on_a_closed_connection_is_not_blamed(backend, tmp_path):
+    con = connect(backend, ledger=None)
+    con.close()
+    path = tmp_path / "rows.csv"
+    path.write_text("a\n1\n")
+    with pytest.raises(QueryError, match="The connection is closed"):
+        con.register("t", path)
+
+
+def test_a_connection_that_is_closed_by_its_own_query_says_so(backend):
+    con = connect(backend, ledger=None)
+    with pytest.raises(QueryError, match="The connection is closed"):
+        con.sql("SELECT LLM('up', 1)", progress=lambda *_: con.database.close())
