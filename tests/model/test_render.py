@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.data import data_path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -69,10 +68,7 @@ def _train(tokenizer: Tokenizer, decoder: object, alphabet: list[str]) -> PreTra
 
 
 def stories() -> PreTrainedTokenizerBase:
-    data = Path(os.environ.get("RELQUERY_DATA", Path(__file__).parents[3] / "shared" / "data"))
-    if not (data / "stories260K").is_dir():
-        pytest.skip(f"{data / 'stories260K'} is absent; set RELQUERY_DATA")
-    return AutoTokenizer.from_pretrained(data / "stories260K")
+    return AutoTokenizer.from_pretrained(data_path("stories260K"))
 
 
 TOKENIZERS = {

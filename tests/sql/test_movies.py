@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import duckdb
 import pytest
+from tests.data import data_path
 from tests.sql.fakes import FakeBackend, Fields
 
 from relquery.connection import connect
 
 pytestmark = pytest.mark.data
-
-ROOT = Path(__file__).parents[2]
-MOVIES = Path(os.environ.get("RELQUERY_DATA", ROOT / "../shared/data")) / "movies/movies.parquet"
 
 
 def judge(query: str, fields: Fields) -> str:
@@ -29,10 +24,9 @@ SIZE = "length(reviewcontent)"
 
 @pytest.fixture
 def con():
-    if not MOVIES.exists():
-        pytest.skip(f"{MOVIES} is not there; set RELQUERY_DATA to the benchmark data folder.")
+    movies = data_path("movies/movies.parquet")
     with connect(FakeBackend(judge), ledger=None) as connection:
-        connection.register("movies", MOVIES)
+        connection.register("movies", movies)
         yield connection
 
 
@@ -60,7 +54,9 @@ def con():
 )
 def test_a_query_type_of_the_paper_gives_the_rows_that_it_should(query, plain, con):
     result = con.sql(query)
-    expected = duckdb.sql(plain.replace("FROM movies", f"FROM '{MOVIES}'")).fetchall()
+    expected = duckdb.sql(
+        plain.replace("FROM movies", f"FROM '{data_path('movies/movies.parquet')}'")
+    ).fetchall()
     assert result.fetchall() == expected
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from tests.data import data_path
 
 from relquery.config import Order
 from relquery.table.columns import Columns, encode
@@ -16,8 +15,6 @@ from relquery.table.reorder import Report, reorder
 
 pytestmark = pytest.mark.data
 
-ROOT = Path(__file__).parents[2]
-DATA = Path(os.environ.get("RELQUERY_DATA", ROOT / "../shared/data"))
 TABLES = {
     "beer/beer.csv": [("beer/beerId", "beer/name")],
     "movies/movies.parquet": [("movieinfo", "movietitle", "rottentomatoeslink")],
@@ -36,9 +33,7 @@ LEAST = {  # hit rates in percent, a little below those measured
 
 @cache
 def columns_of(name: str) -> Columns:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{path} is absent; set RELQUERY_DATA to the benchmark data folder")
+    path = data_path(name)
     table: pa.Table = csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
     return encode(table)
 
