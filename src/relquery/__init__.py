@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from relquery.prompt import Sampling
     from relquery.report import Report
     from relquery.sql.result import Result, RowError
+    from relquery.table.cost.price import Price
+    from relquery.table.reorder import reorder
+    from relquery.table.rules.dependencies import Dependency
+    from relquery.table.schedule import Schedule
 
 _HOMES = {
     "connect": "relquery.connection:connect",
@@ -26,6 +30,10 @@ _HOMES = {
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
+    "Schedule": "relquery.table.schedule:Schedule",
+    "Dependency": "relquery.table.rules.dependencies:Dependency",
+    "Price": "relquery.table.cost.price:Price",
+    "reorder": "relquery.table.reorder:reorder",
     "Sampling": "relquery.prompt:Sampling",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
@@ -34,14 +42,18 @@ _HOMES = {
 
 __all__ = [
     "Connection",
+    "Dependency",
     "PartialResultWarning",
+    "Price",
     "RelqueryError",
     "Report",
     "Result",
     "RowError",
     "Sampling",
+    "Schedule",
     "connect",
     "demo_table",
+    "reorder",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from relquery.errors import ConfigError, did_you_mean
 
-Order = Literal["original", "fixed", "ggr"]
+Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 
 
@@ -50,7 +50,7 @@ class QueryConfig:
         `result.errors` and warns; "raise" stops the query.
     """
 
-    order: Order = "ggr"
+    order: Order = "tree"
     on_error: Literal["null", "raise"] = "null"
 
     def __post_init__(self) -> None:

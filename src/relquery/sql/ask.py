@@ -18,7 +18,8 @@ from relquery.ledger import Ledger, answer_keys, has_one_answer
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.prompt_template import Form, Template, field_pieces, template
 from relquery.table.columns import Columns, Int64s, encode
-from relquery.table.reorder import Schedule, reorder
+from relquery.table.reorder import reorder
+from relquery.table.schedule import Schedule
 
 Progress = Callable[[str, int, int], None]
 
@@ -204,7 +205,7 @@ class _Inputs:
         """The order to send some inputs in; None where there is nothing to order."""
         if not self.pieces or not len(rows):
             return None
-        return reorder(self._columns(rows), asker.config.order)
+        return reorder(self._columns(rows), asker.config.order, weight="tokens")
 
     def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
         """Prompts of inputs `rows`, their fields in the order of the schedule."""

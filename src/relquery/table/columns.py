@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from relquery.errors import TableError
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+Float64s = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -48,16 +50,20 @@ class Columns:
         return self.lengths + np.repeat(labels, np.diff(self.offsets))
 
 
-def encode(data: Mapping[str, Sequence[str | None]] | pa.Table) -> Columns:
+def encode(data: Any) -> Columns:
     """Encode a table; columns of other types than text are written as text.
 
-    Raises TableError if columns differ in length or a column has no text form.
+    data: a mapping from names to columns, or what speaks Arrow: an Arrow, pandas or polars table.
+
+    Raises TableError for anything else, if columns differ in length, or for a column that has no
+    text form.
     """
-    if isinstance(data, pa.Table):
-        names, arrays = list(data.column_names), list(data.columns)
-    else:
+    if isinstance(data, Mapping):
         names = list(data)
         arrays = [_as_array(name, column) for name, column in data.items()]
+    else:
+        arrow = _as_arrow(data)
+        names, arrays = list(arrow.column_names), list(arrow.columns)
     rows = len(arrays[0]) if arrays else 0
     for name, array in zip(names, arrays, strict=True):
         if len(array) != rows:
@@ -82,6 +88,20 @@ def encode(data: Mapping[str, Sequence[str | None]] | pa.Table) -> Columns:
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         values=tuple(values),
     )
+
+
+def _as_arrow(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise TableError(
+            f"A {type(data).__name__} is no table. Give an Arrow, pandas or polars table, or a "
+            "mapping from column names to columns."
+        )
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError) as error:
+        raise TableError(f"The table cannot be read: {error}.") from error
 
 
 def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedArray:

@@ -19,6 +19,6 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     can be written, each process compiles anew.
     """
     try:
-        return cast(Callable[P, R], numba.njit(cache=True)(function))
+        return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:  # numba found no place for its cache
-        return cast(Callable[P, R], numba.njit(function))
+        return cast(Callable[P, R], numba.njit(nogil=True)(function))

@@ -2,83 +2,134 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from relquery.table.columns import Columns, Int32s, Int64s
+from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled
+from relquery.table.items import Items
+from relquery.table.prefixes import common_prefix, least_table
 
 Fields = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 
-def phc(columns: Columns, rows: Int64s, fields: Fields) -> int:
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """What rows share at one position of their order.
+
+    prefixes: distinct beginnings up to and with this position. rows: rows that hit a whole item
+    here. hit_characters: those hit at this position, in whole items and in beginnings of others.
+    """
+
+    prefixes: int
+    rows: int
+    hit_characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Characters hit in a cache without a size limit, and sent. depths: per position."""
+
+    hit: int
+    total: int
+    depths: tuple[Depth, ...]
+
+    @property
+    def rate(self) -> float:
+        """Prefix hit rate (PHR), from 0 to 1."""
+        return self.hit / self.total if self.total else 0.0
+
+
+def phc(items: Items, rows: Int64s, fields: Fields) -> int:
     """Prefix hit count (paper 000, eq. 1 and 2).
 
-    Per row, the squared lengths of its leading cells that equal, field and value, the cell at the
-    same position of the row sent before; the first cell that differs ends the count.
+    Per row, the squared lengths of its leading items that equal the one at the same position of
+    the row sent before; the first item that differs ends the count.
     """
-    if columns.codes.size == 0:
+    if items.slots.size == 0:
         return 0
-    return _phc(columns.codes.T, columns.offsets, columns.lengths**2, rows, fields)
+    return _phc(items.same[items.slots], items.lengths**2, rows, fields)
 
 
-def phr(columns: Columns, rows: Int64s, fields: Fields) -> float:
-    """Prefix hit rate: characters shared over characters sent, from 0 to 1.
+def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
+    """Characters that each row shares with some row sent before it, not just with the last.
 
-    A cell is written "column: value". A row's hit is the longest run of its leading cells with
-    which some row sent earlier (not just the one before) begins too: what a cache without a size
-    limit serves. Only whole cells count, so it is a lower bound of the rate in tokens.
+    An item is written "column: value" ("passage: value" in a bag). A row's hit is the longest
+    beginning with which a row sent earlier begins too, in whole items and then in the leading
+    characters of the next one: what a cache without a size limit serves, up to token boundaries.
     """
-    if columns.codes.size == 0:
-        return 0.0
-    hit, total = _shared(columns.codes.T, columns.offsets, columns.cell_lengths, rows, fields)
-    return hit / total
+    slots = fields.shape[1]
+    if items.slots.size == 0:
+        return Hits(0, 0, ())
+    sent = items.rank[items.same[items.slots]]
+    sequences = sent[fields, rows[:, None]]  # ranks in the order sent
+    weight = np.zeros(len(items.rank), np.int64)
+    weight[items.rank] = items.characters
+    prefixes, whole, characters = (np.zeros(slots, np.int64) for _ in range(3))
+    least = least_table(items.shared)
+    _share(sequences, weight, items.shared, least, prefixes, whole, characters)
+    return Hits(
+        int(characters.sum()),
+        int(weight[sequences].sum()),
+        tuple(
+            Depth(int(p), int(r), int(c))
+            for p, r, c in zip(prefixes, whole, characters, strict=True)
+        ),
+    )
 
 
 @compiled
-def _phc(codes: Int32s, offsets: Int64s, weights: Int64s, rows: Int64s, fields: Fields) -> int:
+def _phc(items: Int32s, weights: Int64s, rows: Int64s, fields: Fields) -> int:
     total = 0
     for i in range(1, len(rows)):
         for position in range(fields.shape[1]):
-            field = fields[i, position]
-            code = codes[field, rows[i]]
-            if field != fields[i - 1, position] or code != codes[field, rows[i - 1]]:
+            item = items[fields[i, position], rows[i]]
+            if item != items[fields[i - 1, position], rows[i - 1]]:
                 break
-            total += weights[offsets[field] + code]
+            total += weights[item]
     return total
 
 
 @compiled
-def _shared(
-    codes: Int32s, offsets: Int64s, lengths: Int64s, rows: Int64s, fields: Fields
-) -> tuple[int, int]:
-    """(characters shared, characters sent), from a trie of cells in one open-addressing table."""
-    size = 16
-    while size < codes.size + codes.size // 2:
-        size *= 2
-    parent = np.full(size, -1, np.int32)  # slot: the edge (parent, cell) leads to child
-    edge = np.empty(size, np.int32)
-    child = np.empty(size, np.int32)
-    nodes, hit, total = 0, 0, 0
-    for i in range(len(rows)):
-        node, hitting = 0, True
-        for position in range(fields.shape[1]):
-            field = fields[i, position]
-            cell = offsets[field] + codes[field, rows[i]]
-            slot = _slot(node, cell, size)
-            while parent[slot] >= 0 and (parent[slot] != node or edge[slot] != cell):
-                slot = (slot + 1) & (size - 1)
-            if parent[slot] < 0:
-                hitting = False
-                nodes += 1
-                parent[slot], edge[slot], child[slot] = node, cell, nodes
-            total += lengths[cell]
-            hit += lengths[cell] if hitting else 0
-            node = child[slot]
-    return hit, total
+def _share(
+    sequences: Int32s,
+    weight: Int64s,
+    shared: Int64s,
+    least: Int64s,
+    prefixes: Int64s,
+    whole: Int64s,
+    characters: Int64s,
+) -> None:
+    """Add up, per position, what equal beginnings have in common.
 
-
-@compiled
-def _slot(node: int, cell: int, size: int) -> int:
-    mixed = (node * 0x9E3779B1 + cell) * 0x85EBCA77
-    return (mixed ^ (mixed >> 17)) & (size - 1)
+    Hits in a cache without a limit are all characters less those of the trie of the rows, in
+    whatever order they come; sorted rows give the trie.
+    """
+    slots = sequences.shape[1]
+    order = np.arange(len(sequences))
+    todo = [(0, len(order), 0)]
+    while todo:
+        start, stop, position = todo.pop()
+        if position == slots:
+            continue
+        rows = order[start:stop]
+        if len(rows) == 1:
+            prefixes[position:] += 1
+            continue
+        keys = sequences[rows, position]
+        by_key = np.argsort(keys, kind="mergesort")
+        keys = keys[by_key]
+        order[start:stop] = rows[by_key]
+        begin = 0
+        for i in range(1, len(keys) + 1):
+            if i < len(keys) and keys[i] == keys[begin]:
+                continue
+            prefixes[position] += 1
+            whole[position] += i - begin - 1
+            characters[position] += (i - begin - 1) * weight[keys[begin]]
+            if i < len(keys):
+                characters[position] += common_prefix(shared, least, keys[begin], keys[i])
+            todo.append((start + begin, start + i, position + 1))
+            begin = i

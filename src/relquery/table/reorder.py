@@ -5,89 +5,202 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from relquery.config import ORDERS, Order
-from relquery.errors import ConfigError, UnknownColumnError, did_you_mean
-from relquery.table.columns import Columns, Int32s, Int64s
-from relquery.table.fixed import fixed
-from relquery.table.ggr import Limits, ggr
-from relquery.table.measure import Fields, phc, phr
-from relquery.table.original import original
-from relquery.table.segment import Problem
+from relquery.errors import ConfigError, did_you_mean
+from relquery.table.columns import Bools, Columns, Int32s, Int64s, encode
+from relquery.table.cost.billing import Bill, bill
+from relquery.table.cost.hits import Encode, HitReport, Tokens, lru_hits, measure_hits, tokenize
+from relquery.table.cost.price import Price
+from relquery.table.cost.weigh import EstimatedTokens, Weight, Weighting, weigh
+from relquery.table.items import Items, itemize
+from relquery.table.measure import Fields, hits, phc
+from relquery.table.rules.dependencies import (
+    Dependency,
+    check_names,
+    implied,
+    merge,
+    parse_dependency,
+)
+from relquery.table.rules.discover import discover
+from relquery.table.schedule import Report, Schedule
+from relquery.table.solvers.fixed import fixed
+from relquery.table.solvers.ggr import NO_LIMIT, Limits, ggr
+from relquery.table.solvers.ophr import ophr
+from relquery.table.solvers.original import original
+from relquery.table.solvers.segment import Problem, pose
+from relquery.table.solvers.tree import tree
 
-NO_LIMIT = 2**62
-GGR_DEFAULTS: dict[str, int | None] = {"row_depth": 4, "column_depth": 2, "threshold": 100_000}
+Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a solver reached: see relquery.table.measure for PHC and PHR. `seconds` is solving."""
-
-    method: Order
-    seconds: float
-    phc: int
-    phr: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
-    """An order to send a table in.
-
-    rows: (n,), row ids in the order to send.
-    fields: (n, m), at position i the column ids of row `rows[i]` in the order to send.
-    """
-
-    rows: Int64s
-    fields: Fields
-    report: Report
+GGR_DEFAULTS: dict[str, float | None] = {
+    "row_depth": 4,
+    "column_depth": 2,
+    "threshold": 100_000,
+}
+DISCOVER = "discover"
+BLOCK_SIZE = 16
+SHARE = 0.003  # of the predicted inference time, for the search of `tree`
+CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
+LEAST_SECONDS, MOST_SECONDS = 0.05, 5.0
 
 
 def reorder(
-    columns: Columns,
-    method: Order = "ggr",
-    dependencies: Sequence[tuple[str, ...]] = (),
+    table: Any,
+    method: Order = "tree",
+    dependencies: Given = (),
+    bags: Sequence[Sequence[str]] = (),
+    weight: Weight = "squared",
     *,
+    tokenizer: Encode | None = None,
+    prefix: str = "",
+    cache_tokens: int | None = None,
+    requests_per_minute: float | None = None,
     clock: Callable[[], float] = time.perf_counter,
-    **options: int | None,
+    **options: float | None,
 ) -> Schedule:
-    """Order a table by `original`, `fixed` or `ggr`.
+    """Order the rows of a table, and the fields of each row, so that prompts share prefixes.
 
-    dependencies: groups of columns that determine one another, e.g. ("beer/beerId", "beer/name");
-        groups that overlap are one. They are sent side by side.
-    clock: gives seconds, for the report.
-    options: those of ggr (see relquery.table.ggr): `row_depth` 4, `column_depth` 2, `threshold`
-        100,000. None lifts a depth; as the threshold it means that only the depths count.
-        Algorithm 1 without early stopping is `row_depth=None, column_depth=None`.
+    table: an Arrow, pandas or polars table, or a mapping from names to columns.
+    method: `tree` (searches; never below `fixed` in what is maximised), `ggr` and `ophr` (paper
+        000), `fixed` (one order of columns, by statistics) or `original`.
+    dependencies: what determines what: ("id", "name") each the other, "city -> state", "street,
+        city -> zip"; "discover" finds them, and may stand among those given, which come first.
+    bags: groups of columns with interchangeable values, such as retrieved passages.
+    weight: what a hit is worth: "squared" characters (PHC, paper 000), "tokens" saved, or the
+        name of a price (see relquery.table.cost.price) to pay as little as possible.
+    tokenizer: gives the token ids of each of a list of texts. Then hits are counted in tokens of
+        whole prompts: `prefix`, followed by one line "column: value" per field. With a price or a
+        cache size but no tokenizer, pieces of words stand in for tokens.
+    cache_tokens: size of the cache: the order that hits most under LRU is taken.
+    requests_per_minute: how fast requests are sent, for prices that depend on it.
+    options: of `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000; None lifts a depth,
+        as the threshold it means that only the depths count. Of `tree`: `seconds`, about how long
+        to search (default: a small share of the predicted inference time).
 
-    Raises UnknownColumnError for a dependency on a column that is not there, ConfigError for an
-    unknown method or option.
+    Raises UnknownColumnError for a column that is not there, TableError for what is no table,
+    ConfigError for settings that are unknown, out of range or contradict one another, and for
+    tables too large for `ophr`.
     """
     if method not in ORDERS:
         raise ConfigError(
             f"method is '{method}'. Methods: {', '.join(ORDERS)}." + did_you_mean(method, ORDERS)
         )
-    limits = _limits(method, options)
-    classes = _classes(columns.names, dependencies)
-    problem = Problem(columns.codes.T, columns.offsets, columns.lengths**2, classes)
+    settings = _settings(method, options)
+    _check(cache_tokens, requests_per_minute)
+    columns = table if isinstance(table, Columns) else encode(table)
     start = clock()
-    if columns.codes.size == 0 or method == "original":
-        rows, by_row = original(problem)
-    elif method == "fixed":
-        rows, by_row = fixed(problem)
-    else:
-        rows, by_row = ggr(problem, limits)
-    fields: Fields = np.ascontiguousarray(by_row[rows])
-    if len(columns.names) < 2**15:
-        fields = fields.astype(np.int16)
+    items = itemize(columns, bags)
+    known = _dependencies(columns, items, dependencies)
+    weighting = weigh(items, weight, tokenizer, prefix)
+    problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
+    found = _solve(method, items, problem, weighting, settings)
+    meter = _Meter(items, weighting.price, tokenizer, prefix, cache_tokens, requests_per_minute)
+    rows, fields = max(found, key=meter.score) if len(found) > 1 else found[0]
     seconds = clock() - start
-    report = Report(method, seconds, phc(columns, rows, fields), phr(columns, rows, fields))
+    shared = hits(items, rows, fields)
+    tokens, charged = meter.read(rows, fields)
+    report = Report(
+        method=method,
+        weight=weighting.name,
+        seconds=seconds,
+        phc=phc(items, rows, fields),
+        phr=shared.rate,
+        depths=shared.depths,
+        dependencies=known,
+        tokens=tokens,
+        bill=charged,
+    )
     return Schedule(rows, fields, report)
 
 
-def _limits(method: Order, options: dict[str, int | None]) -> Limits:
-    known: dict[str, int | None] = dict(GGR_DEFAULTS) if method == "ggr" else {}
+def _solve(
+    method: Order,
+    items: Items,
+    problem: Problem,
+    weighting: Weighting,
+    settings: dict[str, float | None],
+) -> list[tuple[Int64s, Fields]]:
+    """Schedules to choose from, the best by weight first."""
+    if items.slots.size == 0 or method == "original":
+        found = [original(problem)]
+    elif method == "fixed":
+        found = [fixed(problem)]
+    elif method == "ggr":
+        limits = [NO_LIMIT if value is None else int(value) for value in settings.values()]
+        found = [ggr(problem, Limits(*limits))]
+    elif method == "ophr":
+        found = [ophr(problem)]
+    else:
+        seconds = settings["seconds"]
+        best = tree(items, problem, weighting.objective, seconds or _predicted(items))
+        found = [(schedule.rows, schedule.fields) for schedule in best]
+    return [_by_position(rows, fields) for rows, fields in found]
+
+
+def _by_position(rows: Int64s, by_row: Int32s) -> tuple[Int64s, Fields]:
+    fields: Fields = np.ascontiguousarray(by_row[rows])
+    return rows, fields.astype(np.int16) if fields.shape[1] < 2**15 else fields
+
+
+def _predicted(items: Items) -> float:
+    """Seconds for a search that is worth it: a small share of what inference will take."""
+    sent = float(items.characters[items.slots].sum())
+    return float(np.clip(SHARE * sent / CHARACTERS_PER_SECOND, LEAST_SECONDS, MOST_SECONDS))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Meter:
+    """Counts what a schedule costs in tokens; counts nothing where nobody asked."""
+
+    items: Items
+    price: Price | None
+    tokenizer: Encode | None
+    prefix: str
+    cache_tokens: int | None
+    requests_per_minute: float | None
+
+    def score(self, schedule: tuple[Int64s, Fields]) -> float:
+        """What to choose a schedule by; the same for all if only its weight matters."""
+        if self.price is not None:
+            return -self._bill(self._tokens(*schedule)).usd
+        if self.cache_tokens is not None:
+            return float(lru_hits(self._tokens(*schedule), self._blocks, BLOCK_SIZE).sum())
+        return 0.0
+
+    def read(self, rows: Int64s, fields: Fields) -> tuple[HitReport | None, Bill | None]:
+        """Hits on tokens, and the bill."""
+        if self.tokenizer is None and self.price is None and self.cache_tokens is None:
+            return None, None
+        tokens = self._tokens(rows, fields)
+        blocks = None if self.cache_tokens is None else self._blocks
+        charged = None if self.price is None else self._bill(tokens)
+        return measure_hits(tokens, blocks, BLOCK_SIZE), charged
+
+    def _tokens(self, rows: Int64s, fields: Fields) -> Tokens:
+        texts = self.items.texts_in_order(rows, fields, self.prefix)
+        return tokenize(texts, self.tokenizer or EstimatedTokens())
+
+    def _bill(self, tokens: Tokens) -> Bill:
+        assert self.price is not None
+        return bill(tokens, self.price, requests_per_minute=self.requests_per_minute)
+
+    @property
+    def _blocks(self) -> int:
+        assert self.cache_tokens is not None
+        return self.cache_tokens // BLOCK_SIZE
+
+
+def _settings(method: Order, options: dict[str, float | None]) -> dict[str, float | None]:
+    """The options of a method, defaults filled in."""
+    known: dict[str, float | None] = {}
+    if method == "ggr":
+        known = dict(GGR_DEFAULTS)
+    elif method == "tree":
+        known = {"seconds": None}
     for name, value in options.items():
         if name not in known:
             raise ConfigError(
@@ -96,21 +209,43 @@ def _limits(method: Order, options: dict[str, int | None]) -> Limits:
             )
         if value is not None and value < 0:
             raise ConfigError(f"{name} is {value}; it must not be negative.")
-    chosen = {
-        name: NO_LIMIT if value is None else value
-        for name, value in {**GGR_DEFAULTS, **options}.items()
-    }
-    return Limits(chosen["row_depth"], chosen["column_depth"], chosen["threshold"])
+    return {**known, **options}
 
 
-def _classes(names: Sequence[str], dependencies: Sequence[tuple[str, ...]]) -> Int32s:
-    """(m,), the same number for columns that determine one another."""
-    classes = np.arange(len(names), dtype=np.int32)
-    for group in dependencies:
-        for name in group:
-            if name not in names:
-                raise UnknownColumnError(name, "the table", names)
-        members = [i for i, name in enumerate(names) if name in group]
-        joined = np.isin(classes, classes[members])
-        classes[joined] = classes[members].min()
-    return classes
+def _check(cache_tokens: int | None, requests_per_minute: float | None) -> None:
+    if cache_tokens is not None and cache_tokens < BLOCK_SIZE:
+        raise ConfigError(
+            f"cache_tokens is {cache_tokens}, less than one block of {BLOCK_SIZE} tokens."
+        )
+    if requests_per_minute is not None and not requests_per_minute > 0:
+        raise ConfigError(f"requests_per_minute is {requests_per_minute}; it must be above 0.")
+
+
+def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Dependency, ...]:
+    """Those given, then those found if asked for."""
+    wanted = [given] if isinstance(given, str) else list(given)
+    written = [each for each in wanted if each != DISCOVER]
+    known = tuple(rule for each in written for rule in parse_dependency(each))
+    check_names(columns.names, (name for rule in known for name in rule.names))
+    loose = {columns.names[c] for c in range(len(columns.names)) if items.in_bag(c)}
+    for rule in known:
+        if not loose.isdisjoint(rule.names):
+            raise ConfigError(
+                f"Dependency '{rule}' names a column of a bag. The columns of a bag have no "
+                "values of their own: leave it out of the bag or of the dependencies."
+            )
+    if len(written) < len(wanted):
+        known = merge(known, discover(columns, skip=loose))
+    return known
+
+
+def _rules(items: Items, known: Sequence[Dependency]) -> tuple[Bools, Int32s]:
+    """(m, m): which column determines which; (p, 3): which two determine a third."""
+    place = {name: i for i, name in reversed(list(enumerate(items.names)))}
+    pairs = [
+        [*(place[name] for name in rule.determinants), place[dependent]]
+        for rule in known
+        if len(rule.determinants) == 2
+        for dependent in rule.dependents
+    ]
+    return implied(items.names, known), np.array(pairs, np.int32).reshape(-1, 3)

@@ -27,9 +27,10 @@ import numpy as np
 
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled
-from relquery.table.fixed import sort_by_statistics
-from relquery.table.segment import Problem, Segment, add_row, fill_segment, new_segment
+from relquery.table.solvers.fixed import sort_by_statistics
+from relquery.table.solvers.segment import Problem, Segment, add_row, fill_segment, new_segment
 
+NO_LIMIT = 2**62
 Heap = list[tuple[int, int, int]]  # (-score, position of the value in weights, group)
 
 
@@ -64,14 +65,17 @@ class Work(NamedTuple):
 
 def ggr(problem: Problem, limits: Limits) -> tuple[Int64s, Int32s]:
     """(rows, fields by row id)."""
-    columns, rows = problem.codes.shape
+    columns, rows = problem.items.shape
+    # Passages change slots, so that one that a group shares stands in one slot.
+    problem = problem._replace(items=problem.items.copy(), places=problem.places.copy())
     work = Work(
         order=np.arange(rows, dtype=np.int64),
         fields=np.zeros((rows, columns), np.int32),
         members=np.empty(rows * columns, np.int32),
     )
     _solve(problem, limits, new_segment(problem), work)
-    return work.order, work.fields
+    fields = np.take_along_axis(problem.places.T, work.fields.astype(np.int64), axis=1)
+    return work.order, fields
 
 
 @compiled
@@ -114,7 +118,8 @@ def _split_groups(
         free -= 1
         members = work.members[begin[group] : begin[group + 1]]
         members = members[alive[members]]
-        taken = _take_class(segment, problem, members, group, live)
+        _align(segment, problem, rows, members, group, live)
+        taken = _take_implied(segment, problem, members, group)
         _place(segment, work, at, rows[members], task.placed, taken)
         placed = task.placed + len(taken)
         if placed < work.fields.shape[1]:
@@ -151,24 +156,60 @@ def _list_members(segment: Segment, members: Int32s, rows: int, live: int) -> In
 
 
 @compiled
-def _take_class(
-    segment: Segment, problem: Problem, members: Int32s, group: int, live: int
-) -> Int64s:
-    """Live columns to place: the group's own, then those of its class, where they hold."""
+def _align(
+    segment: Segment, problem: Problem, rows: Int64s, members: Int32s, group: int, live: int
+) -> None:
+    """Bring the item of a group into the same slot in all its rows."""
+    chosen = _slot_of(segment, group)
+    slot = segment.columns[chosen]
+    for i in members:
+        for j in range(chosen, live):
+            if segment.group[i, j] == group:
+                break
+        if j != chosen:
+            row, other = rows[i], segment.columns[j]
+            _swap(problem.items, slot, other, row)
+            _swap(problem.places, slot, other, row)
+            segment.group[i, j] = segment.group[i, chosen]
+            segment.group[i, chosen] = group
+
+
+@compiled
+def _swap(array: Int32s, a: int, b: int, row: int) -> None:
+    array[a, row], array[b, row] = array[b, row], array[a, row]
+
+
+@compiled
+def _slot_of(segment: Segment, group: int) -> int:
+    """The live slot where a group appears first."""
     chosen = 0
     while segment.first[chosen + 1] <= group:
         chosen += 1
-    which = problem.classes[segment.columns[chosen]]
-    taken = np.empty(live, np.int64)
-    taken[0] = chosen
-    size = 1
-    for j in range(live):
-        if j == chosen or problem.classes[segment.columns[j]] != which:
-            continue
-        if np.all(segment.group[members, j] == segment.group[members[0], j]):
-            taken[size] = j
-            size += 1
-    return taken[:size]
+    return chosen
+
+
+@compiled
+def _take_implied(segment: Segment, problem: Problem, members: Int32s, group: int) -> Int64s:
+    """Live slots to place: the group's own, then those that it implies, where they hold."""
+    chosen = _slot_of(segment, group)
+    slot = segment.columns[chosen]
+    taken = [np.int64(chosen)]
+    for k in range(problem.implied_begin[slot], problem.implied_begin[slot + 1]):
+        _take_if_it_holds(segment, members, problem.implied[k], taken)
+    for a, b, third in problem.pairs:
+        other = b if a == slot else a
+        if slot in (a, b) and segment.live_at[other] < 0:  # it stands before
+            _take_if_it_holds(segment, members, third, taken)
+    return np.array(taken)
+
+
+@compiled
+def _take_if_it_holds(segment: Segment, members: Int32s, slot: int, taken: list[np.int64]) -> None:
+    j = segment.live_at[slot]
+    if j < 0 or j in taken:
+        return
+    if np.all(segment.group[members, j] == segment.group[members[0], j]):
+        taken.append(j)
 
 
 @compiled

@@ -17,7 +17,7 @@ import numpy as np
 
 from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
-from relquery.table.segment import Problem, Segment, fill_segment, new_segment
+from relquery.table.solvers.segment import Problem, Segment, fill_segment, new_segment
 
 CANDIDATES = 16  # classes compared at each place, the best by their own statistics
 
@@ -37,12 +37,12 @@ class Prefixes(NamedTuple):
 
 def fixed(problem: Problem) -> tuple[Int64s, Int32s]:
     """(rows, fields by row id)."""
-    columns, rows = problem.codes.shape
+    rows = problem.items.shape[1]
     segment = new_segment(problem)
     everything = np.arange(rows, dtype=np.int64)
     live = fill_segment(segment, problem, everything, np.empty(0, np.int32))
     order, ranked = sort_by_statistics(segment, problem, everything, live)
-    return order, np.broadcast_to(segment.columns[ranked], (rows, columns))
+    return order, problem.places[segment.columns[ranked]].T
 
 
 @compiled
@@ -164,7 +164,8 @@ def _gain(segment: Segment, problem: Problem, prefixes: Prefixes, j: int) -> tup
 def _refine(segment: Segment, prefixes: Prefixes, j: int) -> Prefixes:
     """Sort rows by (prefix, value in the j-th live column), which becomes part of the prefix."""
     rows, run, _, seen = prefixes
-    value = segment.group[rows, j] - segment.first[j]
+    value = segment.group[rows, j].astype(np.int64)
+    value -= value.min()
     order = _counting_sort(run, _counting_sort(value, np.arange(len(rows))))
     new_run = np.zeros_like(run)
     for i in range(1, len(rows)):

@@ -1,0 +1,350 @@
+"""What a provider bills for a schedule, and the breakpoints that make it cheapest.
+
+Requests are sent one at a time, in order; only input tokens are billed here. Given a rate, request
+i is sent `i / rate` minutes after the first; without one, no cache entry expires and no machine
+overflows.
+
+**Automatic caches** serve the longest prefix that an earlier request had, rounded down to what the
+provider counts, and store everything for free. Where a provider limits the requests per minute on
+one prefix, the requests of a minute that share their first `minimum` tokens fill one machine up to
+the limit, then a second, and so on. The first machine keeps its cache from minute to minute; each
+further one starts empty, as nothing says that the overflow of the next minute meets it again.
+
+**Breakpoints** are set where prompts part. A request that marks prefixes reads the longest of them
+that is cached, writes from there to its longest mark, and pays the rest uncached:
+
+    cost = read x p + write x (q - p) + uncached x (length - q)
+
+A group is the requests that share a prefix; a gap longer than an entry's lifetime splits it. The
+first request of a group writes its prefix and the others read it, so the tokens between a mark and
+the next one above it cost `write + (n - 1) x read` instead of `n x uncached` for a group of n,
+whatever is marked elsewhere. What the marks save is therefore a sum over the marks, each worth
+(tokens to the next mark above) x (a factor of its group), and the best set comes from a dynamic
+program over the tree of groups whose state is the next mark above and the marks still allowed.
+
+A request needs a mark for each prefix that it is the first to write, and one for the prefix that it
+reads; their number is limited. Using an entry keeps alive the shorter ones that it begins with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery.errors import ConfigError
+from relquery.table.columns import Bools, Int64s
+from relquery.table.compiled import compiled
+from relquery.table.cost.hits import FOREVER, PrefixTree, Tokens, prefix_tree
+from relquery.table.cost.price import Price
+
+Floats = npt.NDArray[np.float64]
+Marks = list[tuple[int, ...]]
+MILLION = 1_000_000
+NOTHING = 1e-9  # USD per million tokens, below which a gain is rounding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bill:
+    """Input tokens by what is paid for them; they add up to those sent.
+
+    breakpoints: per request the prefix lengths, in tokens and ascending, that it should mark;
+        empty for automatic caches.
+    """
+
+    price: Price
+    uncached: int
+    written: int
+    read: int
+    breakpoints: Marks
+
+    @property
+    def tokens(self) -> int:
+        return self.uncached + self.written + self.read
+
+    @property
+    def usd(self) -> float:
+        price = self.price
+        cost = self.uncached * price.uncached + self.written * price.write + self.read * price.read
+        return cost / MILLION
+
+    @property
+    def usd_without_cache(self) -> float:
+        return self.tokens * self.price.uncached / MILLION
+
+    @property
+    def savings(self) -> float:
+        """Share of the cost without a cache, from 0 to 1."""
+        return 1 - self.usd / self.usd_without_cache if self.tokens else 0.0
+
+
+def bill(tokens: Tokens, price: Price, *, requests_per_minute: float | None = None) -> Bill:
+    """What sending these prompts costs; see the module for the model.
+
+    requests_per_minute: how fast they are sent. Raises ConfigError if it is not above 0.
+    """
+    if requests_per_minute is not None and not requests_per_minute > 0:
+        raise ConfigError(
+            f"requests_per_minute is {requests_per_minute}; it must be above 0, or None if "
+            "neither expiry nor overflow matter."
+        )
+    if price.breakpoints:
+        return _bill_breakpoints(tokens, price, requests_per_minute)
+    return _bill_automatic(tokens, price, requests_per_minute)
+
+
+def _window(price: Price, rate: float | None) -> int:
+    """How many requests back an entry may have been used last."""
+    if rate is None or price.lifetime_s is None:
+        return FOREVER
+    return int(min(price.lifetime_s * rate / 60, FOREVER))
+
+
+def _bill_automatic(tokens: Tokens, price: Price, rate: float | None) -> Bill:
+    machines = None
+    if rate is not None and price.requests_per_minute is not None:
+        tree = prefix_tree(tokens)
+        limit = float(price.requests_per_minute)
+        machines = _machines(tree, price.minimum, float(rate), limit)
+    hits = prefix_tree(tokens, machines, _window(price, rate)).hits
+    steps = (hits - price.minimum) // price.granularity * price.granularity
+    read = int(np.where(hits < price.minimum, 0, price.minimum + steps).sum())
+    nothing: Marks = [()] * len(tokens)
+    return Bill(price, len(tokens.ids) - read, 0, read, nothing)
+
+
+@compiled
+def _machines(tree: PrefixTree, minimum: int, rate: float, limit: float) -> Int64s:
+    """(n,), the machine of each request; 0 is the one that keeps its cache."""
+    sent = np.zeros(len(tree.parent), np.int64)  # in this minute, by the node of the first tokens
+    minute_of = np.full(len(tree.parent), -1, np.int64)
+    machines = np.zeros(len(tree.leaf), np.int64)
+    started, used, minute = 0, 0, 0  # further machines: before this minute, up to now
+    for i in range(len(machines)):
+        if int(i / rate) != minute:
+            minute, started = int(i / rate), used
+        node = tree.leaf[i]
+        if tree.depth[node] < minimum:
+            continue
+        while tree.parent[node] != node and tree.depth[tree.parent[node]] >= minimum:
+            node = tree.parent[node]
+        if minute_of[node] != minute:
+            minute_of[node], sent[node] = minute, 0
+        further = int(sent[node] / limit)
+        sent[node] += 1
+        machines[i] = started + further if further else 0
+        used = max(used, machines[i])
+    return machines
+
+
+class _Groups(NamedTuple):
+    """The tree of prefixes with a node for each group of requests.
+
+    parent, depth, leaf: as in PrefixTree. requests: (groups,), how many. joined: whether the
+    first request of the group is also the first of its parent.
+    """
+
+    parent: Int64s
+    depth: Int64s
+    leaf: Int64s
+    requests: Int64s
+    joined: Bools
+
+
+class _Forest(NamedTuple):
+    """The groups worth a mark, by ascending depth.
+
+    position: their prefix lengths. gain: USD per million tokens saved by marking. above: the
+    nearest such ancestor, or -1. joined: as in _Groups.
+    """
+
+    position: Int64s
+    gain: Floats
+    above: Int64s
+    joined: Bools
+
+
+def _bill_breakpoints(tokens: Tokens, price: Price, rate: float | None) -> Bill:
+    groups = _group(prefix_tree(tokens), _window(price, rate))
+    again = groups.requests - 1
+    gain = groups.requests * price.uncached - price.write - again * price.read
+    worth = (gain > NOTHING) & (groups.depth >= max(price.minimum, 1))
+    order = np.argsort(groups.depth, kind="stable")
+    chosen = order[worth[order]]
+    nearest = _nearest(groups.parent, order, worth)
+    above = nearest[groups.parent[chosen]]
+    forest = _Forest(groups.depth[chosen], gain[chosen], above, groups.joined[chosen])
+    marked = _mark(forest, price.breakpoints)
+    share = np.where(marked, forest.position - _marked_above(forest, marked), 0)
+    written, read = int(share.sum()), int(share @ again[chosen])
+    positions, ends = _paths(forest, marked, nearest[groups.leaf], price.breakpoints)
+    flat, bounds = positions.tolist(), ends.tolist()
+    marks = [tuple(flat[a:b]) for a, b in pairwise([0, *bounds])]
+    return Bill(price, len(tokens.ids) - written - read, written, read, marks)
+
+
+@compiled
+def _group(tree: PrefixTree, window: int) -> _Groups:
+    count = _count_groups(tree, window)
+    groups = _Groups(
+        np.arange(count),
+        np.zeros(count, np.int64),
+        np.zeros(len(tree.leaf), np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.bool_),
+    )
+    last, now = np.full(len(tree.parent), -1, np.int64), np.zeros(len(tree.parent), np.int64)
+    made = 0
+    for i in range(len(tree.leaf)):
+        node, below, began_below = tree.leaf[i], -1, False
+        while node >= 0:
+            began = last[node] < 0 or i - last[node] > window
+            if began:
+                now[node], groups.depth[made] = made, tree.depth[node]
+                made += 1
+            group = now[node]
+            groups.requests[group] += 1
+            if below >= 0:
+                groups.parent[below] = group
+                groups.joined[below] = groups.joined[below] or (began and began_below)
+            else:
+                groups.leaf[i] = group
+            last[node], below, began_below = i, group, began
+            node = tree.parent[node] if tree.parent[node] != node else -1
+    return groups
+
+
+@compiled
+def _count_groups(tree: PrefixTree, window: int) -> int:
+    last = np.full(len(tree.parent), -1, np.int64)
+    count = 0
+    for i in range(len(tree.leaf)):
+        node = tree.leaf[i]
+        while node >= 0:
+            count += last[node] < 0 or i - last[node] > window
+            last[node] = i
+            node = tree.parent[node] if tree.parent[node] != node else -1
+    return count
+
+
+@compiled
+def _nearest(parent: Int64s, order: Int64s, worth: Bools) -> Int64s:
+    """(groups,), the nearest group at or above that is worth a mark, by its number, or -1."""
+    nearest = np.full(len(parent), -1, np.int64)
+    numbered = 0
+    for node in order:
+        if worth[node]:
+            nearest[node] = numbered
+            numbered += 1
+        else:
+            nearest[node] = nearest[parent[node]]
+    return nearest
+
+
+def _mark(forest: _Forest, limit: int) -> Bools:
+    """Which groups to mark so that most is saved."""
+    if _all_fit(forest.above, forest.joined, limit):  # spares the table, whose size may be large
+        return np.ones(len(forest.above), np.bool_)
+    return _choose(forest, limit)
+
+
+@compiled
+def _all_fit(above: Int64s, joined: Bools, limit: int) -> bool:
+    """Whether each group can be marked: the best, as no group gains more than those above it."""
+    used = np.ones(len(above), np.int64)
+    for j in range(len(above)):
+        if above[j] >= 0:
+            used[j] += used[above[j]] if joined[j] else 1
+    return len(used) == 0 or used.max() <= limit
+
+
+@compiled
+def _choose(forest: _Forest, limit: int) -> Bools:
+    """The dynamic program; O(groups x ancestors x limit) time and space.
+
+    A group has one row of the table for each place where the next mark above it may be: nowhere
+    (0), at its ancestors from the top (1, 2, ...), and, last, at itself, which its children use.
+    best[row, b]: the most that can be saved below the group with b marks left; once the group has
+    been dealt with, itself included.
+    """
+    level, first = _rows(forest.above)
+    best = np.zeros((first[-1], limit + 1))
+    take = np.zeros((first[-1], limit + 1), np.bool_)
+    for j in range(len(level) - 1, -1, -1):
+        own, ancestor = first[j] + level[j] + 1, forest.above[j]
+        for place in range(level[j], -1, -1):
+            row = first[j] + place
+            shared = forest.position[ancestor] if place else 0
+            gain = (forest.position[j] - shared) * forest.gain[j]
+            for b in range(limit, 0, -1):
+                take[row, b] = gain + best[own, b - 1] > best[row, b]
+                best[row, b] = max(best[row, b], gain + best[own, b - 1])
+            if forest.above[j] >= 0:
+                for b in range(limit + 1):
+                    left = b if forest.joined[j] else limit - (place > 0)
+                    best[first[forest.above[j]] + place, b] += best[row, left]
+            ancestor = forest.above[ancestor] if place else ancestor
+    return _follow(forest, level, first, take)
+
+
+@compiled
+def _rows(above: Int64s) -> tuple[Int64s, Int64s]:
+    """(members of the forest above each, where its rows begin)."""
+    level, first = np.zeros(len(above), np.int64), np.zeros(len(above) + 1, np.int64)
+    for j in range(len(above)):
+        level[j] = level[above[j]] + 1 if above[j] >= 0 else 0
+        first[j + 1] = first[j] + level[j] + 2
+    return level, first
+
+
+@compiled
+def _follow(forest: _Forest, level: Int64s, first: Int64s, take: Bools) -> Bools:
+    """Read the best choice off the table, from the top down."""
+    limit = take.shape[1] - 1
+    marked = np.zeros(len(level), np.bool_)
+    place, left = np.zeros(len(level), np.int64), np.zeros(len(level), np.int64)
+    for j in range(len(level)):
+        here, b = 0, limit
+        if forest.above[j] >= 0:
+            here = place[forest.above[j]]
+            b = left[forest.above[j]] if forest.joined[j] else limit - (here > 0)
+        marked[j] = take[first[j] + here, b]
+        place[j] = level[j] + 1 if marked[j] else here
+        left[j] = b - 1 if marked[j] else b
+    return marked
+
+
+@compiled
+def _marked_above(forest: _Forest, marked: Bools) -> Int64s:
+    """Per group, the position of the next mark above it, or 0."""
+    positions = np.zeros(len(marked), np.int64)
+    for j in range(len(marked)):
+        above = forest.above[j]
+        if above >= 0:
+            positions[j] = forest.position[above] if marked[above] else positions[above]
+    return positions
+
+
+@compiled
+def _paths(forest: _Forest, marked: Bools, bottom: Int64s, limit: int) -> tuple[Int64s, Int64s]:
+    """(marks of all requests, ends of each request's): the `limit` deepest, ascending.
+
+    The prefixes that a request has to write are its deepest, so they and the one that it reads are
+    among these.
+    """
+    ends = np.zeros(len(bottom), np.int64)
+    positions = np.zeros(len(bottom) * limit, np.int64)
+    total = 0
+    for i in range(len(bottom)):
+        node, start = bottom[i], total
+        while node >= 0 and total - start < limit:
+            if marked[node]:
+                positions[total] = forest.position[node]
+                total += 1
+            node = forest.above[node]
+        positions[start:total] = positions[start:total][::-1].copy()
+        ends[i] = total
+    return positions[:total].copy(), ends

@@ -1,0 +1,211 @@
+"""A table as sets of items: what the solvers order.
+
+A labelled field is the item (column, value). Columns of a bag hold interchangeable values
+(retrieved passages): there an item is the value alone, the same in whatever column it stands. A
+row of m columns is then a set of m items; a second copy of a passage in one row is an item of its
+own, so that no item is in a row twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from relquery.errors import ConfigError, UnknownColumnError
+from relquery.table.columns import Columns, Int32s, Int64s
+from relquery.table.compiled import compiled
+
+BAG_LABEL = "passage"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """A table of n rows as sets of m items.
+
+    slots: (m, n), item `slots[c, r]` stands in column c of row r. Items of a column are numbered
+        together, in the order of first appearance.
+    bags: (m,), the same number for columns of one bag: its first column.
+    lengths: (items,), characters of the value. labels: (items,), of the label before it.
+    same: (items,), the item whose text it has: itself, but for copies.
+    rank: (items,), place of "label: value" in their alphabetical order; copies have their own.
+    shared: (items,), by rank, leading characters in common with the text ranked just before.
+    texts: per column, the distinct values as text; those of column c begin at item `offsets[c]`.
+    """
+
+    slots: Int32s
+    bags: Int32s
+    lengths: Int64s
+    labels: Int64s
+    same: Int32s
+    rank: Int32s
+    shared: Int64s
+    names: tuple[str, ...]
+    texts: tuple[pa.Array, ...]
+    offsets: Int64s
+
+    def label_of(self, column: int) -> str:
+        """What stands before the values of a column."""
+        return f"{BAG_LABEL if self.in_bag(column) else self.names[column]}: "
+
+    def in_bag(self, column: int) -> bool:
+        """Whether a column's values are interchangeable with those of another."""
+        return _is_bag(self.bags, column)
+
+    def texts_in_order(
+        self, rows: Int64s, fields: npt.NDArray[np.integer], prefix: str = ""
+    ) -> list[str]:
+        """The prompts of a schedule: the prefix, then one line per item."""
+        lines = []
+        for column, texts in enumerate(self.texts):
+            label = self.label_of(column)
+            lines += [f"{label}{text}\n" for text in texts.fill_null("").to_pylist()]
+        sent = self.same[self.slots][fields, rows[:, None]]
+        return [prefix + "".join([lines[item] for item in row]) for row in sent.tolist()]
+
+    @property
+    def characters(self) -> Int64s:
+        """(items,), characters of the items written "label: value"."""
+        return self.lengths + self.labels
+
+
+def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
+    """Columns as items; `bags` names the columns of each bag.
+
+    Raises UnknownColumnError, and ConfigError for a column in two bags.
+    """
+    bag_of = _bag_of(columns.names, bags)
+    labels = tuple(
+        f"{BAG_LABEL if _is_bag(bag_of, i) else name}: " for i, name in enumerate(columns.names)
+    )
+    slots = (columns.codes + columns.offsets[:-1].astype(np.int32)).T
+    same = np.arange(len(columns.lengths), dtype=np.int32)
+    for bag in np.unique(bag_of):
+        if _is_bag(bag_of, bag):
+            _unify(columns, np.flatnonzero(bag_of == bag), same)
+    lengths = columns.lengths
+    sizes = np.diff(columns.offsets)
+    label_lengths = np.repeat([len(label) for label in labels], sizes).astype(np.int64)
+    if len(bags):
+        slots = same[slots]
+        slots, copies = _number_copies(slots, bag_of, len(same))
+        same = np.concatenate([same, copies]).astype(np.int32)
+        lengths, label_lengths = lengths[same], label_lengths[same]
+    rank, shared = _rank(columns, labels, bag_of, same)
+    return Items(
+        slots=np.ascontiguousarray(slots, dtype=np.int32),
+        bags=bag_of,
+        lengths=lengths,
+        labels=label_lengths,
+        same=same,
+        rank=rank,
+        shared=shared,
+        names=columns.names,
+        texts=columns.values,
+        offsets=columns.offsets,
+    )
+
+
+def _bag_of(names: Sequence[str], bags: Sequence[Sequence[str]]) -> Int32s:
+    bag_of = np.arange(len(names), dtype=np.int32)
+    taken: set[int] = set()
+    for bag in bags:
+        for name in bag:
+            if name not in names:
+                raise UnknownColumnError(name, "the table", names)
+        members = [names.index(name) for name in dict.fromkeys(bag)]
+        if taken.intersection(members):
+            twice = ", ".join(names[i] for i in sorted(taken.intersection(members)))
+            raise ConfigError(f"Column {twice} is in two bags. Name each column in one bag only.")
+        taken.update(members)
+        bag_of[members] = min(members, default=0)
+    return bag_of
+
+
+def _is_bag(bag_of: Int32s, column: int) -> bool:
+    return bool(np.count_nonzero(bag_of == bag_of[column]) > 1)
+
+
+def _unify(columns: Columns, members: Int64s, same: Int32s) -> None:
+    """Let equal values of a bag's columns be the item of the first of them."""
+    found: dict[str | None, int] = {}
+    for column in members:
+        offset = int(columns.offsets[column])
+        for code, value in enumerate(columns.values[column].to_pylist()):
+            same[offset + code] = found.setdefault(value, offset + code)
+
+
+def _number_copies(slots: Int32s, bag_of: Int32s, items: int) -> tuple[Int32s, Int32s]:
+    """Give a value's second, third... copy in a row an item of its own: (slots, what it copies)."""
+    numbers: dict[tuple[int, int], int] = {}
+    slots = slots.copy()
+    for bag in np.unique(bag_of):
+        members = np.flatnonzero(bag_of == bag)
+        seen = np.sort(slots[members], axis=0)
+        for row in np.flatnonzero((seen[1:] == seen[:-1]).any(axis=0)):
+            copies: dict[int, int] = {}
+            for column in members:
+                item = int(slots[column, row])
+                copy = copies[item] = copies.get(item, -1) + 1
+                if copy:
+                    slots[column, row] = numbers.setdefault((item, copy), items + len(numbers))
+    return slots, np.array([item for item, _ in numbers], dtype=np.int32)
+
+
+def _rank(
+    columns: Columns, labels: Sequence[str], bag_of: Int32s, same: Int32s
+) -> tuple[Int32s, Int64s]:
+    """(rank, shared), see Items. Texts of two columns share no more than their labels do."""
+    order = np.empty(len(columns.lengths), np.int32)
+    shared = np.zeros(len(same), np.int64)
+    at, before = 0, ""
+    for bag in sorted(np.unique(bag_of).tolist(), key=lambda bag: (labels[bag], bag)):
+        members = np.flatnonzero(bag_of == bag)
+        items = np.concatenate([np.arange(*columns.offsets[c : c + 2]) for c in members])
+        arrays = [columns.values[c].cast(pa.large_string()) for c in members]
+        text = pa.concat_arrays(arrays).fill_null("")
+        by_text = pc.array_sort_indices(text).to_numpy().astype(np.int64)
+        end = at + len(by_text)
+        if end > at:
+            order[at:end] = items[by_text]
+            prefixes = _common_prefixes(text.take(pa.array(by_text)))
+            shared[at + 1 : end] = len(labels[bag]) + prefixes
+            shared[at] = _agreement(before, labels[bag])
+        at, before = end, labels[bag]
+    rank = np.empty(len(same), np.int32)
+    rank[order] = np.arange(at)
+    rank[at:] = np.arange(at, len(same))  # copies
+    return rank, shared
+
+
+def _agreement(a: str, b: str) -> int:
+    """Leading characters that two texts have in common."""
+    differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differing, min(len(a), len(b)))
+
+
+def _common_prefixes(texts: pa.Array) -> Int64s:
+    """(n - 1,), leading characters that each text has in common with the one before."""
+    _, ends, data = texts.buffers()
+    offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return _prefixes(np.frombuffer(data or b"", np.uint8), offsets)
+
+
+@compiled
+def _prefixes(data: npt.NDArray[np.uint8], offsets: Int64s) -> Int64s:
+    result = np.zeros(len(offsets) - 2, np.int64)
+    for i in range(len(result)):
+        a, b = offsets[i], offsets[i + 1]
+        size = min(b - a, offsets[i + 2] - b)
+        k = 0
+        characters = 0
+        while k < size and data[a + k] == data[b + k]:
+            characters += (data[a + k] & 0xC0) != 0x80  # UTF-8: not a continuation byte
+            k += 1
+        cut = k < size and ((data[a + k] & 0xC0) == 0x80 or (data[b + k] & 0xC0) == 0x80)
+        result[i] = characters - cut  # the last character agrees in its first bytes only
+    return result

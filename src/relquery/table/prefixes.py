@@ -1,0 +1,46 @@
+"""Leading characters that two texts have in common, from those of alphabetical neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relquery.table.columns import Int64s
+from relquery.table.compiled import compiled
+
+BLOCK = 16
+
+
+def least_table(shared: Int64s) -> Int64s:
+    """(levels, blocks), the least of 2^level blocks of BLOCK values from each block on."""
+    blocks = -(-len(shared) // BLOCK)
+    padded = np.full(max(blocks, 1) * BLOCK, np.iinfo(np.int64).max)
+    padded[: len(shared)] = shared
+    levels = [padded.reshape(-1, BLOCK).min(axis=1)]
+    while 2 ** len(levels) <= len(levels[0]):
+        half = 2 ** (len(levels) - 1)
+        last = levels[-1].copy()
+        last[:-half] = np.minimum(last[:-half], last[half:])
+        levels.append(last)
+    return np.array(levels)
+
+
+@compiled
+def common_prefix(shared: Int64s, table: Int64s, a: int, b: int) -> int:
+    """Characters in common of the texts of ranks a < b: the least of `shared[a + 1 : b + 1]`."""
+    first, last = a + 1, b + 1  # of the range, as a half-open interval
+    from_block, to_block = -(-first // BLOCK), last // BLOCK
+    least = int(shared[b])
+    if to_block <= from_block:
+        for k in range(first, b):
+            least = min(least, shared[k])
+        return least
+    for k in range(first, from_block * BLOCK):
+        least = min(least, shared[k])
+    for k in range(to_block * BLOCK, last):
+        least = min(least, shared[k])
+    level = 0
+    while 2 << level <= to_block - from_block:
+        level += 1
+    for k in (from_block, to_block - (1 << level)):
+        least = min(least, table[level, k])
+    return least

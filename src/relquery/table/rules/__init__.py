@@ -1,0 +1,1 @@
+"""Functional dependencies: what one is, and finding them."""

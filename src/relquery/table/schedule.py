@@ -1,0 +1,46 @@
+"""An order to send a table in, and what it reaches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relquery.config import Order
+from relquery.table.columns import Int64s
+from relquery.table.cost.billing import Bill
+from relquery.table.cost.hits import HitReport
+from relquery.table.measure import Depth, Fields
+from relquery.table.rules.dependencies import Dependency
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a solver reached.
+
+    weight: what was maximised. seconds: solving, after the table was encoded. phc, phr, depths:
+    see relquery.table.measure; counted in characters. dependencies: those given and found.
+    tokens: hits on token ids, if a tokenizer, a price or a cache size was given. bill: what the
+    provider charges, if a price was given.
+    """
+
+    method: Order
+    weight: str
+    seconds: float
+    phc: int
+    phr: float
+    depths: tuple[Depth, ...]
+    dependencies: tuple[Dependency, ...] = ()
+    tokens: HitReport | None = None
+    bill: Bill | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """An order to send a table in.
+
+    rows: (n,), row ids in the order to send.
+    fields: (n, m), at position i the column ids of row `rows[i]` in the order to send.
+    """
+
+    rows: Int64s
+    fields: Fields
+    report: Report

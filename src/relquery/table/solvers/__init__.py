@@ -1,0 +1,1 @@
+"""Orders of rows and fields: simple, greedy, searched for, and exact."""

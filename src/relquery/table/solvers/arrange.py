@@ -1,0 +1,174 @@
+"""From a trie of item sets to an order of rows, and of items in each label.
+
+Whole items in common are settled by the trie. What is left to win are the beginnings of texts: rows
+of a node share the label, and often the first digits or letters, of the next item if it is one of
+the same column. So the children of a node, the single rows among them, begin with the column whose
+texts have most in common, and stand in alphabetical order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery.table.columns import Bools, Int32s, Int64s
+from relquery.table.compiled import compiled
+from relquery.table.items import Items
+from relquery.table.prefixes import common_prefix, least_table
+from relquery.table.solvers.trie import NONE, ROOT, Trie
+
+
+class Texts(NamedTuple):
+    """rank, shared: see relquery.table.items. least: of `shared`, see relquery.table.prefixes.
+
+    column: (items,), a number per column or bag. columns: how many.
+    """
+
+    rank: Int32s
+    shared: Int64s
+    least: Int64s
+    column: Int32s
+    columns: int
+
+
+def texts_of(items: Items) -> Texts:
+    """What arranging needs to know of the texts."""
+    column = np.zeros(len(items.rank), np.int32)
+    for slot, bag in zip(items.slots, items.bags, strict=True):
+        column[slot] = bag
+    return Texts(items.rank, items.shared, least_table(items.shared), column, len(items.bags))
+
+
+def arrange(trie: Trie, texts: Texts, items: Int32s) -> tuple[Int64s, Int32s]:
+    """(rows, columns by row id). Reorders the labels of the trie. items: (m, n)."""
+    first, next_sibling = _children(trie)
+    row_of = np.full(len(trie.parent), NONE, np.int32)
+    row_of[trie.leaf] = np.arange(len(trie.leaf), dtype=np.int32)
+    rows = _order(trie, texts, first, next_sibling, row_of)
+    return rows, _read_out(trie, items, len(texts.rank))
+
+
+@compiled
+def _children(trie: Trie) -> tuple[Int32s, Int32s]:
+    """(first child, next sibling) of every node, NONE where there is none."""
+    first = np.full(len(trie.parent), NONE, np.int32)
+    following = first.copy()
+    for node in range(len(trie.parent) - 1, 0, -1):
+        parent = trie.parent[node]
+        if parent != NONE:
+            following[node], first[parent] = first[parent], node
+    return first, following
+
+
+@compiled
+def _order(trie: Trie, texts: Texts, first: Int32s, next_sibling: Int32s, row_of: Int32s) -> Int64s:
+    rows = np.empty(len(trie.leaf), np.int64)
+    filled = 0
+    todo = [np.int64(ROOT)]
+    while todo:
+        node = todo.pop()
+        if row_of[node] != NONE:
+            rows[filled] = row_of[node]
+            filled += 1
+            continue
+        count = 0
+        child = first[node]
+        while child != NONE:
+            count += 1
+            child = next_sibling[child]
+        siblings = np.empty(count, np.int32)
+        child = first[node]
+        for k in range(count):
+            siblings[k] = child
+            child = next_sibling[child]
+        _begin_alike(trie, texts, siblings)
+        for child in _alphabetical(trie, texts, siblings)[::-1]:
+            todo.append(np.int64(child))
+    return rows
+
+
+@compiled
+def _begin_alike(trie: Trie, texts: Texts, siblings: Int32s) -> None:
+    """Move an item of the same column to the front of as many labels as pays."""
+    settled = np.zeros(len(siblings), np.bool_)
+    while True:
+        column = _best_column(trie, texts, siblings, settled)
+        if column == NONE:
+            return
+        for k in range(len(siblings)):
+            if not settled[k]:
+                settled[k] = _bring_forward(trie, texts, siblings[k], column)
+
+
+@compiled
+def _bring_forward(trie: Trie, texts: Texts, node: int, column: int) -> bool:
+    begin = trie.begin[node]
+    for k in range(begin, trie.end[node]):
+        item = trie.label[node, k]
+        if texts.column[item] == column:
+            trie.label[node, k] = trie.label[node, begin]
+            trie.label[node, begin] = item
+            return True
+    return False
+
+
+@compiled
+def _best_column(trie: Trie, texts: Texts, siblings: Int32s, settled: Bools) -> int:
+    """The column whose texts have most in common; NONE where no two siblings can share any."""
+    size = 0
+    for k in range(len(siblings)):
+        if not settled[k]:
+            size += trie.end[siblings[k]] - trie.begin[siblings[k]]
+    if size == 0:
+        return NONE
+    # (column, rank) of all items on offer, one item per column and sibling
+    keys = np.empty(size, np.int64)
+    filled = 0
+    ranks = len(texts.rank)
+    for k in range(len(siblings)):
+        if not settled[k]:
+            node = siblings[k]
+            for item in trie.label[node, trie.begin[node] : trie.end[node]]:
+                keys[filled] = texts.column[item] * ranks + texts.rank[item]
+                filled += 1
+    keys.sort()
+    best, most, gain = NONE, 0, 0
+    for i in range(1, size):
+        if keys[i] // ranks != keys[i - 1] // ranks:
+            gain = 0
+        else:
+            a, b = keys[i - 1] % ranks, keys[i] % ranks
+            gain += common_prefix(texts.shared, texts.least, a, b) if a < b else 0
+            if gain > most:
+                best, most = keys[i] // ranks, gain
+    return best
+
+
+@compiled
+def _alphabetical(trie: Trie, texts: Texts, siblings: Int32s) -> Int32s:
+    """Rows with nothing left first."""
+    keys = np.empty(len(siblings), np.int64)
+    for k in range(len(siblings)):
+        node = siblings[k]
+        keys[k] = -1
+        if trie.begin[node] < trie.end[node]:
+            keys[k] = texts.rank[trie.label[node, trie.begin[node]]]
+    return siblings[np.argsort(keys, kind="mergesort")]
+
+
+@compiled
+def _read_out(trie: Trie, items: Int32s, values: int) -> Int32s:
+    """(n, m), the columns of each row's items in the order of its path."""
+    slots, rows = items.shape
+    fields = np.empty((rows, slots), np.int32)
+    column_of = np.empty(values, np.int32)
+    for row in range(rows):
+        for slot in range(slots):
+            column_of[items[slot, row]] = slot
+        node = trie.leaf[row]
+        while node != ROOT:
+            for k in range(trie.begin[node], trie.end[node]):
+                fields[row, k] = column_of[trie.label[node, k]]
+            node = trie.parent[node]
+    return fields

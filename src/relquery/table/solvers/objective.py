@@ -1,0 +1,84 @@
+"""What sharing a prefix is worth: the sum that `tree` maximises.
+
+Rows that begin alike form a group; what the group gains is worth as much for every row but the
+first, which computes (and, with some providers, pays to write) the prefix.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from relquery.table.columns import Int32s, Int64s
+from relquery.table.compiled import compiled
+
+
+class Objective(NamedTuple):
+    """start: weight of what stands before the fields of every row.
+
+    minimum, granularity: a prefix below `minimum` is not cached, beyond it whole steps of
+        `granularity` are. read: what a unit of weight read from the cache saves. write: what a
+        unit written costs above one that is only computed.
+    """
+
+    start: int = 0
+    minimum: int = 0
+    granularity: int = 1
+    read: float = 1.0
+    write: float = 0.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every unit shared is worth the same, wherever it stands."""
+        return self == Objective(start=self.start)
+
+
+@compiled
+def worth(objective: Objective, begin: float, end: float, rows: int) -> float:
+    """What `rows` rows gain that share a prefix from weight `begin` to `end`.
+
+    Nothing for one row; nothing where writing costs more than reading saves: then it is not
+    written.
+    """
+    each = (rows - 1) * objective.read - objective.write
+    if rows < 2 or each <= 0:
+        return 0.0
+    return each * (cached(objective, end) - cached(objective, begin))
+
+
+@compiled
+def cached(objective: Objective, prefix: float) -> float:
+    """How much of a prefix of this weight, counted from the fields on, a cache can hold."""
+    whole = prefix + objective.start
+    if whole < objective.minimum:
+        return 0.0
+    return whole - (whole - objective.minimum) % objective.granularity
+
+
+@compiled
+def total_worth(
+    objective: Objective, weights: Int64s, items: Int32s, rows: Int64s, fields: Int32s
+) -> float:
+    """What a schedule is worth in which rows of a group stand together.
+
+    items: (m, n), the item in each column of each row. fields: (n, m), by position.
+    """
+    slots = fields.shape[1]
+    total = 0.0
+    open_at = [0 for _ in range(0)]  # where each run of rows that share one more item began
+    ends = [0.0 for _ in range(0)]  # weight of the prefix up to that item
+    for i in range(len(rows) + 1):
+        shared = 0
+        if 0 < i < len(rows):
+            while shared < slots and (
+                items[fields[i, shared], rows[i]] == items[fields[i - 1, shared], rows[i - 1]]
+            ):
+                shared += 1
+        while len(ends) > shared:
+            end = ends.pop()
+            begin = ends[-1] if ends else 0.0
+            total += worth(objective, begin, end, i - open_at.pop())
+        while len(ends) < shared:
+            item = items[fields[i, len(ends)], rows[i]]
+            ends.append((ends[-1] if ends else 0.0) + weights[item])
+            open_at.append(i - 1)
+    return total

@@ -1,0 +1,207 @@
+"""Lower bounds for `ophr`: what every tree costs that opens some concepts of a lattice.
+
+By dual ascent (R. Wong, 1984, "A dual ascent approach for Steiner tree problems on a directed
+graph"): all arcs that enter a set of concepts which has a terminal and not the root are paid for
+together, set after set, until each terminal is reached along arcs that are paid in full. A tree
+enters every such set, so it costs no less than what was paid.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery.table.columns import Bools, Int64s
+from relquery.table.compiled import compiled
+
+UNREACHABLE = 2**61
+
+
+class Graph(NamedTuple):
+    """Some concepts of a lattice, lightest first; 0 is the root.
+
+    weight, above: as in Lattice. terminal: (k,), the concepts that must be opened. Arcs lead from
+    a concept to those that cover it: into concept j from `tails[start[j]:start[j + 1]]`, at the
+    cost of the weight between; longer steps are chains of these.
+    """
+
+    weight: Int64s
+    above: Bools
+    terminal: Bools
+    start: Int64s
+    tails: Int64s
+
+
+def build_graph(weight: Int64s, above: Bools, terminal: Bools) -> Graph:
+    """The graph of concepts that are sorted by weight."""
+    above = np.ascontiguousarray(above)
+    return Graph(weight, above, terminal, *_find_covers(above))
+
+
+@compiled
+def _find_covers(above: Bools) -> tuple[Int64s, Int64s]:
+    """(start, tails) of a graph."""
+    size = len(above)
+    start = np.zeros(size + 1, np.int64)
+    tails = np.empty(size * (size - 1) // 2, np.int64)
+    arcs = 0
+    for j in range(size):
+        first = arcs
+        for i in range(j - 1, -1, -1):
+            if above[i, j] and not _any_above(above, i, tails[first:arcs]):
+                tails[arcs] = i
+                arcs += 1
+        start[j + 1] = arcs
+    return start, tails[:arcs].copy()
+
+
+@compiled
+def _any_above(above: Bools, i: int, others: Int64s) -> bool:
+    for k in others:  # noqa: SIM110 - compiled code knows no any() over a generator
+        if above[i, k]:
+            return True
+    return False
+
+
+@compiled
+def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
+    """(lower bound of the cost, what each arc has left to pay) by dual ascent.
+
+    parent: as in a good tree, -1 where closed. Sets that few steps of that tree enter come first,
+    then those of few arcs: each step beyond one that enters a set is paid in vain.
+    """
+    size = len(graph.weight)
+    left = np.empty(len(graph.tails), np.int64)
+    for j in range(size):
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            left[arc] = graph.weight[j] - graph.weight[graph.tails[arc]]
+    score = np.where(graph.terminal, graph.start[1:] - graph.start[:-1], -1)
+    score[0] = -1  # below 0: nothing to raise
+    mark, members = np.zeros(size, np.int64), np.empty(size, np.int64)
+    bound, stamp = 0, 0
+    while True:
+        terminal = _lowest(score)
+        if terminal < 0:
+            return bound, left
+        stamp += 1
+        members[0] = terminal
+        reach = _collect(graph, left, score, members, mark, stamp)
+        if reach == 0:
+            score[terminal] = -1
+            continue
+        cut, least = _measure_cut(graph, left, parent, members[:reach], mark, stamp)
+        if cut > score[terminal]:  # another may be lower now
+            score[terminal] = cut
+            continue
+        bound += least
+        _pay(graph, left, members[:reach], mark, stamp, least)
+
+
+@compiled
+def _lowest(score: Int64s) -> int:
+    """Where the lowest score that is not below 0 stands, or -1."""
+    best = -1
+    for j in range(len(score)):
+        if score[j] >= 0 and (best < 0 or score[j] < score[best]):
+            best = j
+    return best
+
+
+@compiled
+def _collect(
+    graph: Graph, left: Int64s, score: Int64s, members: Int64s, mark: Int64s, stamp: int
+) -> int:
+    """List and mark all from which paid arcs lead to members[0]; gives their number.
+
+    0 if the root is among them, or another terminal yet to be reached: then reaching that one
+    reaches this one.
+    """
+    mark[members[0]] = stamp
+    size, at = 1, 0
+    while at < size:
+        j = members[at]
+        at += 1
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            tail = graph.tails[arc]
+            if left[arc] > 0 or mark[tail] == stamp:
+                continue
+            if tail == 0 or score[tail] >= 0:
+                return 0
+            mark[tail] = stamp
+            members[size] = tail
+            size += 1
+    return size
+
+
+@compiled
+def _measure_cut(
+    graph: Graph, left: Int64s, parent: Int64s, members: Int64s, mark: Int64s, stamp: int
+) -> tuple[int, int]:
+    """(score, least left to pay) of the arcs into the members."""
+    score, least = 0, UNREACHABLE
+    for j in members:
+        if parent[j] >= 0 and mark[parent[j]] != stamp:
+            score += len(graph.tails)
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            if mark[graph.tails[arc]] != stamp:
+                score += 1
+                least = min(least, left[arc])
+    return score, least
+
+
+@compiled
+def _pay(graph: Graph, left: Int64s, members: Int64s, mark: Int64s, stamp: int, least: int) -> None:
+    """Pay something for each arc into the members."""
+    for j in members:
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            if mark[graph.tails[arc]] != stamp:
+                left[arc] -= least
+
+
+@compiled
+def branch_costs(graph: Graph, left: Int64s) -> Int64s:
+    """Per concept, the least that a tree in which it has two children pays of what is left.
+
+    A concept with fewer children may be closed at no cost.
+    """
+    size = len(graph.weight)
+    down, near, second = np.full((3, size), UNREACHABLE)
+    down[0] = 0
+    for j in range(1, size):
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            down[j] = min(down[j], down[graph.tails[arc]] + left[arc])
+    for j in range(size - 1, 0, -1):
+        to_terminal = 0 if graph.terminal[j] else near[j]
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            tail, cost = graph.tails[arc], min(UNREACHABLE, to_terminal + left[arc])
+            if cost < near[tail]:
+                near[tail], second[tail] = cost, near[tail]
+            elif cost < second[tail]:
+                second[tail] = cost
+    least: Int64s = np.minimum(down + np.minimum(near + second, UNREACHABLE), UNREACHABLE)
+    return least
+
+
+@compiled
+def paid_concepts(graph: Graph, left: Int64s) -> Bools:
+    """The terminals, and what is reached from the root along arcs that are paid in full."""
+    reached = np.zeros(len(graph.weight), np.bool_)
+    reached[0] = True
+    for j in range(1, len(reached)):
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            if left[arc] == 0 and reached[graph.tails[arc]]:
+                reached[j] = True
+    return reached | graph.terminal
+
+
+@compiled
+def label_parts(graph: Graph) -> Int64s:
+    """A number per concept, equal for those joined by arcs other than the root's."""
+    label = np.arange(len(graph.weight))
+    for j in range(1, len(label)):
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            a, b = label[j], label[graph.tails[arc]]
+            if b not in (0, a):
+                label[label == max(a, b)] = min(a, b)
+    return label

@@ -1,0 +1,230 @@
+"""The search of `ophr`: branch and bound over the concepts of a lattice, opened or closed.
+
+After each bound, concepts that no better tree can branch at are dropped; parts of the lattice that
+only the root joins are solved apart. The concept to branch on is the one whose two cases raise the
+bound most (strong branching); a case that cannot be better than what is known settles the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery.errors import ConfigError
+from relquery.table.columns import Bools, Int64s
+from relquery.table.solvers.ophr_bounds import (
+    Graph,
+    ascend,
+    branch_costs,
+    build_graph,
+    label_parts,
+    paid_concepts,
+)
+from relquery.table.solvers.ophr_improve import find_parents, improve
+from relquery.table.solvers.ophr_lattice import Lattice
+
+MOST_ARCS = 50_000_000  # that all lower bounds together look at: about a minute
+MOST_DEPTH = 200
+ROUNDS = 4  # ascents of one task, each led by the best tree that the one before gave
+CANDIDATES = 8  # concepts whose two cases are compared
+
+
+class Task(NamedTuple):
+    """alive: concepts that may be opened, ascending. terminal: (concepts,), those that must be."""
+
+    alive: Int64s
+    terminal: Bools
+
+
+class Tree(NamedTuple):
+    """opened: (concepts,). cost: summed weight of what each opened one adds to its parent."""
+
+    cost: int
+    opened: Bools
+
+
+class View(NamedTuple):
+    """A task from both sides.
+
+    bound: no tree costs less. at_least: (alive,), nor one that branches at the concept. rank:
+    (alive,), how promising it is to settle the concept. tree: a good one.
+    """
+
+    graph: Graph
+    bound: int
+    at_least: Int64s
+    rank: Int64s
+    tree: Tree
+
+
+def cheapest_tree(lattice: Lattice) -> Tree:
+    """The tree of least cost that opens the concept of every row.
+
+    Raises ConfigError if bounds over MOST_ARCS do not prove one to be the cheapest.
+    """
+    terminal = np.zeros(len(lattice.weight), np.bool_)
+    terminal[lattice.row] = True
+    task = Task(np.arange(len(lattice.weight)), terminal)
+    try:
+        tree = _Search(lattice).solve(task, int(lattice.weight.sum()) + 1, 0)
+    except SystemError as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from error
+        raise
+    assert tree is not None  # opening all concepts costs less
+    return tree
+
+
+@dataclass(slots=True)
+class _Search:
+    """arcs: those that lower bounds looked at so far."""
+
+    lattice: Lattice
+    arcs: int = 0
+
+    def solve(self, task: Task, cutoff: int, depth: int) -> Tree | None:
+        """The cheapest tree of a task, or None if none costs less than the cutoff."""
+        if depth > MOST_DEPTH:
+            raise _too_entangled()
+        best = None
+        while True:
+            view = self._view(task)
+            if view.tree.cost < cutoff:
+                best, cutoff = view.tree, view.tree.cost
+            if view.bound >= cutoff:
+                return best
+            cases = [_drop(task, view.at_least < cutoff)]
+            if len(cases[0].alive) == len(task.alive):
+                parts = _split(task, view.graph)
+                if len(parts) > 1:
+                    return self._solve_apart(parts, cutoff, depth + 1) or best
+                cases = self._choose_cases(task, view, cutoff)
+            if len(cases) > 1:
+                return self._solve_cases(cases, cutoff, depth + 1) or best
+            task = cases[0]
+
+    def _solve_cases(self, cases: list[Task], cutoff: int, depth: int) -> Tree | None:
+        """The cheapest tree of any of the cases."""
+        best = None
+        for case in cases:
+            better = self.solve(case, cutoff, depth)
+            if better is not None:
+                best, cutoff = better, better.cost
+        return best
+
+    def _solve_apart(self, parts: list[Task], cutoff: int, depth: int) -> Tree | None:
+        """The cheapest trees of all parts, as one."""
+        bounds = [self._bound(part, None) for part in parts]
+        cost, opened = 0, np.zeros(len(self.lattice.weight), np.bool_)
+        for i, part in enumerate(parts):
+            tree = self.solve(part, cutoff - cost - sum(bounds[i + 1 :]), depth)
+            if tree is None:
+                return None
+            cost += tree.cost
+            opened |= tree.opened
+        return Tree(cost, opened)
+
+    def _choose_cases(self, task: Task, view: View, cutoff: int) -> list[Task]:
+        """Two cases, a concept opened or closed, or one where the other cannot be better."""
+        free = np.flatnonzero(~task.terminal[task.alive])
+        free = free[free > 0]
+        best, chosen = (-1, -1), []
+        for place in free[np.argsort(-view.rank[free], kind="stable")][:CANDIDATES]:
+            closed, opened = _close(task, place), _open(task, place)
+            if_closed = self._bound(closed, view.tree.opened)
+            if if_closed >= cutoff:
+                return [opened]
+            if_opened = self._bound(opened, view.tree.opened)
+            if if_opened >= cutoff:
+                return [closed]
+            gain = min(if_closed, if_opened), max(if_closed, if_opened)
+            if gain > best:
+                best, chosen = gain, [opened, closed]
+        return chosen
+
+    def _view(self, task: Task) -> View:
+        graph = self._graph(task)
+        bound, left = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
+        at_least = bound + branch_costs(graph, left)
+        opened = paid_concepts(graph, left)
+        cost, parent = improve(graph, opened)
+        for _ in range(ROUNDS - 1):
+            higher, paid = self._ascend(graph, parent)
+            at_least = np.maximum(at_least, higher + branch_costs(graph, paid))
+            if higher > bound:
+                bound, left = higher, paid
+            others = paid_concepts(graph, paid)
+            less, parent = improve(graph, others)
+            if less >= cost:
+                break
+            cost, opened = less, others
+        rank = 2 * np.bincount(graph.tails[left == 0], minlength=len(task.alive)) + opened
+        chosen = np.zeros(len(self.lattice.weight), np.bool_)
+        chosen[task.alive[opened]] = True
+        return View(graph, bound, at_least, rank, Tree(cost, chosen))
+
+    def _bound(self, task: Task, opened: Bools | None) -> int:
+        """A lower bound of the task's cost; opened: a good tree of a task like it."""
+        graph = self._graph(task)
+        parent = np.full(len(task.alive), -1, np.int64)
+        bound, _ = self._ascend(graph, parent)
+        if opened is None:
+            return bound
+        lead = opened[task.alive] | graph.terminal
+        lead[0] = True
+        higher, _ = self._ascend(graph, find_parents(graph.above, lead))
+        return max(bound, higher)
+
+    def _graph(self, task: Task) -> Graph:
+        weight, above, _ = self.lattice
+        alive = task.alive
+        return build_graph(weight[alive], above[np.ix_(alive, alive)], task.terminal[alive])
+
+    def _ascend(self, graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
+        self.arcs += len(graph.tails)
+        if self.arcs > MOST_ARCS:
+            raise _too_entangled()
+        return ascend(graph, parent)
+
+
+def _drop(task: Task, keep: Bools) -> Task:
+    """The task with only these concepts alive, its terminals and the root."""
+    keep = keep | task.terminal[task.alive]
+    keep[0] = True
+    return Task(task.alive[keep], task.terminal)
+
+
+def _close(task: Task, place: int) -> Task:
+    return Task(np.delete(task.alive, place), task.terminal)
+
+
+def _open(task: Task, place: int) -> Task:
+    terminal = task.terminal.copy()
+    terminal[task.alive[place]] = True
+    return Task(task.alive, terminal)
+
+
+def _split(task: Task, graph: Graph) -> list[Task]:
+    """The parts that only the root joins, each with the root; the smallest first."""
+    label = label_parts(graph)
+    parts = [
+        Task(task.alive[(label == part) | (label == 0)], task.terminal)
+        for part in np.unique(label[1:])
+    ]
+    return sorted(parts, key=lambda part: len(part.alive))
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C, which compiled code wraps if it comes while a result is handed back."""
+    while isinstance(error, SystemError):
+        error = error.__cause__
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _too_entangled() -> ConfigError:
+    return ConfigError(
+        "This table is too entangled for an exact search: its rows share values in too many ways "
+        "to prove an order the best. Use method 'tree', or fewer rows or columns."
+    )

@@ -1,0 +1,272 @@
+"""Bills against slow models of what providers do, and the rules as examples."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from math import ceil
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from relquery.errors import ConfigError
+from relquery.table.cost.billing import Bill, Marks, bill
+from relquery.table.cost.hits import Tokens
+from relquery.table.cost.price import Price
+
+Prompts = list[list[int]]
+Prefix = tuple[int, ...]
+Group = tuple[int, list[int]]  # (tokens shared, requests)
+FOREVER = 10**9
+PROMPTS = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=5), max_size=6)
+RATES = st.sampled_from([None, 1.0, 2.0, 3.0])
+
+
+def paid(read: float = 0.1, **fields: float) -> Price:
+    """A cache with breakpoints and entries of a minute."""
+    known = {"write": 1.25, "breakpoints": 4, "lifetime_s": 60, **fields}
+    return Price("paid", "2026-11", "", uncached=1.0, read=read, output=1.0, **known)
+
+
+def automatic(**fields: float) -> Price:
+    known = {"lifetime_s": 120, **fields}
+    return Price("free", "2026-11", "", 1.0, 1.0, 0.5, 1.0, **known)
+
+
+def bill_of(prompts: Prompts, price: Price, rate: float | None = None) -> Bill:
+    return bill(Tokens.of(prompts), price, requests_per_minute=rate)
+
+
+def send(prompts: Prompts, marks: Marks, price: Price, window: int) -> tuple[int, int, int]:
+    """(uncached, written, read) of a provider with breakpoints; checks what it would refuse."""
+    used: dict[Prefix, int] = {}
+    uncached = written = read = 0
+    for i, (prompt, lengths) in enumerate(zip(prompts, marks, strict=True)):
+        assert len(lengths) <= price.breakpoints
+        assert all(max(1, price.minimum) <= length <= len(prompt) for length in lengths)
+        used = {prefix: when for prefix, when in used.items() if i - when <= window}
+        cached = max((n for n in lengths if tuple(prompt[:n]) in used), default=0)
+        last = max(lengths, default=0)
+        read, written, uncached = (
+            read + cached,
+            written + last - cached,
+            uncached + len(prompt) - last,
+        )
+        kept = [n for n in range(1, cached + 1) if tuple(prompt[:n]) in used]
+        for n in [*kept, *(n for n in lengths if n > cached)]:
+            used[tuple(prompt[:n])] = i
+    return uncached, written, read
+
+
+def groups_of(prompts: Prompts, minimum: int, window: int) -> list[Group]:
+    """Two requests or more that share a prefix, no gap between them longer than the window."""
+    groups: dict[Prefix, list[list[int]]] = {}
+    for i, prompt in enumerate(prompts):
+        for n in range(max(1, minimum), len(prompt) + 1):
+            runs = groups.setdefault(tuple(prompt[:n]), [[i]])
+            if i - runs[-1][-1] > window:
+                runs.append([i])
+            elif runs[-1][-1] != i:
+                runs[-1].append(i)
+    found = [(len(prefix), run) for prefix, runs in groups.items() for run in runs]
+    return [(length, run) for length, run in found if len(run) > 1]
+
+
+def cost_of(prompts: Prompts, marked: Sequence[Group], price: Price) -> float | None:
+    """USD if these groups are marked; None if a request needs more marks than it may have."""
+    total = 0.0
+    for i, prompt in enumerate(prompts):
+        new = [length for length, run in marked if run[0] == i]
+        old = [length for length, run in marked if i in run[1:]]
+        if len(new) + bool(old) > price.breakpoints:
+            return None
+        cached, last = max(old, default=0), max(new + old, default=0)
+        total += cached * price.read + (last - cached) * price.write
+        total += (len(prompt) - last) * price.uncached
+    return total / 1e6
+
+
+def cheapest(prompts: Prompts, price: Price, window: int) -> float:
+    """By trying all sets of groups."""
+    groups = groups_of(prompts, price.minimum, window)
+    sets = (marked for size in range(len(groups) + 1) for marked in combinations(groups, size))
+    costs = (cost_of(prompts, marked, price) for marked in sets)
+    return min(cost for cost in costs if cost is not None)
+
+
+def automatic_hits(prompts: Prompts, price: Price, rate: float | None) -> int:
+    """Tokens read from the caches of all machines, each a list of (when, prompt)."""
+    machines: dict[tuple[int, int], list[tuple[int, list[int]]]] = {}
+    sent: Counter[tuple[int, Prefix]] = Counter()
+    window = FOREVER if rate is None else int(price.lifetime_s * rate / 60)
+    total = 0
+    for i, prompt in enumerate(prompts):
+        minute = 0 if rate is None else int(i / rate)
+        group = (minute, tuple(prompt[: price.minimum]))
+        further = 0
+        if rate is not None and price.requests_per_minute and len(prompt) >= price.minimum:
+            further = ceil((sent[group] + 1) / price.requests_per_minute) - 1
+            sent[group] += 1
+        cache = machines.setdefault((minute if further else -1, further), [])
+        hit = max((common(prompt, other) for when, other in cache if i - when <= window), default=0)
+        cache.append((i, prompt))
+        if hit >= price.minimum:
+            total += hit - (hit - price.minimum) % price.granularity
+    return total
+
+
+def common(a: list[int], b: list[int]) -> int:
+    return next((n for n in range(min(len(a), len(b)), 0, -1) if a[:n] == b[:n]), 0)
+
+
+@settings(deadline=None)
+@given(PROMPTS, st.integers(0, 2), st.integers(1, 4), RATES)
+def test_a_provider_charges_what_the_bill_says(
+    prompts: Prompts, minimum: int, breakpoints: int, rate: float | None
+) -> None:
+    price = paid(minimum=minimum, breakpoints=breakpoints)
+    result = bill_of(prompts, price, rate)
+    charged = send(prompts, result.breakpoints, price, FOREVER if rate is None else int(rate))
+    assert charged == (result.uncached, result.written, result.read)
+    assert sum(charged) == sum(map(len, prompts))
+
+
+@settings(deadline=None)
+@given(PROMPTS, st.integers(0, 2), st.integers(1, 3), st.sampled_from([1.0, 1.25, 2.0]), RATES)
+@example([[1], [1, 1, 1], [1, 1, 2], [1, 1, 2, 1], [1, 1, 1]], 0, 2, 1.25, None)
+def test_no_set_of_marks_is_cheaper(
+    prompts: Prompts, minimum: int, breakpoints: int, write: float, rate: float | None
+) -> None:
+    window = FOREVER if rate is None else int(rate)
+    assume(len(groups_of(prompts, minimum, window)) <= 8)
+    price = paid(minimum=minimum, breakpoints=breakpoints, write=write)
+    assert bill_of(prompts, price, rate).usd == pytest.approx(cheapest(prompts, price, window))
+
+
+@settings(deadline=None)
+@given(PROMPTS, RATES)
+def test_a_paid_cache_never_costs_more_than_none(prompts: Prompts, rate: float | None) -> None:
+    result = bill_of(prompts, paid(), rate)
+    assert result.usd <= result.usd_without_cache + 1e-12
+    assert result.savings >= -1e-12
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 1), max_size=6), max_size=12),
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([None, 1.0, 3.0, 5.0]),
+)
+def test_an_automatic_cache_reads_what_its_machines_hold(
+    prompts: Prompts, minimum: int, step: int, limit: int | None, rate: float | None
+) -> None:
+    price = automatic(minimum=minimum, granularity=step, requests_per_minute=limit)
+    result = bill_of(prompts, price, rate)
+    assert result.read == automatic_hits(prompts, price, rate)
+    assert (result.written, result.tokens) == (0, sum(map(len, prompts)))
+
+
+def test_a_group_of_one_is_never_written() -> None:
+    result = bill_of([[1] * 9, [2] * 9], paid())
+    assert (result.uncached, result.written, result.read) == (18, 0, 0)
+    assert result.breakpoints == [(), ()]
+
+
+def test_a_group_of_two_is_where_a_paid_cache_pays() -> None:
+    result = bill_of([[1] * 9 + [2], [1] * 9 + [3]], paid())
+    assert (result.uncached, result.written, result.read) == (2, 9, 9)
+    assert result.breakpoints == [(9,), (9,)]
+    assert result.usd == pytest.approx((2 + 9 * 1.25 + 9 * 0.1) / 1e6)
+    assert result.savings == pytest.approx(1 - (2 + 9 * 1.35) / 20)
+
+
+def test_a_write_at_twice_the_price_needs_a_group_of_three() -> None:
+    price = paid(write=2.0)
+    assert bill_of([[1] * 9] * 2, price).written == 0
+    assert bill_of([[1] * 9] * 3, price).written == 9
+
+
+def test_a_mark_below_another_writes_only_what_lies_beyond() -> None:
+    prompts = [[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 3]]
+    result = bill_of(prompts, paid())
+    assert result.breakpoints == [(2, 4), (2, 4), (2,)]
+    assert (result.uncached, result.written, result.read) == (1, 4, 6)
+
+
+def test_one_breakpoint_takes_the_prefix_that_saves_most() -> None:
+    prompts = [[1] * 5 + [2] * 2, [1] * 5 + [2] * 2, [1] * 5, [1] * 5]
+    assert bill_of(prompts, paid(breakpoints=1)).breakpoints == [(5,)] * 4
+    prompts = [[1] * 2 + [2] * 9, [1] * 2 + [2] * 9, [1] * 2]
+    assert bill_of(prompts, paid(breakpoints=1)).breakpoints == [(11,), (11,), ()]
+
+
+def test_nested_prefixes_may_outnumber_the_marks_of_a_request() -> None:
+    prompts = [[1, 2], [1, 1, 2], [1, 1, 1, 2], [1, 1, 1, 3]]
+    result = bill_of(prompts, paid(breakpoints=2))
+    assert result.breakpoints == [(1,), (1, 2), (2, 3), (2, 3)]
+    assert (result.uncached, result.written, result.read) == (4, 3, 6)
+
+
+def test_a_prefix_below_the_minimum_is_neither_marked_nor_read() -> None:
+    prompts = [[1] * 9] * 3
+    assert bill_of(prompts, paid(minimum=10)).breakpoints == [()] * 3
+    assert bill_of(prompts, paid(minimum=9)).breakpoints == [(9,)] * 3
+    assert bill_of(prompts, automatic(minimum=10)).read == 0
+    assert bill_of(prompts, automatic(minimum=9)).read == 18
+
+
+def test_hits_of_an_automatic_cache_come_in_steps_above_the_minimum() -> None:
+    price = automatic(minimum=1024, granularity=128)
+    reads = {
+        shared: bill_of([[1] * shared + [2], [1] * shared + [3]], price).read
+        for shared in (1023, 1024, 1151, 1152, 1300)
+    }
+    assert reads == {1023: 0, 1024: 1024, 1151: 1024, 1152: 1152, 1300: 1280}
+
+
+def test_requests_above_the_limit_of_a_prefix_miss_on_another_machine() -> None:
+    prompts = [[1] * 10] * 6
+    price = automatic(requests_per_minute=2, minimum=1)
+    assert bill_of(prompts, price).read == 50
+    assert bill_of(prompts, price, rate=2).read == 50
+    assert bill_of(prompts, price, rate=6).read == 30
+    assert bill_of(prompts, price, rate=3).read == 30
+
+
+def test_the_limit_holds_for_each_prefix_by_itself() -> None:
+    prompts = [[1] * 10, [2] * 10] * 2
+    price = automatic(requests_per_minute=2, minimum=1)
+    assert bill_of(prompts, price, rate=4).read == 20
+
+
+def test_a_gap_longer_than_the_lifetime_splits_a_group() -> None:
+    others = [[2], [3], [4]]
+    pairs = [[1] * 9, [1] * 9, *others, [1] * 9, [1] * 9]
+    assert bill_of(pairs, paid()).written == 9
+    assert bill_of(pairs, paid(), rate=3).written == 18
+    last_alone = [[1] * 9, [1] * 9, *others, [1] * 9]
+    result = bill_of(last_alone, paid(), rate=3)
+    assert result.breakpoints == [(9,), (9,), (), (), (), ()]
+    assert (result.written, result.read) == (9, 9)
+
+
+def test_an_automatic_cache_forgets_after_its_lifetime() -> None:
+    prompts = [[1] * 9, [2], [3], [1] * 9]
+    assert bill_of(prompts, automatic(lifetime_s=60), rate=3).read == 9
+    assert bill_of(prompts, automatic(lifetime_s=60), rate=2).read == 0
+
+
+@pytest.mark.parametrize("price", [paid(), automatic()])
+def test_nothing_sent_costs_nothing(price: Price) -> None:
+    result = bill_of([], price)
+    assert (result.tokens, result.usd, result.savings, result.breakpoints) == (0, 0, 0, [])
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan")])
+def test_a_rate_that_sends_nothing_is_refused(rate: float) -> None:
+    with pytest.raises(ConfigError, match="requests_per_minute is"):
+        bill_of([[1]], paid(), rate)
