@@ -8,18 +8,29 @@ from itertools import pairwise, permutations
 
 Cell = str | None
 Rows = list[list[Cell]]
+Item = tuple[int, Cell]  # (column or bag, value)
 Sent = list[tuple[int, list[int]]]  # (row id, its columns in the order sent)
 
 
 @dataclass(frozen=True)
 class Table:
-    """cells[row][column]; classes[column] is the same for columns that determine one another."""
+    """cells[row][column]; classes[column] is the same for columns that determine one another.
+
+    bag: columns whose values are interchangeable.
+    """
 
     cells: Rows
     classes: Sequence[int]
+    bag: Sequence[int] = ()
 
     def length(self, row: int, column: int) -> int:
         return len(self.cells[row][column] or "")
+
+    def item(self, row: int, column: int) -> Item:
+        return (-1 if column in self.bag else column), self.cells[row][column]
+
+    def label(self, names: Sequence[str], column: int) -> str:
+        return "passage: " if column in self.bag else f"{names[column]}: "
 
 
 def ggr(table: Table, rows: list[int], columns: list[int]) -> tuple[int, Sent]:
@@ -76,25 +87,48 @@ def hits(table: Table, sent: Sent) -> int:
     total = 0
     for (before, fields_before), (row, fields) in pairwise(sent):
         for field, field_before in zip(fields, fields_before, strict=True):
-            if field != field_before or table.cells[row][field] != table.cells[before][field]:
+            if table.item(row, field) != table.item(before, field_before):
                 break
             total += table.length(row, field) ** 2
     return total
 
 
-def hit_rate(table: Table, names: Sequence[str], sent: Sent) -> float:
-    """PHR by its definition."""
-    seen: set[tuple[tuple[int, Cell], ...]] = set()
+def hit_rate(table: Table, names: Sequence[str], sent: Sent, *, window: int | None = None) -> float:
+    """PHR by its definition, by comparing each row with all (or `window`) rows sent before."""
     shared = total = 0
-    for row, fields in sent:
-        cells = [(field, table.cells[row][field]) for field in fields]
-        prefixes = [tuple(cells[: i + 1]) for i in range(len(cells))]
-        for field, prefix in zip(fields, prefixes, strict=True):
-            length = len(names[field]) + 2 + table.length(row, field)
-            total += length
-            shared += length if prefix in seen else 0
-        seen.update(prefixes)
+    for i, (row, fields) in enumerate(sent):
+        earlier = sent[:i] if window is None else sent[max(i - window, 0) : i]
+        total += sum(len(table.label(names, field)) + table.length(row, field) for field in fields)
+        shared += max(
+            (in_common(table, names, (row, fields), other) for other in earlier), default=0
+        )
     return shared / total if total else 0.0
+
+
+def agreement(a: str, b: str) -> int:
+    """Leading characters that two texts have in common."""
+    pairs = zip(a, b, strict=False)
+    return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
+
+
+def in_common(
+    table: Table, names: Sequence[str], a: tuple[int, list[int]], b: tuple[int, list[int]]
+) -> int:
+    """Leading characters: whole equal items, then the beginning of the first that differ.
+
+    Texts of two columns share no more than their labels do.
+    """
+    total = 0
+    for mine, other in zip(a[1], b[1], strict=True):
+        item, other_item = table.item(a[0], mine), table.item(b[0], other)
+        labels = table.label(names, mine), table.label(names, other)
+        if item == other_item:
+            total += len(labels[0]) + table.length(a[0], mine)
+            continue
+        if item[0] != other_item[0]:
+            return total + agreement(*labels)
+        return total + len(labels[0]) + agreement(item[1] or "", other_item[1] or "")
+    return total
 
 
 def best_hits(table: Table) -> int:

@@ -1,4 +1,4 @@
-"""Small tables with what makes reordering hard: repeats, NULL, empty text, broken dependencies."""
+"""Small tables with what makes reordering hard: repeats, NULL, empty text, bags, broken rules."""
 
 from __future__ import annotations
 
@@ -7,22 +7,61 @@ from hypothesis import strategies as st
 from tests.table.reference import Table
 
 from relquery.table.columns import Columns, encode
+from relquery.table.cost.price import Price
 
-VALUES = [None, "", "a", "bb", "ccc", "dddd", "é😀", 'q"{}', "nul\0"]
+VALUES = [None, "", "a", "bb", "bbb", "ccc", "dddd", "é😀", "éclair", 'q"{}', "nul\0"]
+NAMES = ["column", "column 1", "pass", "passages", "col"]  # that begin alike, as "passage" does
+
+AUTOMATIC = Price(
+    "automatic", "2026-11", "a test", 1.0, 1.0, 0.1, 0.0, minimum=3, granularity=2
+)  # free to write, read in steps
+PAID = Price("paid", "2026-11", "a test", 1.0, 1.25, 0.1, 0.0, minimum=5, breakpoints=4)
+WEIGHTS = ["squared", "tokens", "gpt-4o-mini", AUTOMATIC, PAID]
 
 
 @st.composite
-def tables(draw: st.DrawFn, max_rows: int = 9, max_columns: int = 4) -> Table:
+def tables(
+    draw: st.DrawFn, max_rows: int = 9, max_columns: int = 4, *, bags: bool = False
+) -> Table:
+    """bags: some columns may be a bag; its rows often hold a passage twice."""
     rows = draw(st.integers(0, max_rows))
     columns = draw(st.integers(1 if rows else 0, max_columns))
-    row = st.lists(st.sampled_from(VALUES), min_size=columns, max_size=columns)
+    values = st.sampled_from(VALUES)
+    row = st.lists(values, min_size=columns, max_size=columns)
     cells = draw(st.lists(row, min_size=rows, max_size=rows))
     classes = draw(st.lists(st.integers(0, 3), min_size=columns, max_size=columns))
-    return Table(cells, classes)
+    bag: list[int] = []
+    if bags and columns > 1 and draw(st.booleans()):
+        bag = sorted(draw(st.sets(st.sampled_from(range(columns)), min_size=2)))
+        passages = draw(st.lists(values, min_size=1, max_size=4))
+        for cell in cells:
+            for column in bag:
+                cell[column] = draw(st.sampled_from(passages))
+    return Table(cells, classes, bag)
+
+
+@st.composite
+def rules(draw: st.DrawFn, table: Table) -> list[str]:
+    """Dependencies of all kinds on columns outside the bag; most do not hold. May be discovered."""
+    free = [name for i, name in enumerate(names_of(table)) if i not in table.bag]
+    found = ["discover"] if draw(st.booleans()) else []
+    if len(free) > 1:
+        for arrow in draw(st.lists(st.sampled_from(["->", "<->"]), max_size=3)):
+            a, b = draw(st.permutations(free))[:2]
+            found.append(f"{a} {arrow} {b}")
+    if len(free) > 2 and draw(st.booleans()):
+        a, b, c = draw(st.permutations(free))[:3]
+        found.append(f"{a}, {b} -> {c}")
+    return found
 
 
 def names_of(table: Table) -> list[str]:
-    return [f"column {i}" for i in range(len(table.classes))]
+    return NAMES[: len(table.classes)]
+
+
+def bags_of(table: Table) -> list[list[str]]:
+    names = names_of(table)
+    return [[names[column] for column in table.bag]] if table.bag else []
 
 
 def columns_of(table: Table) -> Columns:
@@ -33,9 +72,7 @@ def columns_of(table: Table) -> Columns:
 
 
 def dependencies_of(table: Table) -> list[tuple[str, ...]]:
-    names = names_of(table)
-    groups = [
-        tuple(name for name, which in zip(names, table.classes, strict=True) if which == group)
-        for group in range(4)
-    ]
+    names = enumerate(zip(names_of(table), table.classes, strict=True))
+    free = [(name, which) for i, (name, which) in names if i not in table.bag]
+    groups = [tuple(name for name, which in free if which == group) for group in range(4)]
     return [group for group in groups if len(group) > 1]

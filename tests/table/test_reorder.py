@@ -1,23 +1,31 @@
-"""What every schedule keeps, and what each solver promises."""
+"""What every schedule keeps, whatever the method, the weight, the bags and the dependencies."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table import reference
-from tests.table.strategies import columns_of, dependencies_of, names_of, tables
+from tests.table.strategies import (
+    AUTOMATIC,
+    WEIGHTS,
+    bags_of,
+    columns_of,
+    dependencies_of,
+    names_of,
+    rules,
+    tables,
+)
 
 from relquery.config import ORDERS, Order
-from relquery.errors import ConfigError, UnknownColumnError
+from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.columns import encode
+from relquery.table.cost.hits import measure_hits, tokenize
+from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import Schedule, reorder
-
-LIMITS = st.sampled_from([{}, {"threshold": 5}, {"threshold": None}, {"row_depth": 0}])
 
 
 def sent_by(schedule: Schedule) -> reference.Sent:
@@ -27,65 +35,95 @@ def sent_by(schedule: Schedule) -> reference.Sent:
     ]
 
 
-@settings(deadline=None)
-@given(tables(), st.sampled_from(ORDERS), LIMITS)
-def test_a_schedule_sends_every_cell_of_every_row_once(
-    table: reference.Table, method: Order, limits: dict[str, int | None]
+def letters(texts: list[str]) -> list[list[int]]:
+    return [list(map(ord, text)) for text in texts]
+
+
+def prompts(table: reference.Table, schedule: Schedule, prefix: str) -> list[str]:
+    names = names_of(table)
+    return [
+        prefix + "".join(f"{table.label(names, c)}{table.cells[row][c] or ''}\n" for c in fields)
+        for row, fields in sent_by(schedule)
+    ]
+
+
+@settings(deadline=None, max_examples=300)
+@given(tables(bags=True), st.sampled_from(ORDERS), st.sampled_from(WEIGHTS), st.data())
+def test_a_schedule_sends_every_cell_once_and_its_report_measures_that(
+    table: reference.Table, method: Order, weight: Weight, data: st.DataObject
 ) -> None:
-    options = limits if method == "ggr" else {}
-    schedule = reorder(columns_of(table), method, dependencies_of(table), **options)
+    given_rules = data.draw(rules(table))
+    schedule = reorder(columns_of(table), method, given_rules, bags_of(table), weight)
     rows, columns = len(table.cells), len(table.classes)
     assert sorted(schedule.rows) == list(range(rows))
     assert schedule.fields.shape == (rows, columns)
     assert all(sorted(fields) == list(range(columns)) for fields in schedule.fields)
+    sent, report = sent_by(schedule), schedule.report
+    assert report.method == method
+    assert report.phc == reference.hits(table, sent)
+    assert report.phr == pytest.approx(reference.hit_rate(table, names_of(table), sent))
+    assert len(report.depths) == (columns if rows else 0)
 
 
-@settings(deadline=None)
-@given(tables(), st.sampled_from(ORDERS))
-def test_the_report_measures_what_is_sent(table: reference.Table, method: Order) -> None:
-    schedule = reorder(columns_of(table), method, dependencies_of(table))
-    sent = sent_by(schedule)
-    assert schedule.report.method == method
-    assert schedule.report.phc == reference.hits(table, sent)
-    assert schedule.report.phr == pytest.approx(reference.hit_rate(table, names_of(table), sent))
-
-
-@settings(deadline=None)
-@given(tables())
-def test_ggr_without_early_stopping_is_algorithm_1(table: reference.Table) -> None:
+@settings(deadline=None, max_examples=60)
+@given(tables(bags=True), st.sampled_from(ORDERS), st.sampled_from(["", "Is it?\n"]))
+def test_hits_on_tokens_are_those_of_the_prompts_that_are_sent(
+    table: reference.Table, method: Order, prefix: str
+) -> None:
     schedule = reorder(
-        columns_of(table), "ggr", dependencies_of(table), row_depth=None, column_depth=None
+        columns_of(table),
+        method,
+        bags=bags_of(table),
+        weight=AUTOMATIC,
+        tokenizer=letters,
+        prefix=prefix,
+        cache_tokens=32,
     )
-    rows, columns = list(range(len(table.cells))), list(range(len(table.classes)))
-    _, sent = reference.ggr(table, rows, columns)
-    assert schedule.report.phc == reference.hits(table, sent)
+    tokens = tokenize(prompts(table, schedule, prefix), letters)
+    assert schedule.report.tokens == measure_hits(tokens, blocks=2)
+    assert schedule.report.bill is not None
+    assert schedule.report.bill.tokens == len(tokens.ids)
 
 
-@settings(deadline=None)
-@given(tables())
-def test_algorithm_1_counts_the_hits_that_its_schedule_has(table: reference.Table) -> None:
-    alone = reference.Table(table.cells, range(len(table.classes)))
-    rows, columns = list(range(len(table.cells))), list(range(len(table.classes)))
-    count, sent = reference.ggr(alone, rows, columns)
-    assert count == reference.hits(alone, sent)
+@settings(deadline=None, max_examples=60)
+@given(tables(bags=True), st.sampled_from(["original", "fixed", "ggr", "tree"]))
+def test_no_solver_beats_the_optimum(table: reference.Table, method: Order) -> None:
+    columns, bags, given_rules = columns_of(table), bags_of(table), dependencies_of(table)
+    report = reorder(columns, method, given_rules, bags).report
+    assert report.phc <= reorder(columns, "ophr", bags=bags).report.phc
 
 
 @settings(deadline=None, max_examples=30)
-@given(tables(max_rows=4, max_columns=3), st.sampled_from(ORDERS))
-def test_no_solver_beats_the_optimum(table: reference.Table, method: Order) -> None:
-    report = reorder(columns_of(table), method, dependencies_of(table)).report
-    assert report.phc <= reference.best_hits(table)
+@given(tables(max_rows=4, max_columns=3, bags=True))
+def test_the_optimum_is_that_of_all_orders(table: reference.Table) -> None:
+    report = reorder(columns_of(table), "ophr", bags=bags_of(table)).report
+    assert report.phc == reference.best_hits(table)
 
 
-@settings(deadline=None)
-@given(tables(), st.sampled_from(ORDERS), LIMITS)
-def test_the_same_table_gives_the_same_schedule(
-    table: reference.Table, method: Order, limits: dict[str, int | None]
+@settings(deadline=None, max_examples=60)
+@given(tables(bags=True), st.sampled_from(ORDERS), st.sampled_from(WEIGHTS), st.data())
+def test_the_same_table_gives_the_same_schedule_in_every_thread(
+    table: reference.Table, method: Order, weight: Weight, data: st.DataObject
 ) -> None:
-    options = limits if method == "ggr" else {}
-    first, second = (
-        reorder(columns_of(table), method, dependencies_of(table), **options) for _ in range(2)
-    )
+    given_rules = data.draw(rules(table))
+
+    def solve(_: int) -> Schedule:
+        return reorder(columns_of(table), method, given_rules, bags_of(table), weight)
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second, third = threads.map(solve, range(3))
+    for other in (second, third):
+        assert np.array_equal(first.rows, other.rows)
+        assert np.array_equal(first.fields, other.fields)
+        assert first.report.phc == other.report.phc
+
+
+def test_many_rows_give_the_same_schedule_in_every_thread() -> None:
+    rng = np.random.default_rng(0)
+    data = {f"c{k}": [str(v) * 4 for v in rng.geometric(0.1, 3000)] for k in range(5)}
+    columns = encode(data)
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(lambda _: reorder(columns, bags=[["c3", "c4"]]), range(2))
     assert np.array_equal(first.rows, second.rows)
     assert np.array_equal(first.fields, second.fields)
 
@@ -99,78 +137,37 @@ def test_columns_that_determine_one_another_are_sent_side_by_side(method: Order)
         "group": [str(i % 4) for i in numbers],
         "name": [f"name of {i % 7}" for i in numbers],
     }
-    schedule = (
-        reorder(encode(data), method, [("id", "name")], threshold=10)
-        if (method == "ggr")
-        else reorder(encode(data), method, [("id", "name")])
-    )
+    options = {"threshold": 10} if method == "ggr" else {}
+    schedule = reorder(encode(data), method, [("id", "name")], **options)
     for fields in schedule.fields.tolist():
         assert abs(fields.index(0) - fields.index(3)) == 1
 
 
-def test_dependencies_that_overlap_are_one() -> None:
-    numbers = range(40)
-    data = {
-        "a": [str(i % 5) for i in numbers],
-        "x": [str(i % 3) * 3 for i in numbers],
-        "b": [str(i % 5) * 2 for i in numbers],
-        "y": [str(i % 2) * 4 for i in numbers],
-        "c": [str(i % 5) * 3 for i in numbers],
-    }
-    schedule = reorder(encode(data), "fixed", [("a", "b"), ("b", "c")])
-    places = sorted(schedule.fields[0].tolist().index(column) for column in (0, 2, 4))
-    assert places[2] - places[0] == 2
-
-
-def test_a_dependency_that_does_not_hold_costs_no_hits_inside_its_groups() -> None:
-    table = reference.Table([["k" * 9, str(i), "same" * 5] for i in range(6)], [0, 0, 1])
-    schedule = reorder(
-        columns_of(table), "ggr", dependencies_of(table), row_depth=None, column_depth=None
-    )
-    assert schedule.report.phc == 5 * (9**2 + 20**2)
-
-
-def test_rows_of_one_group_share_their_leading_fields() -> None:
-    data = {
-        "review": [f"review number {i}" for i in range(8)],
-        "film": ["Alien", "Brazil"] * 4,
-    }
-    schedule = reorder(encode(data), "ggr")
-    films = [data["film"][row] for row in schedule.rows]
-    assert schedule.fields[:, 0].tolist() == [1] * 8
-    assert sum(a != b for a, b in pairwise(films)) == 1
-
-
-@pytest.mark.parametrize("method", ORDERS)
-@pytest.mark.parametrize(
-    "data",
-    [
-        pa.table({}),
-        pa.table({"a": pa.array([], pa.string())}),
-        pa.table({"a": ["x"]}),
-        pa.table({"a": ["x", "x", None]}),
-        pa.table([["1", "2"], ["1", "2"]], names=["a", "a"]),
-        pa.table({"a": pa.nulls(3), "b": pa.nulls(3)}),
-        pa.table({"a": ["same"] * 5, "b": ["same"] * 5}),
-        pa.table({"a": ["x" * 5_000_000, "x" * 5_000_000, "y"]}),
-    ],
-    ids=["empty", "no rows", "one row", "one column", "same name", "NULL", "equal", "large"],
-)
-def test_tables_at_the_edge_are_ordered_too(method: Order, data: pa.Table) -> None:
-    schedule = reorder(encode(data), method)
-    assert sorted(schedule.rows) == list(range(data.num_rows))
-    assert schedule.fields.shape == (data.num_rows, data.num_columns)
-    assert 0 <= schedule.report.phr <= 1
-
-
-def test_many_columns_are_ordered_in_seconds() -> None:
+def test_a_bounded_cache_chooses_among_the_schedules_found() -> None:
     rng = np.random.default_rng(0)
-    table = pa.table(
-        [rng.integers(0, 1 + i % 50, 300) for i in range(2000)], list(map(str, range(2000)))
-    )
-    report = reorder(encode(table), "ggr").report
-    assert report.seconds < 20
-    assert report.phr > reorder(encode(table), "original").report.phr
+    data = {f"c{k}": [f"{v} " * 9 for v in rng.integers(0, 4 + 9 * k, 200)] for k in range(4)}
+    small = reorder(encode(data), cache_tokens=512).report.tokens
+    plain = reorder(encode(data), "fixed", cache_tokens=512).report.tokens
+    assert small is not None
+    assert plain is not None
+    assert small.lru is not None
+    assert plain.lru is not None
+    assert small.blocks == 512 // 16
+    assert small.lru >= plain.lru
+
+
+def test_dependencies_found_are_reported_after_those_given() -> None:
+    data = {
+        "city": [f"city {i % 9}" for i in range(200)],
+        "state": [f"state {i % 3}" for i in range(200)],
+        "id": [str(i % 20) for i in range(200)],
+        "name": [f"name {i % 20}" for i in range(200)],
+    }
+    report = reorder(encode(data), "ggr", ["id -> name", "discover"]).report
+    written = list(map(str, report.dependencies))
+    assert written[0] == "id -> name"
+    assert "city -> state" in written
+    assert "name -> id" not in written  # the user spoke about these two
 
 
 def test_an_unknown_column_in_a_dependency_names_the_nearest() -> None:
@@ -178,18 +175,48 @@ def test_an_unknown_column_in_a_dependency_names_the_nearest() -> None:
         reorder(encode({"title": ["a"], "year": ["b"]}), "ggr", [("titel", "year")])
 
 
+def test_a_dependency_on_a_column_of_a_bag_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'a -> c' names a column of a bag"):
+        reorder({"a": ["x"], "b": ["y"], "c": ["z"]}, "ggr", ["a -> c"], [["b", "c"]])
+
+
+@pytest.mark.parametrize("table", [["a", "b"], "a table", 7, None, {1, 2}, object()])
+def test_what_is_no_table_is_refused(table: object) -> None:
+    with pytest.raises(TableError, match="is no table"):
+        reorder(table)
+
+
 @pytest.mark.parametrize(
-    ("method", "options", "message"),
+    "column",
+    [7, None, (text for text in "ab"), object()],
+    ids=["int", "None", "generator", "object"],
+)
+def test_a_column_that_is_no_sequence_is_refused_by_name(column: object) -> None:
+    with pytest.raises(TableError, match="'a'"):
+        reorder({"a": column})
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "message"),
     [
         ("gggr", {}, "Did you mean 'ggr'"),
         ("ggr", {"row_dept": 3}, "Did you mean 'row_depth'"),
         ("ggr", {"row_depth": -1}, "must not be negative"),
         ("fixed", {"row_depth": 3}, "not an option of fixed"),
+        ("tree", {"second": 3}, "Did you mean 'seconds'"),
+        ("tree", {"weight": "token"}, "Did you mean 'tokens'"),
+        ("tree", {"cache_tokens": 15}, "less than one block of 16"),
+        ("tree", {"requests_per_minute": 0}, "must be above 0"),
+        ("tree", {"requests_per_minute": float("nan")}, "must be above 0"),
+        ("tree", {"bags": [["a", "b"], ["b", "c"]]}, "Column b is in two bags"),
+        ("tree", {"dependencies": "a -> b -> c"}, "more than one arrow"),
     ],
 )
-def test_wrong_settings_are_refused(method: Order, options: dict[str, int], message: str) -> None:
+def test_wrong_settings_are_refused(
+    method: Order, settings: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
-        reorder(encode({"a": ["x", "y"]}), method, **options)
+        reorder(encode({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}), method, **settings)
 
 
 def test_the_report_takes_its_seconds_from_the_clock_handed_in() -> None:

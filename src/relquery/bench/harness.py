@@ -20,12 +20,17 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """quick: the same path at a small size. data: folder of the real tables. threads: of torch."""
+    """How to measure.
+
+    quick: the same path at a small size. data: folder of the real tables. threads: of torch.
+    write: folder for the documents that a benchmark writes; None: it writes none.
+    """
 
     quick: bool
     data: Path
     threads: int = 2
     seed: int = 0
+    write: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

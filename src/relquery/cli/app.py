@@ -10,6 +10,7 @@ import typer
 from relquery.cli.bench import bench
 from relquery.cli.demo import demo
 from relquery.cli.exits import ERROR
+from relquery.cli.reorder import reorder
 from relquery.cli.show import errors_console
 from relquery.cli.sql import sql
 from relquery.errors import RelqueryError
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(sql)
+app.command()(reorder)
 app.command()(demo)
 app.command()(bench)
 

@@ -13,6 +13,8 @@ from rich.console import Console
 from relquery.bench import harness
 from relquery.cli.show import errors_console
 
+DOCUMENTS = Path("docs/benchmarks")
+
 
 def bench(
     name: Annotated[str | None, typer.Argument(help="Which; none lists them.")] = None,
@@ -22,6 +24,14 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of generated input.")] = 0,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help=f"Folder for a benchmark's document. Default: {DOCUMENTS}, where it exists; none "
+            "with --quick.",
+        ),
+    ] = None,
 ) -> None:
     """Measure both sides of each ratio in one run. Exits 1 if a figure misses its goal.
 
@@ -40,7 +50,9 @@ def bench(
             console.print(f"{each.name}: {each.purpose}", highlight=False)
         return
     data = Path(os.environ.get("RELQUERY_DATA", "../shared/data"))
-    settings = harness.Settings(quick, data, threads, seed)
+    if write is None and DOCUMENTS.is_dir() and not quick:
+        write = DOCUMENTS
+    settings = harness.Settings(quick, data, threads, seed, write)
     benchmark = harness.find(name, BENCHMARKS)
     log = errors_console()
     log.print(f"{benchmark.name} on {harness.machine(threads)}", markup=False, highlight=False)

@@ -19,10 +19,10 @@ from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.show import errors_console, progress, result_table, to_json
+from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
 from relquery.connection import connect
-from relquery.demo.files import TABLES, table_path
-from relquery.errors import ConfigError, PartialResultWarning, TableError, did_you_mean
+from relquery.errors import PartialResultWarning
 from relquery.sql.result import Result, distinct_names
 
 _SHOWN = 50
@@ -61,7 +61,9 @@ def sql(
     database: Annotated[
         str, typer.Option(help="A DuckDB file whose tables are at hand.")
     ] = ":memory:",
-    order: Annotated[str, typer.Option(help="original, fixed or ggr.")] = "ggr",
+    order: Annotated[
+        str, typer.Option(help="original, fixed, ggr, tree, or, for small tables, ophr.")
+    ] = "tree",
     max_tokens: Annotated[
         int | None, typer.Option(help="Longest answer, in tokens (default 256).")
     ] = None,
@@ -96,7 +98,7 @@ def sql(
     options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
     if cache_tokens is not None:
         options["cache_tokens"] = cache_tokens
-    tables = dict(_table(item) for item in table or [])
+    tables = dict(find_table(item) for item in table or [])
     write = None if output is None else _writer(output)
     text = sys.stdin.read() if query == "-" else query
     backend = LazyBackend(lambda: _load(model, options))
@@ -140,21 +142,6 @@ def _interrupted(ledger: Path | None) -> int:
 
 def _order(name: str) -> Order:
     return name  # type: ignore[return-value]  # QueryConfig checks it
-
-
-def _table(item: str) -> tuple[str, Path]:
-    name, separator, file = item.partition("=")
-    if not separator:
-        file, name = item, Path(item.removeprefix("demo:")).name.partition(".")[0]
-    if file.startswith("demo:"):
-        wanted = file.removeprefix("demo:")
-        if wanted not in TABLES:
-            raise TableError(
-                f"No demo table is called '{wanted}'. Demo tables: {', '.join(TABLES)}."
-                + did_you_mean(wanted, TABLES)
-            )
-        return name, table_path(wanted)
-    return name, Path(file)
 
 
 def _print(result: Result, form: Format) -> None:
@@ -214,8 +201,5 @@ _WRITERS = {
 
 def _writer(path: Path) -> Any:
     """A function that writes a result to `path`; checked before the query has cost anything."""
-    if path.suffix not in _WRITERS:
-        raise ConfigError(f"--output {path} must end in {', '.join(_WRITERS)}.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"--output {path}: the folder {path.parent} does not exist.")
+    check_output(path, list(_WRITERS))
     return lambda result: _WRITERS[path.suffix](result, path)

@@ -12,25 +12,41 @@ the same schedule on every machine.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
 
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.items import Items
+from relquery.table.measure import phc
 from relquery.table.solvers.arrange import Texts, arrange, texts_of
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, ggr
 from relquery.table.solvers.lookahead import columns_by_lookahead, reach_within
 from relquery.table.solvers.objective import Objective, total_worth
 from relquery.table.solvers.segment import Problem
-from relquery.table.solvers.trie import Search, Trie, improve, new_search, new_trie, plant
+from relquery.table.solvers.trie import Search as Space
+from relquery.table.solvers.trie import (
+    Trie,
+    break_groups,
+    insert_all,
+    move_rows,
+    new_search,
+    new_trie,
+    plant,
+)
 
 THREADS = 2
-VISITS_PER_SECOND = 1.5e8  # cells that lookahead visits
-COMPARISONS_PER_SECOND = 6e7  # items that a search in the trie compares
-FEWEST_MOVES = 1e-4  # moves per row below which another pass is not worth its time
+VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
+STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
+CELLS_IN_CACHE = 3e6  # beyond it the processor waits for its memory, up to SLOWEST times as long
+SLOWEST = 4.0
+MOST_CELLS_INSERTED = 5e6  # a larger table is not built up row by row
+LEAST_GAIN = 3e-5  # share of all weight below which another pass is not worth its time
 
 
 class Schedule(NamedTuple):
@@ -43,77 +59,96 @@ class Schedule(NamedTuple):
 def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
     """Schedules found in about that many seconds for each search, those worth most first.
 
-    None is below `fixed` for the same weights.
+    None is below `fixed` for the same weights, in what it is worth and in PHC.
     """
     texts = texts_of(items)
-    found = _search(items, texts, problem, objective, seconds)
+    searches = [_Search(items, texts, problem, objective, seconds)]
     if not objective.is_plain:  # far from a threshold only tokens can tell what leads there
-        found += _search(items, texts, problem, Objective(), seconds)
+        searches.append(_Search(items, texts, problem, Objective(), seconds))
+    found = _run([start for search in searches for start in search.starts])
     floor = Schedule(*fixed(problem))
 
-    def value(schedule: Schedule) -> float:
-        return _worth(items, problem, objective, schedule)
+    def reached(schedule: Schedule) -> tuple[float, int]:
+        fields = np.ascontiguousarray(schedule.fields[schedule.rows])
+        same = items.same[items.slots]
+        worth = total_worth(objective, problem.weights, same, schedule.rows, fields)
+        return worth, phc(items, schedule.rows, fields)
 
-    least = value(floor)
-    good = [schedule for schedule in found if value(schedule) >= least]
-    return sorted([*good, floor], key=value, reverse=True)
-
-
-def _search(
-    items: Items, texts: Texts, problem: Problem, objective: Objective, seconds: float
-) -> list[Schedule]:
-    starts = (_from_columns, _from_groups, _from_rows)
-    with ThreadPoolExecutor(THREADS) as threads:  # compiled code runs side by side
-        searches = [
-            threads.submit(start, items, texts, problem, objective, seconds) for start in starts
-        ]
-        return [search.result() for search in searches]
+    least_worth, least_phc = reached(floor)
+    ranked = [(*reached(schedule), schedule) for schedule in found]
+    good = [each for each in ranked if each[0] >= least_worth and each[1] >= least_phc]
+    good.append((least_worth, least_phc, floor))
+    return [schedule for _, _, schedule in sorted(good, key=lambda each: each[:2], reverse=True)]
 
 
-def _from_columns(
-    items: Items, texts: Texts, problem: Problem, objective: Objective, seconds: float
-) -> Schedule:
-    """Half of the time goes into looking ahead."""
-    reach = reach_within(problem, seconds / 2 * VISITS_PER_SECOND)
-    order, slots = columns_by_lookahead(problem, objective, reach)
-    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
-    plant(trie, search, problem.items, order, slots)
-    _climb(trie, search, problem.items, seconds / 2)
-    return Schedule(*arrange(trie, texts, items.slots))
+def _run(starts: list[Callable[[Event], Schedule]]) -> list[Schedule]:
+    """All of them, THREADS at a time: compiled code runs side by side."""
+    stopped = Event()
+    with ThreadPoolExecutor(THREADS) as threads:
+        running = [threads.submit(start, stopped) for start in starts]
+        try:
+            return [each.result() for each in running]
+        except BaseException:  # Ctrl-C among them: let the threads end soon
+            stopped.set()
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _from_rows(
-    items: Items, texts: Texts, problem: Problem, objective: Objective, seconds: float
-) -> Schedule:
-    del objective  # what a row hits is the same to all of them, but for thresholds
-    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
-    _climb(trie, search, problem.items, seconds)
-    return Schedule(*arrange(trie, texts, items.slots))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    """The ways to search, each in `seconds`; an event that is set ends them early."""
 
+    items: Items
+    texts: Texts
+    problem: Problem
+    objective: Objective
+    seconds: float
 
-def _from_groups(
-    items: Items, texts: Texts, problem: Problem, objective: Objective, seconds: float
-) -> Schedule:
-    del objective
-    places = np.argsort(problem.places, axis=0).astype(np.int32)  # slot of each column, per row
-    order, fields = ggr(problem, Limits(NO_LIMIT, NO_LIMIT, 0))
-    slots = places[fields, np.arange(len(fields))[:, None]]
-    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
-    plant(trie, search, problem.items, order, slots)
-    _climb(trie, search, problem.items, seconds)
-    return Schedule(*arrange(trie, texts, items.slots))
+    @property
+    def starts(self) -> list[Callable[[Event], Schedule]]:
+        """The longest first."""
+        starts: list[Callable[[Event], Schedule]]
+        starts = [self.from_columns, self.from_groups, self.from_rows]
+        return starts[:2] if self.problem.items.size > MOST_CELLS_INSERTED else starts
 
+    def from_columns(self, stopped: Event) -> Schedule:
+        """Half of the time goes into looking ahead."""
+        reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 2)
+        order, slots = columns_by_lookahead(self.problem, self.objective, reach)
+        trie, search = self._new()
+        plant(trie, search, self.problem.items, order, slots)
+        return self._climb(trie, search, self._count(STEPS_PER_SECOND) // 2, stopped)
 
-def _climb(trie: Trie, search: Search, items: Int32s, seconds: float) -> None:
-    most = int(seconds * COMPARISONS_PER_SECOND)
-    rows = items.shape[1]
-    while True:
-        moves = improve(trie, search, items, most - int(search.counters[1]))
-        if moves <= FEWEST_MOVES * rows or search.counters[1] >= most:
-            return
+    def from_groups(self, stopped: Event) -> Schedule:
+        """Algorithm 1 of paper 000."""
+        order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0))
+        slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
+        slots = slot_of[fields, np.arange(len(fields))[:, None]]
+        trie, search = self._new()
+        plant(trie, search, self.problem.items, order, slots)
+        return self._climb(trie, search, self._count(STEPS_PER_SECOND), stopped)
 
+    def from_rows(self, stopped: Event) -> Schedule:
+        """Rows in their order, each where it hits most."""
+        trie, search = self._new()
+        insert_all(trie, search, self.problem.items)
+        return self._climb(trie, search, self._count(STEPS_PER_SECOND), stopped)
 
-def _worth(items: Items, problem: Problem, objective: Objective, schedule: Schedule) -> float:
-    fields = np.ascontiguousarray(schedule.fields[schedule.rows])
-    same = items.same[items.slots]
-    return total_worth(objective, problem.weights, same, schedule.rows, fields)
+    def _count(self, per_second: float) -> int:
+        slower = min(1 + self.problem.items.size / CELLS_IN_CACHE, SLOWEST)
+        return int(self.seconds * per_second / slower)
+
+    def _new(self) -> tuple[Trie, Space]:
+        items = self.problem.items
+        return new_trie(items), new_search(items, self.problem.weights)
+
+    def _climb(self, trie: Trie, search: Space, steps: int, stopped: Event) -> Schedule:
+        """Move rows, one by one and in small groups, until little is gained or the time is up."""
+        items = self.problem.items
+        least = LEAST_GAIN * float(self.problem.weights[items].sum())
+        stop = int(search.counters[1]) + steps
+        gained = least + 1
+        while gained > least and search.counters[1] < stop and not stopped.is_set():
+            gained = break_groups(trie, search, items, stop - int(search.counters[1]))
+            gained += move_rows(trie, search, items, stop - int(search.counters[1]))
+        return Schedule(*arrange(trie, self.texts, self.items.slots))

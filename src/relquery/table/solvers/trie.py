@@ -20,6 +20,7 @@ import numpy as np
 from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
 
+LARGEST_GROUP = 8  # rows that are asked together
 MOST_ENTRIES = 64  # looked at per node and item, the newest first: common items are in very many
 ROOT = 0
 NONE = -1
@@ -61,7 +62,8 @@ class Search(NamedTuple):
     weights: (items,), 0 where an item is worth nothing or only one row has it.
     in_row: (items,), the number of the search whose row has the item. seen: (nodes,), the same for
         nodes compared. todo, hits: nodes whose children to compare, and the hit down to them.
-    counters: (2,), number of the search; items compared, a measure of time.
+    settled: (n,), first rows of groups that gained nothing when broken up.
+    counters: (2,), number of the search; entries looked at, a measure of time.
     """
 
     weights: Int64s
@@ -69,6 +71,7 @@ class Search(NamedTuple):
     seen: Int64s
     todo: Int32s
     hits: Int64s
+    settled: Bools
     counters: Int64s
 
 
@@ -115,6 +118,7 @@ def new_search(items: Int32s, weights: Int64s) -> Search:
         seen=np.zeros(nodes, np.int64),
         todo=np.empty(nodes, np.int32),
         hits=np.empty(nodes, np.int64),
+        settled=np.zeros(items.shape[1], np.bool_),
         counters=np.zeros(2, np.int64),
     )
 
@@ -151,31 +155,121 @@ def plant(trie: Trie, search: Search, items: Int32s, order: Int64s, slots: Int32
 
 
 @compiled
-def improve(trie: Trie, search: Search, items: Int32s, most: int) -> int:
-    """Insert every row, taking it out first if it is in; gives the number of moves that gained.
-
-    Stops where `most` items have been compared, but lets no row out.
-    """
-    moves = 0
-    stop = search.counters[1] + most
+def insert_all(trie: Trie, search: Search, items: Int32s) -> None:
+    """Insert the rows that are not in, in their order."""
     for row in range(items.shape[1]):
-        if trie.sizes[1] + 4 * items.shape[0] > len(trie.next_entry):
-            _enter_all(trie, search)  # a move enters at most four labels
-        hit = -1
-        if trie.leaf[row] != NONE:
-            if search.counters[1] > stop:
-                break
-            hit = _take_out(trie, search, row)
-        found = _find(trie, search, items, row)
-        moves += found.hit > hit
-        _put_in(trie, search, items, row, found)
-    return moves
+        if trie.leaf[row] == NONE:
+            _make_room(trie, search)
+            _put_in(trie, search, items, row, _find(trie, search, items, row, NONE))
 
 
 @compiled
-def _find(trie: Trie, search: Search, items: Int32s, row: int) -> Found:
+def move_rows(trie: Trie, search: Search, items: Int32s, most: int) -> int:
+    """Take out every row and insert it again; gives the weight gained.
+
+    Stops where `most` steps have been made.
+    """
+    gained = 0
+    stop = search.counters[1] + most
+    _enter_all(trie, search)
+    for row in range(items.shape[1]):
+        if search.counters[1] > stop:
+            break
+        _make_room(trie, search)
+        hit = _take_out(trie, search, row)
+        found = _find(trie, search, items, row, NONE)
+        gained += found.hit - hit
+        _put_in(trie, search, items, row, found)
+    return gained
+
+
+@compiled
+def break_groups(trie: Trie, search: Search, items: Int32s, most: int) -> int:
+    """Break up each group of few rows whose rows hit more apart; gives the weight gained.
+
+    A row that leaves alone gives up its hit and leaves the first row of its group without
+    company: what both might gain elsewhere shows only when both are asked.
+    """
+    gained = 0
+    stop = search.counters[1] + most
+    _enter_all(trie, search)
+    begin, rows = _rows_by_parent(trie)
+    for node in range(1, len(begin) - 1):
+        if search.counters[1] > stop:
+            break
+        group = rows[begin[node] : begin[node + 1]]
+        if not _is_group(trie, node, group) or search.settled[group[0]]:
+            continue
+        apart = 0
+        for row in group:
+            apart += _find(trie, search, items, row, node).hit
+        above = _hit(trie, search, trie.parent[node])
+        together = (len(group) - 1) * _hit(trie, search, node) + above
+        if apart <= together:
+            continue
+        gain = -together
+        for row in group:
+            _make_room(trie, search)
+            _take_out(trie, search, row)
+        for row in group:
+            _make_room(trie, search)
+            found = _find(trie, search, items, row, NONE)
+            _put_in(trie, search, items, row, found)
+            gain += found.hit
+        # Two rows may have wanted the same third one, which only the first then got.
+        search.settled[group[0]] = gain <= 0
+        gained += gain
+    return gained
+
+
+@compiled
+def _rows_by_parent(trie: Trie) -> tuple[Int64s, Int32s]:
+    """(begin, rows): the rows whose leaf is a child of x are `rows[begin[x]:begin[x + 1]]`."""
+    begin = np.zeros(len(trie.parent) + 1, np.int64)
+    for leaf in trie.leaf:
+        begin[trie.parent[leaf] + 1] += 1
+    for node in range(len(trie.parent)):
+        begin[node + 1] += begin[node]
+    rows = np.empty(len(trie.leaf), np.int32)
+    fill = begin.copy()
+    for row in range(len(trie.leaf)):
+        parent = trie.parent[trie.leaf[row]]
+        rows[fill[parent]] = row
+        fill[parent] += 1
+    return begin, rows
+
+
+@compiled
+def _is_group(trie: Trie, node: int, rows: Int32s) -> bool:
+    """Whether these few rows are still all that is below a node."""
+    if not 2 <= len(rows) <= LARGEST_GROUP or trie.parent[node] == NONE:
+        return False
+    if trie.children[node] != len(rows):
+        return False
+    gone = 0
+    for row in rows:
+        gone += trie.parent[trie.leaf[row]] != node
+    return gone == 0
+
+
+@compiled
+def _hit(trie: Trie, search: Search, node: int) -> int:
+    """Weight of the path from the root down to a node."""
+    hit = 0
+    while node != ROOT:
+        for k in range(trie.begin[node], trie.end[node]):
+            hit += search.weights[trie.label[node, k]]
+        node = trie.parent[node]
+    return hit
+
+
+@compiled
+def _find(trie: Trie, search: Search, items: Int32s, row: int, without: int) -> Found:
+    """Where a row hits most, the nodes below `without` aside."""
     search.counters[0] += 1
     number = search.counters[0]
+    if without != NONE:
+        search.seen[without] = number
     for slot in range(items.shape[0]):
         search.in_row[items[slot, row]] = number
     best, best_hit, best_whole = ROOT, 0, True
@@ -207,6 +301,7 @@ def _find(trie: Trie, search: Search, items: Int32s, row: int) -> Found:
                         search.todo[left], search.hits[left] = child, hit + more
                         left += 1
                 entry = trie.next_entry[entry]
+            search.counters[1] += 1 + looked
     return Found(best, best_hit, best_whole)
 
 
@@ -214,7 +309,6 @@ def _find(trie: Trie, search: Search, items: Int32s, row: int) -> Found:
 def _overlap(trie: Trie, search: Search, node: int, number: int) -> tuple[int, bool]:
     """(weight of a node's label that the row holds too, whether it holds all of it)."""
     begin, end = trie.begin[node], trie.end[node]
-    search.counters[1] += end - begin
     total, held = 0, 0
     for k in range(begin, end):
         item = trie.label[node, k]
@@ -258,11 +352,7 @@ def _take_out(trie: Trie, search: Search, row: int) -> int:
     """Remove a row; gives what its hit was worth. A node left with one child joins it."""
     leaf = trie.leaf[row]
     node = trie.parent[leaf]
-    hit, above = 0, node
-    while above != ROOT:
-        for k in range(trie.begin[above], trie.end[above]):
-            hit += search.weights[trie.label[above, k]]
-        above = trie.parent[above]
+    hit = _hit(trie, search, node)
     trie.children[node] -= 1
     trie.only[node] ^= leaf
     _release(trie, leaf)
@@ -317,6 +407,13 @@ def _release(trie: Trie, node: int) -> None:
 def _bucket(trie: Trie, node: int, item: int) -> int:
     mixed = (node * 0x9E3779B1 + item) * 0x85EBCA77
     return (mixed ^ (mixed >> 15)) & (len(trie.bucket) - 1)
+
+
+@compiled
+def _make_room(trie: Trie, search: Search) -> None:
+    """A move enters at most four labels."""
+    if trie.sizes[1] + 4 * trie.label.shape[1] > len(trie.next_entry):
+        _enter_all(trie, search)
 
 
 @compiled

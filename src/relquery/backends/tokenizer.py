@@ -1,0 +1,68 @@
+"""A tokenizer alone, without its model: to count tokens where nothing is to be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from relquery.demo.files import model_path
+from relquery.errors import MissingExtraError, ModelError, did_you_mean
+
+Encode = Callable[[list[str]], list[list[int]]]
+
+_FILE = "tokenizer.json"
+
+
+def load_tokenizer(name: str) -> Encode:
+    """A function that gives the token ids of each of a list of texts.
+
+    name: "demo" for the bundled model's tokenizer, a model folder in Hugging Face form, or the
+        path of a tokenizer.json.
+
+    As the embedded engine renders text: no special tokens are added, those named in a text are
+    ordinary characters, and nothing is cut off or padded.
+
+    Raises ModelError for what is no tokenizer, MissingExtraError without the `local` extra.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Reading the tokenizer '{name}'", "local") from error
+    path = _find(name)
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise ModelError(
+            f"{path} cannot be read as a tokenizer: {error}. Give a tokenizer.json as "
+            "transformers' save_pretrained writes it."
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True  # that is: as text
+    return _encoder(tokenizer)
+
+
+def _encoder(tokenizer: Any) -> Encode:
+    def encode(texts: list[str]) -> list[list[int]]:
+        encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [each.ids for each in encoded]
+
+    return encode
+
+
+def _find(name: str) -> Path:
+    path = model_path() if name == "demo" else Path(name)
+    if path.is_dir():
+        path /= _FILE
+        if not path.exists():
+            raise ModelError(
+                f"The folder {path.parent} has no {_FILE}. Write one with "
+                "AutoTokenizer.from_pretrained(...).save_pretrained(folder)."
+            )
+    elif not path.exists():
+        raise ModelError(
+            f"The tokenizer {name} does not exist. Give 'demo', a model folder, or the path of a "
+            f"{_FILE}." + did_you_mean(name, ["demo"])
+        )
+    return path

@@ -1,0 +1,103 @@
+"""Tables in files: how commands name them, and reading one as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+
+from relquery.demo.files import table_path
+from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
+from relquery.sql.database import Database
+from relquery.sql.hosts import quoted, register
+
+_DEMO = "demo:"
+
+
+def find_file(text: str) -> Path:
+    """The path that a person gave; demo:NAME is a bundled table. Raises TableError."""
+    return table_path(text.removeprefix(_DEMO)) if text.startswith(_DEMO) else Path(text)
+
+
+def find_table(text: str) -> tuple[str, Path]:
+    """NAME=FILE, or FILE alone, as a name and a path."""
+    name, separator, file = text.partition("=")
+    if not separator:
+        file, name = text, Path(text.removeprefix(_DEMO)).name.partition(".")[0]
+    return name, find_file(file)
+
+
+def check_output(path: Path, endings: Sequence[str]) -> None:
+    """Whether a result can be written there, before it has cost anything. Raises ConfigError."""
+    if path.suffix not in endings:
+        raise ConfigError(f"--output {path} must end in {', '.join(endings)}.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"--output {path}: the folder {path.parent} does not exist.")
+
+
+def read_text(
+    path: Path,
+    *,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+) -> pa.Table:
+    """A file's values as text. Those of a CSV stay as written, whatever type they look like.
+
+    table: which one of a DuckDB file; None if it has only one. columns, rows: those to keep, the
+    first rows.
+
+    Raises TableError, UnknownColumnError, and ConfigError for a `table` of another kind of file.
+    """
+    with closing(Database.open()) as database:
+        register(database, path.name or str(path), path)
+        source = _source(database, path, table)
+        known = [name for name, _ in database.describe(f"FROM {source}")]
+        for name in columns or ():
+            if name not in known:
+                raise UnknownColumnError(name, path.name, known)
+        kept = ", ".join(quoted(name) for name in dict.fromkeys(columns or known))
+        limit = "" if rows is None else f" LIMIT {rows}"
+        return database.fetch(
+            f"SELECT COLUMNS(*)::VARCHAR FROM (SELECT {kept} FROM {source}{limit})"
+        )
+
+
+def _source(database: Database, path: Path, table: str | None) -> str:
+    """What to select from."""
+    attached = database.fetch("SELECT database_name AS name FROM duckdb_databases()")
+    if path.name in attached["name"].to_pylist():
+        return _source_in_database(database, path, table)
+    if table is not None:
+        raise ConfigError(f"--table {table}: {path} is one table. It is for DuckDB files.")
+    if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith((".csv", ".tsv")):
+        # A sample would miss quotes that come late in the file.
+        return f"read_csv({_text(str(path))}, all_varchar = true, sample_size = -1)"
+    return quoted(path.name)
+
+
+def _source_in_database(database: Database, path: Path, table: str | None) -> str:
+    found = database.fetch(
+        "SELECT DISTINCT schema_name AS s, table_name AS t FROM duckdb_columns() "
+        f"WHERE database_name = {_text(path.name)} AND NOT internal ORDER BY ALL"
+    ).to_pylist()
+    places = {
+        (row["t"] if row["s"] == "main" else f"{row['s']}.{row['t']}"): ".".join(
+            map(quoted, (path.name, row["s"], row["t"]))
+        )
+        for row in found
+    }
+    if table in places:
+        return places[table]
+    if table is None and len(places) == 1:
+        return next(iter(places.values()))
+    listing = f"Tables: {', '.join(places) or 'none'}."
+    if table is None:
+        raise TableError(f"{path} has {len(places)} tables. Name one with --table. {listing}")
+    raise TableError(f"{path} has no table '{table}'. {listing}" + did_you_mean(table, places))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

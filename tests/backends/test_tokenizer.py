@@ -1,0 +1,88 @@
+"""A tokenizer alone gives the ids that the engine would compute for the same text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from relquery.backends.tokenizer import Encode, load_tokenizer
+from relquery.demo.files import model_path
+from relquery.errors import MissingExtraError, ModelError
+
+TEXTS = ["The Sunken Letter\nyear: 1999", "", "naïve — 映画", "<|end|> is text, and so is <s>"]
+
+
+@pytest.fixture(scope="module")
+def stock() -> AutoTokenizer:
+    return AutoTokenizer.from_pretrained(str(model_path()))
+
+
+def test_ids_are_those_of_transformers_without_special_tokens(stock: AutoTokenizer) -> None:
+    texts = [*TEXTS, *(f"{token} in a text" for token in stock.all_special_tokens)]
+    expected = stock(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    assert load_tokenizer("demo")(texts) == expected
+
+
+@cache
+def demo() -> Encode:
+    return load_tokenizer("demo")
+
+
+@given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]))))
+def test_each_text_is_encoded_by_itself(texts: list[str]) -> None:
+    encode = demo()
+    assert encode(texts) == [encode([text])[0] for text in texts]
+
+
+def test_a_folder_and_a_file_give_the_same_tokenizer(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    shutil.copy(model_path() / "tokenizer.json", file)
+    expected = load_tokenizer("demo")(TEXTS)
+    assert load_tokenizer(str(tmp_path))(TEXTS) == expected
+    assert load_tokenizer(str(file))(TEXTS) == expected
+
+
+def test_a_file_that_asks_to_cut_and_pad_texts_is_not_followed(tmp_path: Path) -> None:
+    document = json.loads((model_path() / "tokenizer.json").read_text(encoding="utf-8"))
+    cut = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    pad = {
+        "strategy": {"Fixed": 64},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "x",
+    }
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps({**document, "truncation": cut, "padding": pad})
+    )
+    assert load_tokenizer(str(tmp_path))(TEXTS) == load_tokenizer("demo")(TEXTS)
+
+
+def test_what_is_no_tokenizer_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"nowhere does not exist.*'demo', a model folder"):
+        load_tokenizer("nowhere")
+    with pytest.raises(ModelError, match=r"no tokenizer\.json.*save_pretrained"):
+        load_tokenizer(str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"cannot be read as a tokenizer.*save_pretrained"):
+        load_tokenizer(str(tmp_path))
+
+
+def test_a_misspelt_demo_is_recognised() -> None:
+    with pytest.raises(ModelError, match="Did you mean 'demo'"):
+        load_tokenizer("dmo")
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'relquery\[local\]'"):
+        load_tokenizer("demo")

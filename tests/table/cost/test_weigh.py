@@ -1,0 +1,87 @@
+"""What items are worth under each weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.table.strategies import AUTOMATIC, PAID, bags_of, columns_of, tables
+
+from relquery.errors import ConfigError
+from relquery.table.columns import encode
+from relquery.table.cost.price import find_price
+from relquery.table.cost.weigh import EstimatedTokens, weigh
+from relquery.table.items import Items, itemize
+from relquery.table.solvers.objective import Objective
+
+ITEMS = itemize(encode({"a": ["one two", None, ""], "bcd": ["éé", "éé", "z"]}))
+
+
+def letters(texts: list[str]) -> list[list[int]]:
+    """A token per character, and one that begins every text that is not empty."""
+    return [[0, *map(ord, text)] if text else [] for text in texts]
+
+
+def by_cell(items: Items, weights: np.ndarray) -> list[list[int]]:
+    return weights[items.slots].T.tolist()
+
+
+def test_squared_is_the_square_of_the_values_characters() -> None:
+    weighting = weigh(ITEMS, "squared", None, "")
+    assert by_cell(ITEMS, weighting.weights) == [[49, 4], [0, 4], [0, 1]]
+    assert weighting.objective == Objective()
+    assert weighting.price is None
+
+
+def test_tokens_are_characters_of_label_and_value_without_a_tokenizer() -> None:
+    weighting = weigh(ITEMS, "tokens", None, "")
+    assert by_cell(ITEMS, weighting.weights) == [[10, 7], [3, 7], [3, 6]]
+    assert weighting.name == "tokens"
+
+
+def test_tokens_are_those_of_a_line_with_a_tokenizer() -> None:
+    weighting = weigh(ITEMS, "tokens", letters, "prefix")
+    assert by_cell(ITEMS, weighting.weights) == [[12, 9], [5, 9], [5, 8]]
+    assert weighting.objective == Objective()
+
+
+def test_a_price_counts_from_its_minimum_in_its_steps() -> None:
+    weighting = weigh(ITEMS, AUTOMATIC, letters, "12345")
+    assert weighting.objective == Objective(start=6, minimum=3, granularity=2, read=0.9)
+    assert weighting.price is AUTOMATIC
+    assert weigh(ITEMS, AUTOMATIC, letters, "").objective.start == 0
+
+
+def test_a_price_with_a_paid_write_costs_that_much_above_computing() -> None:
+    objective = weigh(ITEMS, PAID, None, "").objective
+    assert objective == Objective(minimum=5, read=0.9, write=0.25)
+
+
+def test_a_price_may_be_named() -> None:
+    assert weigh(ITEMS, "gpt-4o-mini", None, "").price == find_price("gpt-4o-mini")
+
+
+@pytest.mark.parametrize("name", ["token", "gpt-4o-mni", ""])
+def test_an_unknown_weight_lists_what_there_is(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"squared, tokens, .*gpt-4o-mini"):
+        weigh(ITEMS, name, None, "")
+
+
+@settings(deadline=None)
+@given(tables(bags=True), st.sampled_from(["squared", "tokens", AUTOMATIC]))
+def test_equal_texts_of_a_bag_weigh_the_same(table: object, weight: str) -> None:
+    items = itemize(columns_of(table), bags_of(table))
+    weights = weigh(items, weight, letters, "").weights
+    assert weights.shape == items.lengths.shape
+    assert (weights == weights[items.same]).all()
+
+
+def test_pieces_of_words_stand_in_for_tokens() -> None:
+    encode_text = EstimatedTokens()
+    first, second = encode_text(["Prefix caching, 2026!", "caching Prefix"])
+    assert len(first) == len(["Prefix", " cachin", "g", ",", " ", "202", "6", "!"])
+    assert len(second) == len(["cachin", "g", " Prefix"])
+    assert first[2] == second[1]
+    assert encode_text(["Prefix"])[0] == first[:1]
+    assert encode_text([""]) == [[]]

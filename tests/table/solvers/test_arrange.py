@@ -1,0 +1,108 @@
+"""From a trie to a schedule: nothing is lost, and texts that begin alike stand together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.table import reference
+from tests.table.solvers.problems import sequences, worth_of
+from tests.table.strategies import bags_of, columns_of, names_of, tables
+
+from relquery.table.columns import Int32s, Int64s, encode
+from relquery.table.items import Items, itemize
+from relquery.table.measure import hits
+from relquery.table.solvers.arrange import arrange, texts_of
+from relquery.table.solvers.objective import Objective
+from relquery.table.solvers.segment import Problem, pose
+from relquery.table.solvers.trie import Trie, insert_all, new_search, new_trie
+
+TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
+
+
+def grown(items: Items) -> tuple[Problem, Trie]:
+    slots = len(items.slots)
+    problem = pose(items.slots, items.bags, items.characters, np.eye(slots, dtype=np.bool_))
+    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
+    insert_all(trie, search, problem.items)
+    return problem, trie
+
+
+def sent_by(rows: Int64s, fields: Int32s) -> reference.Sent:
+    return [(int(row), fields[row].tolist()) for row in rows]
+
+
+def siblings_share(trie: Trie) -> bool:
+    """Whether an item is in the labels of two children of one node."""
+    seen = set()
+    for node in range(1, len(trie.parent)):
+        if trie.parent[node] >= 0:
+            for item in trie.label[node, trie.begin[node] : trie.end[node]].tolist():
+                if (key := (int(trie.parent[node]), item)) in seen:
+                    return True
+                seen.add(key)
+    return False
+
+
+@settings(deadline=None, max_examples=200)
+@given(tables(bags=True))
+def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Table) -> None:
+    if not table.classes or not table.cells:
+        return
+    items = itemize(columns_of(table), bags_of(table))
+    problem, trie = grown(items)
+    in_trie = [0.0] * len(trie.parent)
+    for leaf in trie.leaf:
+        node = leaf
+        while node > 0:
+            in_trie[node] += 1
+            node = trie.parent[node]
+    least = sum(
+        (count - 1) * problem.weights[trie.label[node, trie.begin[node] : trie.end[node]]].sum()
+        for node, count in enumerate(in_trie)
+        if count > 1
+    )
+    rows, fields = arrange(trie, texts_of(items), items.slots)
+    sent = sequences(items.same[items.slots], rows, fields)
+    assert worth_of(Objective(), items.characters, sent) >= least
+
+
+@settings(deadline=None, max_examples=200)
+@given(tables(bags=True))
+def test_the_previous_row_hits_as_much_as_any_earlier_row_does(table: reference.Table) -> None:
+    if not table.classes or not table.cells:
+        return
+    items = itemize(columns_of(table), bags_of(table))
+    _, trie = grown(items)
+    if siblings_share(trie):
+        return
+    rows, fields = arrange(trie, texts_of(items), items.slots)
+    sent, names = sent_by(rows, fields), names_of(table)
+    of_previous = reference.hit_rate(table, names, sent, window=1)
+    assert of_previous == pytest.approx(reference.hit_rate(table, names, sent))
+    assert of_previous == pytest.approx(hits(items, rows, fields[rows]).rate)
+
+
+def test_siblings_begin_with_the_column_that_agrees_most_in_alphabetical_order() -> None:
+    data = {"key": [f"{i}{town}" for i, town in enumerate(TOWNS)], "town": TOWNS}
+    items = itemize(encode(data))
+    rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
+    assert fields[:, 0].tolist() == [1] * len(TOWNS)
+    assert [TOWNS[row] for row in rows] == sorted(TOWNS)
+
+
+def test_a_column_that_only_few_siblings_have_left_is_not_asked_of_the_others() -> None:
+    towns = ["Bern"] * 3 + ["Berlin"] * 3 + ["Bergen"]
+    numbers = [f"{i}" for i in range(7)]
+    items = itemize(encode({"number": numbers, "town": towns}))
+    rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
+    assert fields[:, 0].tolist() == [1] * 7
+    assert [towns[row] for row in rows] == sorted(towns)
+
+
+def test_both_copies_of_a_passage_are_sent() -> None:
+    data = {"p": ["same", "same"], "q": ["same", "same"], "r": ["other", "same"]}
+    items = itemize(encode(data), [["p", "q", "r"]])
+    rows, fields = arrange(grown(items)[1], texts_of(items), items.slots)
+    sequences(items.slots, rows, fields)
+    assert hits(items, rows, fields[rows]).hit == 2 * len("passage: same") + len("passage: ")

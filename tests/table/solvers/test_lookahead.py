@@ -1,0 +1,136 @@
+"""Columns chosen by lookahead, against trying all of them for every segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.table.solvers.problems import (
+    OBJECTIVES,
+    number,
+    posed,
+    problems,
+    random_problem,
+    sequences,
+    worth_of,
+)
+
+from relquery.table.solvers.lookahead import REACHES, Reach, columns_by_lookahead, reach_within
+from relquery.table.solvers.objective import Objective, worth
+from relquery.table.solvers.segment import Problem
+
+FARTHEST = Reach(first=64, depth=8, width=64)
+
+
+def reached(problem: Problem, objective: Objective, reach: Reach) -> float:
+    """What the schedule is worth; fails unless it sends every item once."""
+    sent = sequences(problem.items, *columns_by_lookahead(problem, objective, reach))
+    return worth_of(objective, problem.weights, sent)
+
+
+def best(
+    problem: Problem, objective: Objective, rows: list[int], slots: list[int], begin: float = 0.0
+) -> float:
+    """The most that rows can gain if each group of them may choose its next slot, by trying all."""
+    if len(rows) < 2:
+        return 0.0
+    totals = [0.0]
+    for slot in slots:
+        others = [other for other in slots if other != slot]
+        total = 0.0
+        for item, group in groups(problem, rows, slot):
+            end = begin + float(problem.weights[item])
+            total += worth(objective, begin, end, len(group))
+            total += best(problem, objective, group, others, end)
+        totals.append(total)
+    return max(totals)
+
+
+def groups(problem: Problem, rows: list[int], slot: int) -> Iterable[tuple[int, list[int]]]:
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        found.setdefault(int(problem.items[slot, row]), []).append(row)
+    return found.items()
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    problems() | problems(bag=True),
+    st.sampled_from(OBJECTIVES),
+    st.sampled_from([*REACHES, Reach(1, 1, 1), FARTHEST]),
+)
+def test_every_item_is_sent_once_however_near_the_look(
+    problem: Problem, objective: Objective, reach: Reach
+) -> None:
+    assert reached(problem, objective, reach) >= 0
+
+
+@settings(deadline=None, max_examples=150)
+@given(problems(max_rows=10, max_slots=4))
+def test_a_look_to_the_end_finds_the_best_column_of_every_segment(problem: Problem) -> None:
+    slots, rows = problem.items.shape
+    expected = best(problem, Objective(), list(range(rows)), list(range(slots)))
+    assert reached(problem, Objective(), FARTHEST) == expected
+
+
+@settings(deadline=None, max_examples=100)
+@given(problems(max_rows=8, max_slots=4), st.sampled_from(OBJECTIVES))
+def test_no_look_gains_more_than_all_choices_do(problem: Problem, objective: Objective) -> None:
+    slots, rows = problem.items.shape
+    most = best(problem, objective, list(range(rows)), list(range(slots)))
+    assert reached(problem, objective, FARTHEST) <= most + 1e-9
+
+
+def test_a_column_that_gains_less_comes_first_if_more_can_follow_it() -> None:
+    # "common" hits most, but cuts across the pairs that share "long" and "name"
+    common = [0, 1] * 6
+    pair = [i // 2 for i in range(12)]
+    items = number(list(map(list, zip(common, pair, pair, strict=True))), range(3))
+    weights = np.zeros(int(items.max()) + 1, np.int64)
+    weights[items[0]], weights[items[1]], weights[items[2]] = 5, 6, 6
+    problem = posed(items, range(3), weights)
+    _, slots = columns_by_lookahead(problem, Objective(), Reach(64, 1, 1))
+    assert slots[:, 0].tolist() != [0] * 12
+    assert reached(problem, Objective(), Reach(64, 1, 1)) == 6 * 12
+
+
+def test_columns_in_which_all_rows_agree_come_first() -> None:
+    items = number([[i % 3, 7, i, 8] for i in range(9)], range(4))
+    problem = posed(items, range(4), [1] * (int(items.max()) + 1))
+    _, slots = columns_by_lookahead(problem, Objective(), REACHES[-1])
+    assert {frozenset(row) for row in slots[:, :2].tolist()} == {frozenset({1, 3})}
+    assert set(slots[:, 2].tolist()) == {0}
+
+
+def test_a_group_that_does_not_pay_for_its_write_is_not_formed() -> None:
+    # pairs of long items cost more to write than one read saves; a short item of many rows pays
+    pair = [i // 2 for i in range(8)]
+    items = number([[a, i % 2] for i, a in enumerate(pair)], range(2))
+    weights = np.zeros(int(items.max()) + 1, np.int64)
+    weights[items[0]], weights[items[1]] = 100, 30
+    problem = posed(items, range(2), weights)
+    dear = Objective(read=0.9, write=1.0)
+    _, slots = columns_by_lookahead(problem, dear, FARTHEST)
+    assert set(slots[:, 0].tolist()) == {1}
+    assert reached(problem, dear, FARTHEST) == pytest.approx(2 * 30 * (3 * 0.9 - 1.0))
+    _, slots = columns_by_lookahead(problem, Objective(), FARTHEST)
+    assert set(slots[:, 0].tolist()) == {0}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_farther_look_gains_more_on_many_rows(objective: Objective) -> None:
+    problem = random_problem(0, 400, 6, 8)
+    near, far = (reached(problem, objective, reach) for reach in (REACHES[-1], REACHES[0]))
+    assert far >= near > 0
+
+
+def test_the_look_is_shorter_where_little_time_is_given() -> None:
+    problem = random_problem(0, 50, 6, 4)
+    reaches = [reach_within(problem, visits) for visits in (0, 1e4, 1e5, 1e6, 1e9)]
+    assert reaches[0] == REACHES[-1]
+    assert reaches[-1] == REACHES[0]
+    places = [REACHES.index(reach) for reach in reaches]
+    assert places == sorted(places, reverse=True)

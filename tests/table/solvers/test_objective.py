@@ -1,0 +1,60 @@
+"""What a shared prefix is worth, plainly and where a provider sets thresholds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_of
+
+from relquery.table.solvers.objective import Objective, cached, total_worth, worth
+from relquery.table.solvers.segment import Problem
+
+CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of the price
+
+
+@settings(deadline=None)
+@given(problems(), st.sampled_from(OBJECTIVES), st.randoms(use_true_random=False))
+def test_a_schedule_is_worth_what_its_runs_of_equal_beginnings_are(
+    problem: Problem, objective: Objective, random: object
+) -> None:
+    slots, rows = problem.items.shape
+    order = np.array(random.sample(range(rows), rows))
+    fields = np.array([random.sample(range(slots), slots) for _ in range(rows)], np.int32)
+    sent = sequences(problem.items, order, fields)
+    found = total_worth(objective, problem.weights, problem.items, order, fields[order])
+    assert found == pytest.approx(worth_of(objective, problem.weights, sent))
+
+
+def test_a_plain_objective_counts_each_row_but_the_first() -> None:
+    assert worth(Objective(), 3, 10, 5) == 4 * 7
+    assert Objective(start=9).is_plain
+    assert not any(objective.is_plain for objective in OBJECTIVES[1:])
+
+
+def test_a_group_of_one_is_worth_nothing() -> None:
+    assert worth(CLAUDE, 0, 1000, 1) == worth(Objective(), 0, 1000, 1) == 0
+
+
+def test_a_group_of_two_pays_for_a_write_at_a_quarter_more() -> None:
+    assert worth(CLAUDE, 0, 1000, 2) == pytest.approx((1 + 1) * 1000 - (1.25 + 0.1) * 1000)
+
+
+def test_a_write_at_twice_the_price_pays_from_three_rows_on() -> None:
+    twice = Objective(read=0.9, write=1.0)
+    assert worth(twice, 0, 1000, 2) == 0
+    assert worth(twice, 0, 1000, 3) == pytest.approx(3000 - (2 + 2 * 0.1) * 1000)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "held"), [(0, 0), (5, 0), (6, 10), (8, 10), (9, 13), (11, 13), (12, 16)]
+)
+def test_a_cache_holds_whole_steps_above_the_minimum(prefix: int, held: int) -> None:
+    assert cached(Objective(start=4, minimum=10, granularity=3), prefix) == held
+
+
+def test_items_below_the_minimum_are_worth_something_to_what_completes_them() -> None:
+    objective = Objective(minimum=10)
+    assert worth(objective, 0, 9, 3) == 0
+    assert worth(objective, 9, 11, 3) == 2 * 11

@@ -1,0 +1,112 @@
+"""`tree`: never worth less than `fixed`, whatever is maximised, and more on what it is made for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.table import reference
+from tests.table.strategies import WEIGHTS, bags_of, columns_of, dependencies_of, tables
+
+from relquery.table.columns import Columns, encode
+from relquery.table.cost.weigh import Weight, weigh
+from relquery.table.items import itemize
+from relquery.table.reorder import reorder
+from relquery.table.schedule import Schedule
+from relquery.table.solvers.objective import total_worth
+
+
+def worth(
+    columns: Columns, bags: list[list[str]], weight: Weight, schedule: Schedule, prefix: str = ""
+) -> float:
+    items = itemize(columns, bags)
+    weighting = weigh(items, weight, None, prefix)
+    same = items.same[items.slots]
+    fields = schedule.fields.astype(np.int32)
+    return total_worth(weighting.objective, weighting.weights, same, schedule.rows, fields)
+
+
+@settings(deadline=None, max_examples=150)
+@given(tables(bags=True), st.sampled_from(WEIGHTS), st.sampled_from(["", "Is it good?\n"]))
+def test_it_is_worth_at_least_what_fixed_is(
+    table: reference.Table, weight: Weight, prefix: str
+) -> None:
+    columns, bags, given_rules = columns_of(table), bags_of(table), dependencies_of(table)
+    tree, fixed = (
+        worth(
+            columns,
+            bags,
+            weight,
+            reorder(columns, m, given_rules, bags, weight, prefix=prefix),
+            prefix,
+        )
+        for m in ("tree", "fixed")
+    )
+    assert tree >= fixed - 1e-9
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(max_rows=7, bags=True))
+def test_it_finds_most_of_what_the_optimum_has(table: reference.Table) -> None:
+    columns, bags = columns_of(table), bags_of(table)
+    tree, most = (reorder(columns, m, bags=bags).report.phc for m in ("tree", "ophr"))
+    assert 0.8 * most <= tree <= most
+
+
+def test_columns_that_suit_few_rows_are_chosen_for_those_alone() -> None:
+    # half of the rows share what stands in "left", half what stands in "right"
+    rng = np.random.default_rng(0)
+    rows = range(200)
+    data = {
+        "left": [f"left {i % 10} " * 9 if i % 2 else f"{rng.random()}" * 3 for i in rows],
+        "right": [f"{rng.random()}" * 3 if i % 2 else f"right {i % 10} " * 9 for i in rows],
+    }
+    schedule = reorder(encode(data))
+    for row, fields in zip(schedule.rows, schedule.fields.tolist(), strict=True):
+        assert fields == ([0, 1] if row % 2 else [1, 0])
+    assert schedule.report.phr > 1.5 * reorder(encode(data), "fixed").report.phr
+
+
+def test_a_bag_hits_far_more_than_its_columns_do() -> None:
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(30, 3, replace=False) for _ in range(150)]
+    data = {f"c{k}": [f"passage {row[k]} " * 20 for row in drawn] for k in range(3)}
+    apart, together = reorder(encode(data)).report.phr, reorder(encode(data), bags=[[*data]])
+    assert together.report.phr > 1.2 * apart
+
+
+def test_texts_that_only_begin_alike_stand_together() -> None:
+    rng = np.random.default_rng(0)
+    days = [f"2026-{month:02}-{day:02}" for month in range(1, 13) for day in range(1, 29)]
+    data = {"day": rng.permutation(days), "id": [f"{i * 7919 % 997:04}" for i in range(len(days))]}
+    schedule = reorder(encode({name: list(map(str, column)) for name, column in data.items()}))
+    sent = [data["day"][row] for row in schedule.rows]
+    assert sent == sorted(days)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.001, None])
+def test_a_search_without_time_still_gives_a_schedule_no_worse_than_fixed(
+    seconds: float | None,
+) -> None:
+    rng = np.random.default_rng(1)
+    data = {f"c{k}": [str(v) * 5 for v in rng.integers(0, 2 + k, 300)] for k in range(8)}
+    tree = reorder(encode(data), seconds=seconds).report
+    assert tree.phc >= reorder(encode(data), "fixed").report.phc
+
+
+def test_a_group_of_two_is_formed_where_it_pays_for_the_write_and_not_where_it_does_not() -> None:
+    from dataclasses import replace
+
+    from tests.table.strategies import PAID
+
+    # pairs share a long text, or four rows share a shorter one: never both
+    data = {
+        "pair": [f"{i // 2} " + "words and more words " * 6 for i in range(8)],
+        "four": [f"{i % 2} " + "some words " * 5 for i in range(8)],
+    }
+    cheap, dear = (
+        reorder(encode(data), weight=replace(PAID, write=write)) for write in (1.25, 1.95)
+    )
+    assert set(cheap.fields[:, 0].tolist()) == {0}
+    assert set(dear.fields[:, 0].tolist()) == {1}

@@ -1,0 +1,243 @@
+"""The trie of rows: its structure holds through every move, and no move makes it worth less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.table.solvers.problems import number, posed, problems, random_problem
+
+from relquery.table.columns import Int32s, Int64s
+from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.trie import (
+    NONE,
+    ROOT,
+    Search,
+    Trie,
+    break_groups,
+    insert_all,
+    is_sound,
+    move_rows,
+    new_search,
+    new_trie,
+    plant,
+)
+
+PLENTY = 10**9
+
+
+def planted(problem: Problem, order: Int64s, slots: Int32s) -> tuple[Trie, Search]:
+    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
+    plant(trie, search, problem.items, order, slots)
+    return trie, search
+
+
+def planted_at_random(problem: Problem, seed: int) -> tuple[Trie, Search]:
+    rng = np.random.default_rng(seed)
+    slots, rows = problem.items.shape
+    fields = rng.permuted(np.tile(np.arange(slots, dtype=np.int32), (rows, 1)), axis=1)
+    return planted(problem, rng.permutation(rows), fields)
+
+
+def grown(problem: Problem) -> tuple[Trie, Search]:
+    trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
+    insert_all(trie, search, problem.items)
+    return trie, search
+
+
+def one_pass(trie: Trie, search: Search, items: Int32s, number: int) -> int:
+    """Rows or groups, by turns."""
+    step = break_groups if number % 2 else move_rows
+    return step(trie, search, items, PLENTY)
+
+
+def check(trie: Trie, items: Int32s) -> None:
+    """The path of every row holds its items, and the links, numbers and free nodes agree."""
+    assert is_sound(trie, items).all()
+    used = [ROOT, *np.flatnonzero(trie.parent != NONE).tolist()]
+    children: dict[int, list[int]] = {node: [] for node in used}
+    for node in used[1:]:
+        children[int(trie.parent[node])].append(node)
+    assert sorted(trie.leaf.tolist()) == [node for node in used[1:] if not children[node]]
+    for node, below in children.items():
+        assert trie.children[node] == len(below)
+        assert trie.only[node] == np.bitwise_xor.reduce(np.array([0, *below]))
+        assert all(trie.begin[child] == trie.end[node] for child in below)
+        if node != ROOT and below:  # it parts rows, and has something for them to share
+            assert len(below) > 1
+            assert trie.begin[node] < trie.end[node]
+    assert (trie.end[trie.leaf] == len(items)).all()
+    free = trie.free[: trie.sizes[0]].tolist()
+    assert sorted(free + used) == list(range(len(trie.parent)))
+
+
+def rows_below(trie: Trie) -> Int64s:
+    count = np.zeros(len(trie.parent), np.int64)
+    for leaf in trie.leaf:
+        node = leaf
+        while node != ROOT:
+            count[node] += 1
+            node = trie.parent[node]
+    return count
+
+
+def worth(trie: Trie, weights: Int64s) -> int:
+    """Per node, rows below but one x weight of the label."""
+    total = 0
+    for node, rows in enumerate(rows_below(trie)):
+        if rows > 1:
+            label = trie.label[node, trie.begin[node] : trie.end[node]]
+            total += int(weights[label].sum()) * (int(rows) - 1)
+    return total
+
+
+@settings(deadline=None, max_examples=200)
+@given(problems(), st.integers(0, 99))
+def test_a_planted_trie_is_worth_what_its_schedule_is_however_bad(
+    problem: Problem, seed: int
+) -> None:
+    trie, _ = planted_at_random(problem, seed)
+    check(trie, problem.items)
+
+
+@settings(deadline=None, max_examples=200)
+@given(problems() | problems(bag=True), st.integers(0, 99), st.booleans())
+def test_every_pass_keeps_the_rows_and_the_structure(
+    problem: Problem, seed: int, plant_first: bool
+) -> None:
+    trie, search = planted_at_random(problem, seed) if plant_first else grown(problem)
+    for turn in range(6):
+        one_pass(trie, search, problem.items, turn)
+        check(trie, problem.items)
+
+
+@settings(deadline=None, max_examples=200)
+@given(problems() | problems(bag=True), st.integers(0, 99), st.booleans())
+def test_moving_single_rows_loses_nothing(problem: Problem, seed: int, plant_first: bool) -> None:
+    trie, search = planted_at_random(problem, seed) if plant_first else grown(problem)
+    reached = worth(trie, problem.weights)
+    for _ in range(4):
+        move_rows(trie, search, problem.items, PLENTY)
+        before, reached = reached, worth(trie, problem.weights)
+        assert reached >= before
+
+
+def test_breaking_up_a_group_loses_nothing_where_its_rows_want_the_same_label() -> None:
+    # rows 0 and 6 hit 3 and 7 of the group of five; once one has split its label, the other cannot
+    columns = [
+        [0, 5, 5, 5, 5, 5, 5, 0],
+        [1, 6, 6, 6, 6, 6, 1, 6],
+        [2, 2, 2, 2, 2, 2, 2, 2],
+        [3, 3, 3, 3, 3, 3, 8, 3],
+        [4, 7, 7, 7, 7, 7, 7, 7],
+    ]
+    problem = posed(np.array(columns, np.int32), range(5), [1, 2, 1, 1, 1, 1, 1, 2, 1])
+    trie, search = grown(problem)
+    reached = 0
+    for turn in range(4):
+        one_pass(trie, search, problem.items, turn)
+        before, reached = reached, worth(trie, problem.weights)
+        assert reached >= before
+
+
+@pytest.mark.parametrize("shape", [(300, 6, 4), (400, 3, 40), (150, 10, 3)])
+def test_passes_over_many_rows_end_in_a_local_optimum(shape: tuple[int, int, int]) -> None:
+    problem = random_problem(0, *shape)
+    trie, search = planted_at_random(problem, 1)
+    reached = worth(trie, problem.weights)
+    for turn in range(200):
+        moves = one_pass(trie, search, problem.items, turn)
+        moves += one_pass(trie, search, problem.items, turn + 1)
+        check(trie, problem.items)
+        before, reached = reached, worth(trie, problem.weights)
+        assert reached >= before
+        if moves == 0:
+            return
+        assert reached > before
+    pytest.fail("200 passes still moved rows")
+
+
+def test_a_row_goes_where_it_shares_most() -> None:
+    cells = [[0, 0, 0], [1, 1, 1], [0, 1, 1]]  # the third shares two with the second
+    items = number(cells, range(3))
+    problem = posed(items, range(3), [1] * 6)
+    trie, _ = grown(problem)
+    assert trie.parent[trie.leaf[0]] == ROOT
+    assert trie.parent[trie.leaf[1]] == trie.parent[trie.leaf[2]] != ROOT
+    assert worth(trie, problem.weights) == 2
+
+
+def test_two_rows_leave_their_group_together_where_each_alone_would_not() -> None:
+    # a and b share 5 with each other; 3 with another row each. One alone gains nothing.
+    cells = [[0, 0, 0], [0, 1, 1], [1, 0, 2], [2, 1, 3], [3, 2, 1]]
+    items = number(cells, range(3))
+    weights = np.zeros(int(items.max()) + 1, np.int64)
+    weights[items[0, 0]], weights[items[1, 0]], weights[items[2, 1]] = 5, 3, 3
+    problem = posed(items, range(3), weights)
+    order = np.array([0, 1, 2, 3, 4])
+    slots = np.tile(np.arange(3, dtype=np.int32), (5, 1))
+    trie, search = planted(problem, order, slots)
+    assert worth(trie, weights) == 5
+    assert move_rows(trie, search, problem.items, PLENTY) == 0
+    assert break_groups(trie, search, problem.items, PLENTY) == 1
+    check(trie, problem.items)
+    assert worth(trie, weights) == 6
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[[0]], [[0, 1, 2]], [[0], [0], [0]], [[0, 1]] * 5, [[i] for i in range(5)]],
+    ids=["one cell", "one row", "one slot", "equal rows", "nothing in common"],
+)
+def test_tries_at_the_edge_are_sound(cells: list[list[int]]) -> None:
+    items = number(cells, range(len(cells[0])))
+    problem = posed(items, range(len(items)), [7] * (int(items.max()) + 1))
+    for trie, search in (planted_at_random(problem, 0), grown(problem)):
+        for turn in range(4):
+            one_pass(trie, search, problem.items, turn)
+            check(trie, problem.items)
+        shared = (len(cells) - 1) * len(items) * 7 if len({*map(tuple, cells)}) == 1 else 0
+        assert worth(trie, problem.weights) == shared
+
+
+def test_rows_worth_nothing_to_one_another_are_kept_apart() -> None:
+    items = number([[0, 1], [0, 1]], range(2))
+    trie, _ = grown(posed(items, range(2), [0, 0]))
+    check(trie, items)
+    assert (trie.parent[trie.leaf] == ROOT).all()
+
+
+def test_insertion_leaves_the_rows_that_are_in_where_they_are() -> None:
+    problem = random_problem(3, 60, 4, 4)
+    trie, search = planted_at_random(problem, 3)
+    before = [array.copy() for array in trie]
+    insert_all(trie, search, problem.items)
+    assert all(np.array_equal(a, b) for a, b in zip(before[:7], trie[:7], strict=True))
+
+
+def test_a_budget_that_is_spent_stops_a_pass() -> None:
+    problem = random_problem(4, 300, 5, 4)
+    trie, search = planted_at_random(problem, 4)
+    assert move_rows(trie, search, problem.items, 0) <= 1
+    spent = search.counters[1]
+    move_rows(trie, search, problem.items, PLENTY)
+    assert search.counters[1] > 10 * spent
+    check(trie, problem.items)
+
+
+def test_items_that_very_many_labels_hold_lose_no_group() -> None:
+    # 256 groups of three rows, told apart only by items that a hundred other groups have as well
+    cells = [[i >> k & 1 for k in range(8)] for i in range(256) for _ in range(3)]
+    items = number(cells, range(8))
+    problem = posed(items, range(8), [1] * 16)
+    rng = np.random.default_rng(0)
+    order = (rng.permutation(256)[:, None] * 3 + [0, 1, 2]).ravel()
+    slots = np.repeat(rng.permuted(np.tile(np.arange(8, dtype=np.int32), (256, 1)), axis=1), 3, 0)
+    trie, search = planted(problem, order, slots)
+    reached = worth(trie, problem.weights)
+    for turn in range(4):
+        one_pass(trie, search, problem.items, turn)
+        check(trie, problem.items)
+        before, reached = reached, worth(trie, problem.weights)
+        assert reached >= before
