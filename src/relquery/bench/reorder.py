@@ -147,7 +147,8 @@ def _bills(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
 
 
 def _bill_figure(found: list[Bills]) -> Figure:
-    """Ordering by price must not cost more than any other order."""
-    worst = max((each.over(order) for each in found for order in ORDERS[:-1]), default=None)
-    note = f"largest of {len(found)} tables and prices" if found else "the tables are absent"
-    return Figure("bill_over_others", worst, 1.0, at_least=False, note=note)
+    """Whether ordering by price pays."""
+    excess = [each.over(order) - 1 for each in found for order in ORDERS[:-1]]
+    note = "largest share by which ordering by price costs more than another order, of "
+    note += f"{len(found)} tables and prices" if found else "no table: they are absent"
+    return Figure("bill_excess", max(excess, default=None), 0.0, at_least=False, note=note)

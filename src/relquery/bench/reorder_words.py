@@ -53,11 +53,11 @@ BILLS = """\
 
 Input tokens of the first {rows:,} rows, each value {times} times over, as the paper does for its
 Table 3 to get above the shortest prefix that is cached; it takes FEVER, which is not among the
-tables here. {tokens}: the request, then a line per field. The provider's minimum, steps and
-breakpoints count; requests come one at a time, and no entry expires. Breakpoints are set where they
-pay most, where the paper marks the first 1,024 tokens of each request. In brackets: tokens read
-from the cache. *Tree by price* is `reorder(..., weight=<price>)`, and *saved* its savings over the
-original order.
+tables here. {tokens}:
+the request, then a line per field. The provider's minimum, steps and breakpoints count; requests
+come one at a time, and no entry expires. Breakpoints are set where they pay most, where the paper
+marks the first 1,024 tokens of each request. In brackets: tokens read from the cache. *Tree by
+price* is `reorder(..., weight=<price>)`, and *saved* its savings over the original order.
 """
 
 REAL_TOKENS = "Tokens are those of Llama 3 for whole prompts"

@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from relquery.table.columns import Int32s, Int64s
-from relquery.table.solvers.objective import Objective, worth
+from relquery.table.solvers.objective import Objective
+from relquery.table.solvers.objective import worth as worth_of_group
 from relquery.table.solvers.segment import Problem, pose
 
 WORTH = [0, 1, 2, 5, 9, 30]
@@ -23,7 +24,12 @@ OBJECTIVES = [
 
 @st.composite
 def problems(
-    draw: st.DrawFn, max_rows: int = 12, max_slots: int = 5, *, bag: bool = False
+    draw: st.DrawFn,
+    max_rows: int = 12,
+    max_slots: int = 5,
+    *,
+    bag: bool = False,
+    worth: Sequence[int] = WORTH,
 ) -> Problem:
     """Few values, some worth nothing. bag: all slots but the first are one, copies apart."""
     slots, rows = draw(st.integers(1, max_slots)), draw(st.integers(1, max_rows))
@@ -33,7 +39,7 @@ def problems(
     bags = [min(slot, 1) if bag else slot for slot in range(slots)]
     items = number(cells, bags)
     count = int(items.max()) + 1
-    weights = draw(st.lists(st.sampled_from(WORTH), min_size=count, max_size=count))
+    weights = draw(st.lists(st.sampled_from(worth), min_size=count, max_size=count))
     return posed(items, bags, weights)
 
 
@@ -76,5 +82,5 @@ def worth_of(objective: Objective, weights: Int64s, sent: Sequence[Sequence[int]
     for depth in range(1, len(sent[0]) + 1 if sent else 1):
         for begin, run in groupby(sent, key=lambda row: tuple(row[:depth])):
             weight = [float(weights[item]) for item in begin]
-            total += worth(objective, sum(weight[:-1]), sum(weight), len(list(run)))
+            total += worth_of_group(objective, sum(weight[:-1]), sum(weight), len(list(run)))
     return total

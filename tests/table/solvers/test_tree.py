@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table import reference
-from tests.table.strategies import WEIGHTS, bags_of, columns_of, dependencies_of, tables
+from tests.table.strategies import PAID, WEIGHTS, bags_of, columns_of, dependencies_of, tables
 
 from relquery.table.columns import Columns, encode
 from relquery.table.cost.weigh import Weight, weigh
@@ -96,13 +98,9 @@ def test_a_search_without_time_still_gives_a_schedule_no_worse_than_fixed(
 
 
 def test_a_group_of_two_is_formed_where_it_pays_for_the_write_and_not_where_it_does_not() -> None:
-    from dataclasses import replace
-
-    from tests.table.strategies import PAID
-
     # pairs share a long text, or four rows share a shorter one: never both
     data = {
-        "pair": [f"{i // 2} " + "words and more words " * 6 for i in range(8)],
+        "pair": [f"{i // 2} " + "words and more words " * 12 for i in range(8)],
         "four": [f"{i % 2} " + "some words " * 5 for i in range(8)],
     }
     cheap, dear = (

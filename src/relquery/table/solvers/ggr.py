@@ -20,7 +20,6 @@ stricter reading, where either limit stops, leaves half of the gain on tables of
 
 from __future__ import annotations
 
-import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -28,10 +27,10 @@ import numpy as np
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.fixed import sort_by_statistics
+from relquery.table.solvers.groups import align, build_heap, list_members, pop_best, slot_of
 from relquery.table.solvers.segment import Problem, Segment, add_row, fill_segment, new_segment
 
 NO_LIMIT = 2**62
-Heap = list[tuple[int, int, int]]  # (-score, position of the value in weights, group)
 
 
 class Limits(NamedTuple):
@@ -106,19 +105,19 @@ def _split_groups(
     todo: list[Task],
 ) -> Int64s:
     """Place group after group, and leave their rows' other fields to do; gives the rest."""
-    begin = _list_members(segment, work.members, len(rows), live)
+    begin = list_members(segment, work.members, len(rows), live)
     free = limits.row_depth if task.depth < limits.column_depth else 0
-    heap = _build_heap(segment, live, 1 if free > 0 else limits.threshold)
+    heap = build_heap(segment, live, 1 if free > 0 else limits.threshold)
     alive = np.ones(len(rows), np.bool_)
     at = task.start
     while True:
-        group = _pop_best(segment, heap, 1 if free > 0 else limits.threshold)
+        group = pop_best(segment, heap, 1 if free > 0 else limits.threshold)
         if group < 0:
             return np.flatnonzero(alive)
         free -= 1
         members = work.members[begin[group] : begin[group + 1]]
         members = members[alive[members]]
-        _align(segment, problem, rows, members, group, live)
+        align(segment, problem, rows, members, group, live)
         taken = _take_implied(segment, problem, members, group)
         _place(segment, work, at, rows[members], task.placed, taken)
         placed = task.placed + len(taken)
@@ -140,58 +139,9 @@ def _place(segment: Segment, work: Work, at: int, rows: Int64s, placed: int, tak
 
 
 @compiled
-def _list_members(segment: Segment, members: Int32s, rows: int, live: int) -> Int64s:
-    """List the rows of each group; gives where each group begins."""
-    groups = segment.first[live]
-    begin = np.zeros(groups + 1, np.int64)
-    for group in range(groups):
-        begin[group + 1] = begin[group] + segment.size[group]
-    fill = begin.copy()
-    for j in range(live):
-        for i in range(rows):
-            group = segment.group[i, j]
-            members[fill[group]] = i
-            fill[group] += 1
-    return begin
-
-
-@compiled
-def _align(
-    segment: Segment, problem: Problem, rows: Int64s, members: Int32s, group: int, live: int
-) -> None:
-    """Bring the item of a group into the same slot in all its rows."""
-    chosen = _slot_of(segment, group)
-    slot = segment.columns[chosen]
-    for i in members:
-        for j in range(chosen, live):
-            if segment.group[i, j] == group:
-                break
-        if j != chosen:
-            row, other = rows[i], segment.columns[j]
-            _swap(problem.items, slot, other, row)
-            _swap(problem.places, slot, other, row)
-            segment.group[i, j] = segment.group[i, chosen]
-            segment.group[i, chosen] = group
-
-
-@compiled
-def _swap(array: Int32s, a: int, b: int, row: int) -> None:
-    array[a, row], array[b, row] = array[b, row], array[a, row]
-
-
-@compiled
-def _slot_of(segment: Segment, group: int) -> int:
-    """The live slot where a group appears first."""
-    chosen = 0
-    while segment.first[chosen + 1] <= group:
-        chosen += 1
-    return chosen
-
-
-@compiled
 def _take_implied(segment: Segment, problem: Problem, members: Int32s, group: int) -> Int64s:
     """Live slots to place: the group's own, then those that it implies, where they hold."""
-    chosen = _slot_of(segment, group)
+    chosen = slot_of(segment, group)
     slot = segment.columns[chosen]
     taken = [np.int64(chosen)]
     for k in range(problem.implied_begin[slot], problem.implied_begin[slot + 1]):
@@ -210,41 +160,3 @@ def _take_if_it_holds(segment: Segment, members: Int32s, slot: int, taken: list[
         return
     if np.all(segment.group[members, j] == segment.group[members[0], j]):
         taken.append(j)
-
-
-@compiled
-def _hit_count(segment: Segment, group: int) -> int:
-    """HITCOUNT (lines 3-8): mean worth of the group's rows x (rows - 1), rounded down."""
-    count = int(segment.size[group])
-    if count < 2:
-        return 0
-    worth = int(segment.worth[group])
-    return worth // count * (count - 1) + worth % count * (count - 1) // count
-
-
-@compiled
-def _build_heap(segment: Segment, live: int, least: int) -> Heap:
-    """Groups worth `least` and something, the best on top; ties by column, then by value."""
-    heap = [(0, 0, 0) for _ in range(0)]  # empty, but typed
-    for group in range(segment.first[live]):
-        score = _hit_count(segment, group)
-        if score >= max(least, 1):
-            heap.append((-score, int(segment.key[group]), int(group)))
-    heapq.heapify(heap)
-    return heap
-
-
-@compiled
-def _pop_best(segment: Segment, heap: Heap, least: int) -> int:
-    """The group worth most now, or -1 if that is less than `least` or nothing."""
-    while len(heap) > 0:
-        negated, key, group = heap[0]
-        score = _hit_count(segment, group)
-        if score < -negated:
-            heapq.heapreplace(heap, (-score, key, group))
-        elif score < max(least, 1):
-            return -1
-        else:
-            heapq.heappop(heap)
-            return group
-    return -1

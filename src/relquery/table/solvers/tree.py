@@ -1,10 +1,10 @@
 """`tree`: the best of several searches, and never worse than `fixed`.
 
-Three ways to begin: columns chosen by lookahead, a segment at a time (lookahead.py); groups of
-equal values, the best first (ggr.py, without its early stopping); and rows inserted one by one
-where they hit most (trie.py). Each is then improved by moving single rows until nothing gains or
-the time is up. Lookahead sees that a column is good for a whole table; the others see what few rows
-share, in wide tables and in bags of passages.
+Three ways to begin: columns and values chosen by lookahead, a segment at a time (lookahead.py);
+groups of equal values, the best first (ggr.py, without its early stopping); and rows inserted one
+by one where they hit most (trie.py). Each is then improved by moving rows, alone and in small
+groups, until little is gained or the time is up. Lookahead sees what is good for a whole table, the
+others what few rows share.
 
 The time allowed turns into a number of steps before anything runs, so that the same table gives
 the same schedule on every machine.
@@ -26,7 +26,7 @@ from relquery.table.measure import phc
 from relquery.table.solvers.arrange import Texts, arrange, texts_of
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, ggr
-from relquery.table.solvers.lookahead import columns_by_lookahead, reach_within
+from relquery.table.solvers.lookahead import look_ahead, reach_within
 from relquery.table.solvers.objective import Objective, total_worth
 from relquery.table.solvers.segment import Problem
 from relquery.table.solvers.trie import Search as Space
@@ -107,20 +107,22 @@ class _Search:
     @property
     def starts(self) -> list[Callable[[Event], Schedule]]:
         """The longest first."""
-        starts: list[Callable[[Event], Schedule]]
-        starts = [self.from_columns, self.from_groups, self.from_rows]
-        return starts[:2] if self.problem.items.size > MOST_CELLS_INSERTED else starts
+        if self.problem.items.size > MOST_CELLS_INSERTED:
+            return [self.from_lookahead, self.from_groups]
+        return [self.from_lookahead, self.from_groups, self.from_rows]
 
-    def from_columns(self, stopped: Event) -> Schedule:
+    def from_lookahead(self, stopped: Event) -> Schedule:
         """Half of the time goes into looking ahead."""
-        reach = reach_within(self.problem, self._count(VISITS_PER_SECOND) / 2)
-        order, slots = columns_by_lookahead(self.problem, self.objective, reach)
+        items, places = self.problem.items.copy(), self.problem.places.copy()
+        problem = self.problem._replace(items=items, places=places)  # passages change slots
+        reach = reach_within(problem, self._count(VISITS_PER_SECOND) / 2)
+        order, slots = look_ahead(problem, self.objective, reach)
         trie, search = self._new()
-        plant(trie, search, self.problem.items, order, slots)
+        plant(trie, search, items, order, slots)
         return self._climb(trie, search, self._count(STEPS_PER_SECOND) // 2, stopped)
 
     def from_groups(self, stopped: Event) -> Schedule:
-        """Algorithm 1 of paper 000."""
+        """Algorithm 1 of paper 000, without early stopping."""
         order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0))
         slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
         slots = slot_of[fields, np.arange(len(fields))[:, None]]

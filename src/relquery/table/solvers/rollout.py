@@ -1,0 +1,273 @@
+"""What a choice for a segment leads to: its own gain, and the best that could follow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery.table.columns import Float64s, Int32s, Int64s
+from relquery.table.compiled import compiled
+from relquery.table.solvers.objective import Objective, worth
+from relquery.table.solvers.segment import Problem
+
+
+class Reach(NamedTuple):
+    """How far to look: `first` columns are tried for a segment, and below each of them the `width`
+    that gain most, `depth` columns deep."""
+
+    first: int
+    depth: int
+    width: int
+
+
+class Scratch(NamedTuple):
+    """Space that is used again and again.
+
+    stamp: (1,), counts up, so that `seen`, per item, need not be cleared. tally, place: per item,
+        rows that have it and its number among those seen. found: (n,), items seen.
+    rows, starts: per depth, the rows of a segment by group and where groups start.
+    """
+
+    stamp: Int64s
+    seen: Int64s
+    tally: Int32s
+    place: Int32s
+    found: Int32s
+    rows: Int64s
+    starts: Int64s
+
+
+def new_scratch(problem: Problem, reach: Reach) -> Scratch:
+    """Space for any segment of the table."""
+    rows = problem.items.shape[1]
+    values = len(problem.weights)
+    return Scratch(
+        stamp=np.zeros(1, np.int64),
+        seen=np.zeros(values, np.int64),
+        tally=np.zeros(values, np.int32),
+        place=np.zeros(values, np.int32),
+        found=np.zeros(rows, np.int32),
+        rows=np.empty((reach.depth + 1, rows), np.int64),
+        starts=np.empty((reach.depth + 1, rows + 1), np.int64),
+    )
+
+
+@compiled
+def weigh_slots(problem: Problem, row: int, slots: Int32s) -> float:
+    total = 0.0
+    for slot in slots:
+        total += problem.weights[problem.items[slot, row]]
+    return total
+
+
+@compiled
+def put_agreed_last(left: Int32s, gain: Float64s, distinct: Int64s) -> tuple[int, int]:
+    """Move slots with one distinct item behind the others: (others, such slots)."""
+    agreed = left[distinct[: len(left)] == 1]
+    live = 0
+    for k in range(len(left)):
+        if distinct[k] != 1:
+            left[live], gain[live], distinct[live] = left[k], gain[k], distinct[k]
+            live += 1
+    left[live:] = agreed
+    return live, len(agreed)
+
+
+@compiled
+def measure_gains(
+    problem: Problem,
+    objective: Objective,
+    scratch: Scratch,
+    rows: Int64s,
+    slots: Int32s,
+    begin: float,
+    gain: Float64s,
+    distinct: Int64s,
+) -> None:
+    """Per slot, what rows gain if it comes next, and its distinct items."""
+    for k in range(len(slots)):
+        scratch.stamp[0] += 1
+        stamp = scratch.stamp[0]
+        found = 0
+        for row in rows:
+            item = problem.items[slots[k], row]
+            if scratch.seen[item] == stamp:
+                scratch.tally[item] += 1
+            else:
+                scratch.seen[item] = stamp
+                scratch.tally[item] = 1
+                scratch.found[found] = item
+                found += 1
+        total = 0.0
+        for item in scratch.found[:found]:
+            if scratch.tally[item] > 1:
+                end = begin + problem.weights[item]
+                total += worth(objective, begin, end, scratch.tally[item])
+        gain[k], distinct[k] = total, found
+
+
+@compiled
+def split_by_slot(problem: Problem, scratch: Scratch, rows: Int64s, slot: int, depth: int) -> int:
+    """Put rows by group into the scratch space of that depth; gives the number of groups."""
+    scratch.stamp[0] += 1
+    stamp = scratch.stamp[0]
+    out, starts = scratch.rows[depth], scratch.starts[depth]
+    groups = 0
+    for row in rows:
+        item = problem.items[slot, row]
+        if scratch.seen[item] != stamp:
+            scratch.seen[item] = stamp
+            scratch.place[item] = groups
+            starts[groups] = 0
+            groups += 1
+        starts[scratch.place[item]] += 1
+    total = 0
+    for group in range(groups):
+        size = starts[group]
+        starts[group] = total
+        total += size
+    for row in rows:
+        group = scratch.place[problem.items[slot, row]]
+        out[starts[group]] = row
+        starts[group] += 1
+    for group in range(groups, 0, -1):
+        starts[group] = starts[group - 1]
+    starts[0] = 0
+    return groups
+
+
+@compiled
+def best_slot(
+    problem: Problem,
+    objective: Objective,
+    reach: Reach,
+    scratch: Scratch,
+    rows: Int64s,
+    left: Int32s,
+    begin: float,
+    gain: Float64s,
+) -> tuple[int, float]:
+    """(where in `left` the slot stands that should come next, what it leads to)."""
+    best, best_value = 0, -1.0
+    by_gain = np.argsort(-gain[: len(left)], kind="mergesort")
+    tried = np.zeros(len(problem.classes), np.bool_)
+    for k in by_gain[: reach.first]:
+        which = problem.classes[left[k]]
+        if tried[which]:
+            continue  # a slot that determines this one, and is determined by it, was tried
+        tried[which] = True
+        value = gain[k] + _after(problem, objective, reach, scratch, rows, left, k, begin)
+        if value > best_value:
+            best, best_value = k, value
+    return best, best_value
+
+
+@compiled
+def _after(
+    problem: Problem,
+    objective: Objective,
+    reach: Reach,
+    scratch: Scratch,
+    rows: Int64s,
+    left: Int32s,
+    k: int,
+    begin: float,
+) -> float:
+    """What the groups of slot left[k] can gain with what follows it."""
+    depth = reach.depth
+    groups = split_by_slot(problem, scratch, rows, left[k], depth)
+    starts = scratch.starts[depth]
+    others = np.delete(left, k)
+    total = 0.0
+    for group in range(groups):
+        if starts[group + 1] - starts[group] > 1:
+            members = scratch.rows[depth, starts[group] : starts[group + 1]]
+            end = begin + problem.weights[problem.items[left[k], members[0]]]
+            total += _roll_out(problem, objective, reach, scratch, members, others, end, depth - 1)
+    return total
+
+
+@compiled
+def value_of_groups(
+    problem: Problem,
+    objective: Objective,
+    reach: Reach,
+    scratch: Scratch,
+    split: tuple[Int64s, Int64s, Int32s],
+    left: Int32s,
+    begin: float,
+) -> float:
+    """What groups with a slot each gain, together with what can follow."""
+    by_group, starts, slots = split
+    total = 0.0
+    for k in range(len(slots)):
+        members = by_group[starts[k] : starts[k + 1]]
+        end = begin + problem.weights[problem.items[slots[k], members[0]]]
+        others = left[left != slots[k]]
+        total += worth(objective, begin, end, len(members))
+        total += _roll_out(
+            problem, objective, reach, scratch, members, others, end, reach.depth - 1
+        )
+    return total
+
+
+@compiled
+def _roll_out(
+    problem: Problem,
+    objective: Objective,
+    reach: Reach,
+    scratch: Scratch,
+    rows: Int64s,
+    slots: Int32s,
+    begin: float,
+    depth: int,
+) -> float:
+    """What a group of at least two rows can gain with these slots, `depth` columns deep."""
+    if len(slots) == 0:
+        return 0.0
+    if len(rows) == 2:
+        return _pair(problem, objective, rows, slots, begin)
+    gain, distinct = np.empty(len(slots)), np.empty(len(slots), np.int64)
+    measure_gains(problem, objective, scratch, rows, slots, begin, gain, distinct)
+    slots = slots.copy()
+    live, agreed = put_agreed_last(slots, gain, distinct)
+    end = begin + weigh_slots(problem, rows[0], slots[live:])
+    base = worth(objective, begin, end, len(rows)) if agreed else 0.0
+    slots = slots[:live]
+    if live == 0:
+        return base
+    if agreed and objective.minimum > 0:  # what a slot gains depends on where it begins
+        measure_gains(problem, objective, scratch, rows, slots, end, gain, distinct)
+    best = float(gain[:live].max())
+    if depth == 0 or live < 2:
+        return base + best
+    for _ in range(min(reach.width, live)):
+        k = gain[:live].argmax()
+        value, gain[k] = gain[k], -1.0
+        if distinct[k] == len(rows):
+            break
+        groups = split_by_slot(problem, scratch, rows, slots[k], depth)
+        starts = scratch.starts[depth]
+        others = np.delete(slots, k)
+        for group in range(groups):
+            if starts[group + 1] - starts[group] > 1:
+                members = scratch.rows[depth, starts[group] : starts[group + 1]]
+                here = end + problem.weights[problem.items[slots[k], members[0]]]
+                value += _roll_out(
+                    problem, objective, reach, scratch, members, others, here, depth - 1
+                )
+        best = max(best, value)
+    return base + best
+
+
+@compiled
+def _pair(
+    problem: Problem, objective: Objective, rows: Int64s, slots: Int32s, begin: float
+) -> float:
+    end = begin
+    for slot in slots:
+        item = problem.items[slot, rows[0]]
+        if item == problem.items[slot, rows[1]]:
+            end += problem.weights[item]
+    return worth(objective, begin, end, 2)

@@ -1,0 +1,311 @@
+"""`relquery reorder`: what a person types, sees, and gets as files and exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relquery.cli import main
+from relquery.cli.interrupt import interruptible
+from relquery.cli.names import read_dependency, split_names
+from relquery.cli.tables import read_text
+from relquery.errors import ConfigError, TableError, UnknownColumnError
+from relquery.table.reorder import reorder
+from relquery.table.rules.dependencies import Dependency
+
+Run = Callable[..., tuple[str, str]]
+
+ROWS = "".join(f"0{i % 4},{i % 4}.50,city {i % 4},text {i}\n" for i in range(60))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> str:
+    path = tmp_path / "shop.csv"
+    path.write_text('zip,price,"city, state",note\n' + ROWS, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """Runs `relquery reorder` in this process; gives standard output and error."""
+
+    def call(*arguments: str, code: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", "reorder", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert (ended.value.code or 0) == code, out + err
+        return out, err
+
+    return call
+
+
+@pytest.fixture
+def figures(run: Run) -> Callable[..., dict[str, Any]]:
+    def call(*arguments: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(run(*arguments, "--json")[0])
+        return document
+
+    return call
+
+
+def by_method(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {each["method"]: each for each in document["methods"]}
+
+
+def test_methods_stand_side_by_side_with_what_they_reach(run: Run, shop: str) -> None:
+    out, _ = run(shop)
+    lines = [line.split("│") for line in out.splitlines()]
+    methods = [cells[0].strip() for cells in lines if len(cells) == 4]
+    assert methods[:5] == ["original", "fixed", "ggr", "tree", "ophr"]
+    assert "distinct beginnings" in out
+    assert "zip -> price" in out
+
+
+def test_json_has_the_figures_of_the_python_call(
+    figures: Callable[..., dict[str, Any]], shop: str
+) -> None:
+    document = figures(shop, "--method", "tree", "--weight", "tokens")
+    report = reorder(read_text(Path(shop)), "tree", "discover", weight="tokens").report
+    (tree,) = document["methods"]
+    assert (tree["phc"], tree["hit_rate"]) == (report.phc, report.phr)
+    assert [depth["rows"] for depth in tree["depths"]] == [depth.rows for depth in report.depths]
+    assert tree["tokens"] is None
+    assert tree["bill"] is None
+    assert document["rows"] == 60
+    assert document["columns"] == ["zip", "price", "city, state", "note"]
+    assert len(document["dependencies"]) == len(report.dependencies) > 0
+
+
+def test_methods_are_measured_with_the_same_dependencies(
+    figures: Callable[..., dict[str, Any]], shop: str
+) -> None:
+    given_alone = figures(shop, "--no-discover", "--fd", "zip -> price")["dependencies"]
+    assert given_alone == [{"determinants": ["zip"], "dependents": ["price"], "error": 0.0}]
+    assert figures(shop, "--no-discover")["dependencies"] == []
+    assert figures(shop)["discovery_seconds"] > 0
+
+
+def test_ophr_is_left_out_of_all_with_a_reason_where_the_table_is_large(
+    figures: Callable[..., dict[str, Any]], run: Run
+) -> None:
+    assert "1,536 rows" in figures("demo:movies")["left_out"]["ophr"]
+    assert "ophr is left out. The table has 1,536 rows" in run("demo:movies")[0]
+    _, err = run("demo:movies", "--method", "ophr", code=1)
+    assert "Use method 'tree'" in err
+
+
+def test_a_bag_makes_passages_equal_in_whatever_column(
+    figures: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    path = tmp_path / "passages.parquet"
+    pq.write_table(pa.table({"a": ["x" * 40, "y" * 40], "b": ["y" * 40, "x" * 40]}), path)
+    plain, bagged = figures(str(path)), figures(str(path), "--bag", "a,b")
+    assert by_method(plain)["tree"]["hit_rate"] < 0.1
+    assert by_method(bagged)["tree"]["hit_rate"] == 0.5
+
+
+def test_tokens_and_money_are_counted_with_the_tokenizer_named(
+    figures: Callable[..., dict[str, Any]], run: Run, tmp_path: Path
+) -> None:
+    prefix = tmp_path / "system.txt"
+    prefix.write_text("You judge film reviews. " * 200, encoding="utf-8")
+    arguments = ("demo:movies", "--rows", "60", "--method", "fixed", "--tokenizer", "demo")
+    priced = ("--weight", "claude-sonnet-5", "--prefix", f"@{prefix}", "--cache-tokens", "4096")
+    (plain,) = figures(*arguments)["methods"]
+    (fixed,) = figures(*arguments, *priced)["methods"]
+    assert plain["bill"] is None
+    assert plain["tokens"]["lru"] is None
+    assert fixed["tokens"]["sent"] > plain["tokens"]["sent"] + 60 * 600
+    assert fixed["tokens"]["lru"] <= fixed["tokens"]["unlimited"] <= fixed["tokens"]["sent"]
+    assert (fixed["tokens"]["blocks"], fixed["tokens"]["block_size"]) == (256, 16)
+    assert 0 < fixed["bill"]["usd"] < fixed["bill"]["usd_without_cache"]
+    out, _ = run(*arguments, *priced)
+    assert "LRU cache of 256 x 16." in out
+    assert "Estimated" not in out
+    assert "Estimated" in run(*arguments[:-2], "--cache-tokens", "4096")[0]
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
+def test_the_order_in_a_file_is_that_of_the_python_call(
+    run: Run, shop: str, tmp_path: Path, ending: str
+) -> None:
+    target = tmp_path / f"order{ending}"
+    run(shop, "--method", "tree", "-o", str(target))
+    if ending == ".parquet":
+        order = pq.read_table(target).to_pylist()
+    elif ending == ".csv":
+        order = pa_csv.read_csv(
+            target, parse_options=pa_csv.ParseOptions(newlines_in_values=True)
+        ).to_pylist()
+        order = [{"row": each["row"], "fields": json.loads(each["fields"])} for each in order]
+    else:
+        order = json.loads(target.read_text(encoding="utf-8"))
+    table = read_text(Path(shop))
+    schedule = reorder(table, "tree", "discover")
+    names = np.array(table.column_names)
+    assert [each["row"] for each in order] == schedule.rows.tolist()
+    assert [each["fields"] for each in order] == names[schedule.fields].tolist()
+
+
+def test_values_of_a_csv_stay_as_written(shop: str) -> None:
+    table = read_text(Path(shop), rows=2)
+    assert table["zip"].to_pylist() == ["00", "01"]
+    assert table["price"].to_pylist() == ["0.50", "1.50"]
+
+
+def test_a_csv_whose_quotes_come_late_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "late.csv"
+    path.write_text("a,b\n" + "x,y\n" * 25_000 + '"p,q",z\n', encoding="utf-8")
+    table = read_text(path)
+    assert table.num_rows == 25_001
+    assert table["a"][-1].as_py() == "p,q"
+
+
+def test_columns_and_rows_take_a_part_of_the_table(
+    figures: Callable[..., dict[str, Any]], shop: str
+) -> None:
+    document = figures(shop, "--columns", 'note,"city, state"', "--rows", "7")
+    assert document["columns"] == ["note", "city, state"]
+    assert document["rows"] == 7
+    assert figures(shop, "--rows", "0")["rows"] == 0
+
+
+def test_a_table_of_a_duckdb_file_is_named_where_there_are_several(tmp_path: Path) -> None:
+    path = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE one AS SELECT 1.50 AS x")
+    assert read_text(path).to_pylist() == [{"x": "1.50"}]
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE SCHEMA s; CREATE TABLE s.two AS SELECT 2 AS y")
+    assert read_text(path, table="s.two").to_pylist() == [{"y": "2"}]
+    with pytest.raises(TableError, match=r"2 tables. Name one with --table. Tables: one, s\.two"):
+        read_text(path)
+    with pytest.raises(TableError, match=r"Did you mean 's\.two'"):
+        read_text(path, table="s.tow")
+
+
+def test_a_table_cannot_be_named_in_a_file_that_is_one(shop: str) -> None:
+    with pytest.raises(ConfigError, match="for DuckDB files"):
+        read_text(Path(shop), table="x")
+    with pytest.raises(UnknownColumnError, match=r"not in shop\.csv.*Did you mean 'zip'"):
+        read_text(Path(shop), columns=["Zip"])
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_names_in_double_quotes_are_read_as_they_are(names: list[str]) -> None:
+    text = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    assert split_names(text) == names
+
+
+def test_names_without_quotes_are_cut_at_commas_and_stripped() -> None:
+    assert split_names(" a, b c ,d") == ["a", "b c", "d"]
+    assert split_names('5" disk,b') == ['5" disk', "b"]
+
+
+def test_a_dependency_may_name_columns_with_commas_and_arrows() -> None:
+    assert read_dependency("a, b -> c") == ["a, b -> c"]
+    assert read_dependency('"a, b", c') == [["a, b", "c"]]
+    there, back = Dependency(("a -> b", "c"), ("d",)), Dependency(("d",), ("a -> b", "c"))
+    assert read_dependency('"a -> b", c -> d') == [there]
+    assert read_dependency('"a -> b", c <-> "d"') == [there, back]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nope.csv",), "nope.csv does not exist"),
+        (("demo:movie",), "Did you mean 'movies'"),
+        (("demo:movies", "--columns", "genre,Year"), "Did you mean 'year'"),
+        (("demo:movies", "--bag", "genre,yaer"), "Did you mean 'year'"),
+        (("demo:movies", "--fd", "genre -> yaer"), "Did you mean 'year'"),
+        (("demo:movies", "--fd", "genre"), "Write 'a -> b'"),
+        (("demo:movies", "--method", "tre"), "Did you mean 'tree'"),
+        (("demo:movies", "--method", "ggr", "--seconds", "1"), "not an option of ggr"),
+        (("demo:movies", "--weight", "claude-sonet-5"), "Did you mean 'claude-sonnet-5'"),
+        (("demo:movies", "--tokenizer", "nowhere"), "nowhere does not exist"),
+        (("demo:movies", "--prefix", "Judge."), "Give --tokenizer"),
+        (("demo:movies", "--tokenizer", "demo", "--prefix", "@/no/file"), "/no/file"),
+        (("demo:movies", "--requests-per-minute", "9"), "Give one as --weight"),
+        (("demo:movies", "--cache-tokens", "3"), "one block of 16"),
+        (("demo:movies", "-o", "order.xls"), ".parquet, .csv, .json"),
+        (("demo:movies", "-o", "/no/folder/order.csv"), "/no/folder does not exist"),
+    ],
+)
+def test_what_a_person_may_get_wrong_is_one_line_with_a_remedy(
+    run: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    out, err = run(*arguments, code=1)
+    assert message in err
+    assert err.startswith("Error: ")
+    assert len(err.splitlines()) == 1
+    assert out == ""
+
+
+def test_help_shows_examples(run: Run) -> None:
+    out, _ = run("--help")
+    assert "Examples" in out
+    assert "relquery reorder demo:movies" in out
+
+
+def test_it_runs_without_torch_transformers_and_tokenizers() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules.update({name: None for name in ('torch', 'transformers', 'tokenizers')})\n"
+        "from relquery.cli import main\n"
+        "sys.argv = ['relquery', 'reorder', 'demo:movies', '--rows', '20', *sys.argv[1:]]\n"
+        "main()\n"
+    )
+    plain = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert plain.returncode == 0, plain.stderr
+    command = [sys.executable, "-c", code, "--tokenizer", "demo"]
+    refused = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "pip install 'relquery[local]'" in refused.stderr
+
+
+def test_an_interrupt_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "wide.parquet"
+    draws = np.random.default_rng(0).integers(0, 50, (30, 100_000)).astype(str)
+    pq.write_table(pa.table({f"c{i}": column for i, column in enumerate(draws)}), path)
+    code = "from relquery.cli import main; main()"
+    command = [sys.executable, "-c", code, "reorder", str(path), "--seconds", "600"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert err.strip() == "Interrupted."
+    assert out == ""
+
+
+def test_an_interrupt_that_a_library_made_its_own_error_is_one_again() -> None:
+    def press_in_a_library() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        press_in_a_library()
+    with pytest.raises(ValueError, match="own fault"), interruptible():
+        raise ValueError("own fault")
+    assert signal.getsignal(signal.SIGINT) is before
