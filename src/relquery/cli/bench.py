@@ -19,7 +19,10 @@ DOCUMENTS = Path("docs/benchmarks")
 def bench(
     name: Annotated[str | None, typer.Argument(help="Which; none lists them.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The same path at a small size, under 45 seconds.")
+        bool,
+        typer.Option(
+            "--quick", help="The same path at a small size, under 45 seconds once compiled."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,

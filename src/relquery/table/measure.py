@@ -118,10 +118,12 @@ def _share(
         if len(rows) == 1:
             prefixes[position:] += 1
             continue
-        keys = sequences[rows, position]
+        keys = np.empty(len(rows), np.int64)
+        for i in range(len(rows)):
+            keys[i] = sequences[rows[i], position]
         by_key = np.argsort(keys, kind="mergesort")
-        keys = keys[by_key]
-        order[start:stop] = rows[by_key]
+        keys, rows = keys[by_key], rows[by_key]
+        order[start:stop] = rows
         begin = 0
         for i in range(1, len(keys) + 1):
             if i < len(keys) and keys[i] == keys[begin]:

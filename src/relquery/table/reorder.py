@@ -45,7 +45,7 @@ DISCOVER = "discover"
 BLOCK_SIZE = 16
 SHARE = 0.004  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
-LEAST_SECONDS, MOST_SECONDS = 0.05, 5.0
+LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 
 
 def reorder(

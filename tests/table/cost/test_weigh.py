@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.table.reference import Table
 from tests.table.strategies import AUTOMATIC, PAID, bags_of, columns_of, tables
 
 from relquery.errors import ConfigError
 from relquery.table.columns import encode
 from relquery.table.cost.price import find_price
-from relquery.table.cost.weigh import EstimatedTokens, weigh
+from relquery.table.cost.weigh import EstimatedTokens, Weight, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.solvers.objective import Objective
 
@@ -70,7 +71,7 @@ def test_an_unknown_weight_lists_what_there_is(name: str) -> None:
 
 @settings(deadline=None)
 @given(tables(bags=True), st.sampled_from(["squared", "tokens", AUTOMATIC]))
-def test_equal_texts_of_a_bag_weigh_the_same(table: object, weight: str) -> None:
+def test_equal_texts_of_a_bag_weigh_the_same(table: Table, weight: Weight) -> None:
     items = itemize(columns_of(table), bags_of(table))
     weights = weigh(items, weight, letters, "").weights
     assert weights.shape == items.lengths.shape

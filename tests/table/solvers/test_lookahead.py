@@ -142,3 +142,15 @@ def test_the_look_is_shorter_where_little_time_is_given() -> None:
     assert reaches[-1] == REACHES[0]
     places = [REACHES.index(reach) for reach in reaches]
     assert places == sorted(places, reverse=True)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_what_stands_before_counts_towards_the_minimum(copies: int) -> None:
+    # "common" weighs 4 and "three" 2: together they reach the minimum of 6 for groups of three;
+    # "pair" weighs 3 and is in groups of two. None reaches it alone.
+    cells = [[c, i % 3, i // 3] for c in range(copies) for i in range(6)]
+    items = number(cells, range(3))
+    weights = np.zeros(int(items.max()) + 1, np.int64)
+    weights[items[0]], weights[items[1]], weights[items[2]] = 4, 3, 2
+    problem = posed(items, range(3), weights)
+    assert reached(problem, Objective(minimum=6), FARTHEST) == copies * 2 * (3 - 1) * 6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of t
 @settings(deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES), st.randoms(use_true_random=False))
 def test_a_schedule_is_worth_what_its_runs_of_equal_beginnings_are(
-    problem: Problem, objective: Objective, random: object
+    problem: Problem, objective: Objective, random: Random
 ) -> None:
     slots, rows = problem.items.shape
     order = np.array(random.sample(range(rows), rows))

@@ -70,6 +70,7 @@ def check(trie: Trie, items: Int32s) -> None:
     assert (trie.end[trie.leaf] == len(items)).all()
     free = trie.free[: trie.sizes[0]].tolist()
     assert sorted(free + used) == list(range(len(trie.parent)))
+    assert trie.sizes[1] <= len(trie.next_entry)
 
 
 def rows_below(trie: Trie) -> Int64s:
@@ -233,6 +234,18 @@ def test_a_budget_that_is_spent_stops_a_pass() -> None:
     move_rows(trie, search, problem.items, 500)
     assert 500 < search.counters[1] < 5000
     check(trie, problem.items)
+
+
+def test_entries_are_made_anew_where_their_space_runs_out() -> None:
+    problem = random_problem(5, 300, 5, 4)
+    slots, rows = problem.items.shape
+    trie, search = planted_at_random(problem, 5)
+    trie = trie._replace(next_entry=trie.next_entry[: (rows + 8) * slots])
+    for turn in range(6):
+        before = worth(trie, problem.weights)
+        gained = one_pass(trie, search, problem.items, turn)
+        check(trie, problem.items)
+        assert worth(trie, problem.weights) == before + gained
 
 
 @pytest.mark.xfail(reason="a label of worthless items hides what is below it", strict=True)

@@ -27,7 +27,14 @@ import numpy as np
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.fixed import sort_by_statistics
-from relquery.table.solvers.groups import align, build_heap, list_members, pop_best, slot_of
+from relquery.table.solvers.groups import (
+    align,
+    build_heap,
+    list_members,
+    pop_best,
+    slot_of,
+    still_there,
+)
 from relquery.table.solvers.segment import Problem, Segment, add_row, fill_segment, new_segment
 
 NO_LIMIT = 2**62
@@ -90,7 +97,9 @@ def _solve(problem: Problem, limits: Limits, segment: Segment, work: Work) -> No
         rest = _split_groups(problem, limits, segment, work, task, rows, live, todo)
         if len(rest) > 0:
             rest, ranked = sort_by_statistics(segment, problem, rest, live)
-            _place(segment, work, task.stop - len(rest), rows[rest], task.placed, ranked)
+            for k in range(len(rest)):
+                at = task.stop - len(rest) + k
+                _place(segment, work, at, rows[rest[k]], task.placed, ranked)
 
 
 @compiled
@@ -115,27 +124,26 @@ def _split_groups(
         if group < 0:
             return np.flatnonzero(alive)
         free -= 1
-        members = work.members[begin[group] : begin[group + 1]]
-        members = members[alive[members]]
+        members = still_there(work.members[begin[group] : begin[group + 1]], alive)
         align(segment, problem, rows, members, group, live)
         taken = _take_implied(segment, problem, members, group)
-        _place(segment, work, at, rows[members], task.placed, taken)
+        for k in range(len(members)):
+            _place(segment, work, at + k, rows[members[k]], task.placed, taken)
         placed = task.placed + len(taken)
         if placed < work.fields.shape[1]:
             todo.append(Task(at, at + len(members), placed, task.depth + 1))
         at += len(members)
-        alive[members] = False
         for i in members:
+            alive[i] = False
             add_row(segment, problem, i, live, -1)
 
 
 @compiled
-def _place(segment: Segment, work: Work, at: int, rows: Int64s, placed: int, taken: Int64s) -> None:
-    """Put rows at `at` in the order, and the taken columns after their first `placed`."""
-    for i in range(len(rows)):
-        work.order[at + i] = rows[i]
-        for k in range(len(taken)):
-            work.fields[rows[i], placed + k] = segment.columns[taken[k]]
+def _place(segment: Segment, work: Work, at: int, row: int, placed: int, taken: Int64s) -> None:
+    """Put a row at `at` in the order, and the taken columns after its first `placed`."""
+    work.order[at] = row
+    for k in range(len(taken)):
+        work.fields[row, placed + k] = segment.columns[taken[k]]
 
 
 @compiled
@@ -158,5 +166,7 @@ def _take_if_it_holds(segment: Segment, members: Int32s, slot: int, taken: list[
     j = segment.live_at[slot]
     if j < 0 or j in taken:
         return
-    if np.all(segment.group[members, j] == segment.group[members[0], j]):
-        taken.append(j)
+    for i in members:
+        if segment.group[i, j] != segment.group[members[0], j]:
+            return
+    taken.append(j)

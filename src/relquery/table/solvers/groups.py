@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.segment import Problem, Segment, add_row, fill_segment
 
@@ -116,18 +116,36 @@ def split_by_value(
     begin = list_members(segment, members, len(rows), live)
     heap = build_heap(segment, live, 1)
     alive = np.ones(len(rows), np.bool_)
-    order, starts, slots = np.empty_like(rows), [0], [np.int32(0) for _ in range(0)]
+    order, slots = np.empty_like(rows), np.empty(len(rows), np.int32)
+    starts = np.zeros(len(rows) + 1, np.int64)
+    groups, at = 0, 0
     group = pop_best(segment, heap, 1)
     while group >= 0:
-        found = members[begin[group] : begin[group + 1]]
-        found = found[alive[found]]
+        found = still_there(members[begin[group] : begin[group + 1]], alive)
         align(segment, problem, rows, found, group, live)
-        order[starts[-1] : starts[-1] + len(found)] = rows[found]
-        starts.append(starts[-1] + len(found))
-        slots.append(segment.columns[slot_of(segment, group)])
-        alive[found] = False
+        slots[groups] = segment.columns[slot_of(segment, group)]
         for i in found:
+            order[at] = rows[i]
+            at += 1
+            alive[i] = False
             add_row(segment, problem, i, live, -1)
+        groups += 1
+        starts[groups] = at
         group = pop_best(segment, heap, 1)
-    order[starts[-1] :] = rows[alive]
-    return order, np.array(starts), np.array(slots)
+    for i in range(len(rows)):
+        if alive[i]:
+            order[at] = rows[i]
+            at += 1
+    return order, starts[: groups + 1], slots[:groups]
+
+
+@compiled
+def still_there(members: Int32s, alive: Bools) -> Int32s:
+    """Those rows of a group that no other group took."""
+    found = np.empty_like(members)
+    filled = 0
+    for i in members:
+        if alive[i]:
+            found[filled] = i
+            filled += 1
+    return found[:filled]

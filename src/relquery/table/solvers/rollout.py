@@ -64,14 +64,17 @@ def weigh_slots(problem: Problem, row: int, slots: Int32s) -> float:
 @compiled
 def put_agreed_last(left: Int32s, gain: Float64s, distinct: Int64s) -> tuple[int, int]:
     """Move slots with one distinct item behind the others: (others, such slots)."""
-    agreed = left[distinct[: len(left)] == 1]
+    agreed = np.empty_like(left)
     live = 0
     for k in range(len(left)):
-        if distinct[k] != 1:
+        if distinct[k] == 1:
+            agreed[k - live] = left[k]
+        else:
             left[live], gain[live], distinct[live] = left[k], gain[k], distinct[k]
             live += 1
-    left[live:] = agreed
-    return live, len(agreed)
+    for k in range(live, len(left)):
+        left[k] = agreed[k - live]
+    return live, len(left) - live
 
 
 @compiled
@@ -150,9 +153,11 @@ def best_slot(
 ) -> tuple[int, float]:
     """(where in `left` the slot stands that should come next, what it leads to)."""
     best, best_value = 0, -1.0
-    by_gain = np.argsort(-gain[: len(left)], kind="mergesort")
+    untried = gain[: len(left)].copy()
     tried = np.zeros(len(problem.classes), np.bool_)
-    for k in by_gain[: reach.first]:
+    for _ in range(min(reach.first, len(left))):
+        k = _most(untried)
+        untried[k] = -1.0
         which = problem.classes[left[k]]
         if tried[which]:
             continue  # a slot that determines this one, and is determined by it, was tried
@@ -178,7 +183,7 @@ def _after(
     depth = reach.depth
     groups = split_by_slot(problem, scratch, rows, left[k], depth)
     starts = scratch.starts[depth]
-    others = np.delete(left, k)
+    others = _without(left, left[k])
     total = 0.0
     for group in range(groups):
         if starts[group + 1] - starts[group] > 1:
@@ -204,7 +209,7 @@ def value_of_groups(
     for k in range(len(slots)):
         members = by_group[starts[k] : starts[k + 1]]
         end = begin + problem.weights[problem.items[slots[k], members[0]]]
-        others = left[left != slots[k]]
+        others = _without(left, slots[k])
         total += worth(objective, begin, end, len(members))
         total += _roll_out(
             problem, objective, reach, scratch, members, others, end, reach.depth - 1
@@ -239,17 +244,18 @@ def _roll_out(
         return base
     if agreed and objective.minimum > 0:  # what a slot gains depends on where it begins
         measure_gains(problem, objective, scratch, rows, slots, end, gain, distinct)
-    best = float(gain[:live].max())
+    gain = gain[:live]
+    best = float(gain[_most(gain)])
     if depth == 0 or live < 2:
         return base + best
     for _ in range(min(reach.width, live)):
-        k = gain[:live].argmax()
+        k = _most(gain)
         value, gain[k] = gain[k], -1.0
         if distinct[k] == len(rows):
             break
         groups = split_by_slot(problem, scratch, rows, slots[k], depth)
         starts = scratch.starts[depth]
-        others = np.delete(slots, k)
+        others = _without(slots, slots[k])
         for group in range(groups):
             if starts[group + 1] - starts[group] > 1:
                 members = scratch.rows[depth, starts[group] : starts[group + 1]]
@@ -259,6 +265,27 @@ def _roll_out(
                 )
         best = max(best, value)
     return base + best
+
+
+@compiled
+def _most(gain: Float64s) -> int:
+    """Where the highest gain stands, the first of equals."""
+    best = 0
+    for k in range(1, len(gain)):
+        if gain[k] > gain[best]:
+            best = k
+    return best
+
+
+@compiled
+def _without(slots: Int32s, slot: int) -> Int32s:
+    others = np.empty(len(slots) - 1, np.int32)
+    filled = 0
+    for each in slots:
+        if each != slot:
+            others[filled] = each
+            filled += 1
+    return others
 
 
 @compiled

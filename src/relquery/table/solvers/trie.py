@@ -223,14 +223,14 @@ def break_groups(trie: Trie, search: Search, items: Int32s, most: int) -> int:
 
 
 @compiled
-def _rows_by_parent(trie: Trie) -> tuple[Int64s, Int32s]:
+def _rows_by_parent(trie: Trie) -> tuple[Int64s, Int64s]:
     """(begin, rows): the rows whose leaf is a child of x are `rows[begin[x]:begin[x + 1]]`."""
     begin = np.zeros(len(trie.parent) + 1, np.int64)
     for leaf in trie.leaf:
         begin[trie.parent[leaf] + 1] += 1
     for node in range(len(trie.parent)):
         begin[node + 1] += begin[node]
-    rows = np.empty(len(trie.leaf), np.int32)
+    rows = np.empty(len(trie.leaf), np.int64)
     fill = begin.copy()
     for row in range(len(trie.leaf)):
         parent = trie.parent[trie.leaf[row]]
@@ -240,7 +240,7 @@ def _rows_by_parent(trie: Trie) -> tuple[Int64s, Int32s]:
 
 
 @compiled
-def _is_group(trie: Trie, node: int, rows: Int32s) -> bool:
+def _is_group(trie: Trie, node: int, rows: Int64s) -> bool:
     """Whether these few rows are still all that is below a node."""
     if not 2 <= len(rows) <= LARGEST_GROUP or trie.parent[node] == NONE:
         return False
