@@ -76,10 +76,10 @@ def test_an_item_that_another_continues_ends_the_hit() -> None:
 
 
 def test_depths_add_up_to_the_hits_and_say_where_rows_part() -> None:
-    found: Hits = hits(*items_of({"a": ["x", "x", "y"], "b": ["1", "2", "2"]}))
-    assert [depth.prefixes for depth in found.depths] == [2, 3]
-    assert [depth.rows for depth in found.depths] == [1, 0]
-    assert [depth.hit_characters for depth in found.depths] == [4 + 3, 3]
+    found: Hits = hits(*items_of({"a": ["x", "x", "y"], "b": ["1", "2", "2"], "c": ["z"] * 3}))
+    assert [depth.prefixes for depth in found.depths] == [2, 3, 3]
+    assert [depth.rows for depth in found.depths] == [1, 0, 0]
+    assert [depth.hit_characters for depth in found.depths] == [4 + 3, 3, 0]
     assert found.hit == 10
 
 

@@ -23,7 +23,8 @@ from tests.table.strategies import (
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.columns import encode
-from relquery.table.cost.hits import measure_hits, tokenize
+from relquery.table.cost.hits import measure_hits
+from relquery.table.cost.tokens import tokenize
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import Schedule, reorder
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from relquery.table.columns import Int32s
-from relquery.table.cost.hits import Encode
+from relquery.table.cost.tokens import Encode
 
 LINE = re.compile(r"(?<=\n)(?=[A-Za-z])")
 # What the model's pre-tokenizer cuts out of a text before bytes merge inside each piece.

@@ -13,8 +13,10 @@ from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Bools, Columns, Int32s, Int64s, encode
 from relquery.table.cost.billing import Bill, bill
-from relquery.table.cost.hits import Encode, HitReport, Tokens, lru_hits, measure_hits, tokenize
+from relquery.table.cost.hits import HitReport, measure_hits
+from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.price import Price
+from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.cost.weigh import EstimatedTokens, Weight, Weighting, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
 from relquery.table.cost.billing import Bill, Marks, bill
-from relquery.table.cost.hits import Tokens
 from relquery.table.cost.price import Price
+from relquery.table.cost.tokens import Tokens
 
 Prompts = list[list[int]]
 Prefix = tuple[int, ...]

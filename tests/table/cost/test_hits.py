@@ -11,15 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
-from relquery.table.cost.hits import (
-    Tokens,
-    lru_hits,
-    measure_hits,
-    prefix_tree,
-    previous_hits,
-    tokenize,
-    unlimited_hits,
-)
+from relquery.table.cost.hits import measure_hits, previous_hits, unlimited_hits
+from relquery.table.cost.lru import lru_hits
+from relquery.table.cost.prefix_tree import prefix_tree
+from relquery.table.cost.tokens import Tokens, tokenize
 
 Prompts = list[list[int]]
 TOKENS = st.sampled_from([0, 1, 2**31 - 1])

@@ -38,8 +38,9 @@ import numpy.typing as npt
 from relquery.errors import ConfigError
 from relquery.table.columns import Bools, Int64s
 from relquery.table.compiled import compiled
-from relquery.table.cost.hits import FOREVER, PrefixTree, Tokens, prefix_tree
+from relquery.table.cost.prefix_tree import FOREVER, PrefixTree, prefix_tree
 from relquery.table.cost.price import Price
+from relquery.table.cost.tokens import Tokens
 
 Floats = npt.NDArray[np.float64]
 Marks = list[tuple[int, ...]]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Int64s
-from relquery.table.cost.hits import BATCH, Encode
 from relquery.table.cost.price import PRICES, Price, find_price
+from relquery.table.cost.tokens import BATCH, Encode
 from relquery.table.items import Items
 from relquery.table.solvers.objective import Objective
 

@@ -1,0 +1,66 @@
+"""Prompts as token ids.
+
+Text is tokenised as whole prompts, so that a token that merges across two fields is counted as
+what the model sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery.errors import ConfigError
+from relquery.table.columns import Int32s, Int64s
+
+Encode = Callable[[list[str]], Sequence[Sequence[int]]]
+BATCH = 4096  # texts handed to the tokenizer at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """Prompts as token ids, in the order sent.
+
+    ids: (tokens,), all prompts joined. offsets: (n + 1,), prompt i is
+        `ids[offsets[i]:offsets[i + 1]]`.
+    """
+
+    ids: Int32s
+    offsets: Int64s
+
+    @classmethod
+    def of(cls, prompts: Iterable[Sequence[int] | npt.NDArray[np.integer]]) -> Tokens:
+        """From one sequence of ids per prompt."""
+        arrays = [np.asarray(prompt, dtype=np.int32) for prompt in prompts]
+        offsets = np.fromiter(accumulate(map(len, arrays), initial=0), np.int64, len(arrays) + 1)
+        return cls(np.concatenate([np.empty(0, np.int32), *arrays]), offsets)
+
+    @property
+    def lengths(self) -> Int64s:
+        """(n,), tokens of each prompt."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def tokenize(texts: Sequence[str], encode: Encode) -> Tokens:
+    """Token ids of whole prompts.
+
+    encode: gives one sequence of ids per text; it decides on special tokens.
+    Raises ConfigError if it gives another number of sequences than it got texts.
+    """
+    prompts: list[npt.NDArray[np.int32]] = []
+    for start in range(0, len(texts), BATCH):
+        batch = list(texts[start : start + BATCH])
+        encoded = encode(batch)
+        if len(encoded) != len(batch):
+            raise ConfigError(
+                f"The tokenizer gave {len(encoded)} sequences for {len(batch)} texts. "
+                "Pass a function that encodes each text by itself."
+            )
+        prompts.extend(np.asarray(ids, dtype=np.int32) for ids in encoded)
+    return Tokens.of(prompts)
