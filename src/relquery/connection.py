@@ -27,7 +27,7 @@ def connect(
     model: str | Backend,
     *,
     database: str | Path = ":memory:",
-    order: Order = "ggr",
+    order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
     ledger: str | Path | None = ":memory:",
     clock: Callable[[], float] = time.perf_counter,

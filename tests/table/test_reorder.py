@@ -202,7 +202,7 @@ def test_a_column_that_is_no_sequence_is_refused_by_name(column: object) -> None
     [
         ("gggr", {}, "Did you mean 'ggr'"),
         ("ggr", {"row_dept": 3}, "Did you mean 'row_depth'"),
-        ("ggr", {"row_depth": -1}, "must not be negative"),
+        ("ggr", {"row_depth": -1}, "must be a number from 0 on"),
         ("fixed", {"row_depth": 3}, "not an option of fixed"),
         ("tree", {"second": 3}, "Did you mean 'seconds'"),
         ("tree", {"weight": "token"}, "Did you mean 'tokens'"),

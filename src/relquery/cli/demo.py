@@ -15,6 +15,7 @@ from relquery.connection import Connection, connect
 from relquery.demo.files import table_path
 from relquery.errors import PartialResultWarning
 from relquery.sql.result import Result
+from relquery.table.reorder import reorder
 
 QUERY = """\
 SELECT movietitle, critic, year,
@@ -32,11 +33,13 @@ def demo(
     """Show what relquery does: one query, reordered and in original order, and what each cost."""
     console = Console()
     console.print(Syntax(QUERY, "sql", background_color="default"))
-    reordered = _run("ggr", model)
+    with errors_console().status("compiling the solver (once per installation)"):
+        reorder({"a": ["x", "x", "y"], "b": ["1", "2", "2"]}, weight="tokens")
+    reordered = _run("tree", model)
     console.print(result_table(reordered, rows))
     original = _run("original", model)
     console.print()
-    console.print(comparison({"ggr (relquery)": reordered.report, "original": original.report}))
+    console.print(comparison({"tree (relquery)": reordered.report, "original": original.report}))
     same = sorted(reordered.fetchall(), key=str) == sorted(original.fetchall(), key=str)
     speedup = original.report.seconds / reordered.report.seconds
     console.print(

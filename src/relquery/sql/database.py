@@ -121,6 +121,10 @@ def _translated(sql: str, database: Database | None) -> Iterator[None]:
             yield
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
+    except RuntimeError as error:  # as which some calls of DuckDB report the same
+        if "interrupted" in str(error).lower():
+            raise KeyboardInterrupt from None
+        raise
     except duckdb.Error as error:
         used: Tables = {}
         known: list[str] = []

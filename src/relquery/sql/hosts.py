@@ -66,7 +66,9 @@ def _register_path(database: Database, name: str, path: Path) -> None:
         raise TableError(
             f"Table '{name}': '{path.name}' has no ending that tells its format. Endings: {known}."
         )
-    source = f"{_READERS[ending]}({_text(str(path))})"
+    # A sample would miss quotes that come late in a CSV file.
+    whole = ", sample_size = -1" if _READERS[ending] == "read_csv" else ""
+    source = f"{_READERS[ending]}({_text(str(path))}{whole})"
     view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {source}"
     _define(database, view, name, path)
 

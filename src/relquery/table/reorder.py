@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +11,9 @@ import numpy as np
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Bools, Columns, Int32s, Int64s, encode
-from relquery.table.cost.billing import Bill, bill
-from relquery.table.cost.hits import HitReport, measure_hits
-from relquery.table.cost.lru import lru_hits
-from relquery.table.cost.price import Price
-from relquery.table.cost.tokens import Encode, Tokens, tokenize
-from relquery.table.cost.weigh import EstimatedTokens, Weight, Weighting, weigh
+from relquery.table.cost.meter import BLOCK_SIZE, Meter
+from relquery.table.cost.tokens import Encode
+from relquery.table.cost.weigh import Weight, Weighting, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc
 from relquery.table.rules.dependencies import (
@@ -44,7 +40,6 @@ GGR_DEFAULTS: dict[str, float | None] = {
     "threshold": 100_000,
 }
 DISCOVER = "discover"
-BLOCK_SIZE = 16
 SHARE = 0.004  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
@@ -100,8 +95,8 @@ def reorder(
     weighting = weigh(items, weight, tokenizer, prefix)
     problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
     found = _solve(method, items, problem, weighting, settings)
-    meter = _Meter(items, weighting.price, tokenizer, prefix, cache_tokens, requests_per_minute)
-    rows, fields = max(found, key=meter.score) if len(found) > 1 else found[0]
+    meter = Meter(items, weighting.price, tokenizer, prefix, cache_tokens, requests_per_minute)
+    rows, fields = meter.best(found)
     seconds = clock() - start
     shared = hits(items, rows, fields)
     tokens, charged = meter.read(rows, fields)
@@ -137,8 +132,9 @@ def _solve(
     elif method == "ophr":
         found = [ophr(problem)]
     else:
-        seconds = settings["seconds"]
-        best = tree(items, problem, weighting.objective, seconds or _predicted(items))
+        given = settings["seconds"]
+        seconds = _predicted(items) if given is None else given
+        best = tree(items, problem, weighting.objective, seconds)
         found = [(schedule.rows, schedule.fields) for schedule in best]
     return [_by_position(rows, fields) for rows, fields in found]
 
@@ -154,48 +150,6 @@ def _predicted(items: Items) -> float:
     return float(np.clip(SHARE * sent / CHARACTERS_PER_SECOND, LEAST_SECONDS, MOST_SECONDS))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Meter:
-    """Counts what a schedule costs in tokens; counts nothing where nobody asked."""
-
-    items: Items
-    price: Price | None
-    tokenizer: Encode | None
-    prefix: str
-    cache_tokens: int | None
-    requests_per_minute: float | None
-
-    def score(self, schedule: tuple[Int64s, Fields]) -> float:
-        """What to choose a schedule by; the same for all if only its weight matters."""
-        if self.price is not None:
-            return -self._bill(self._tokens(*schedule)).usd
-        if self.cache_tokens is not None:
-            return float(lru_hits(self._tokens(*schedule), self._blocks, BLOCK_SIZE).sum())
-        return 0.0
-
-    def read(self, rows: Int64s, fields: Fields) -> tuple[HitReport | None, Bill | None]:
-        """Hits on tokens, and the bill."""
-        if self.tokenizer is None and self.price is None and self.cache_tokens is None:
-            return None, None
-        tokens = self._tokens(rows, fields)
-        blocks = None if self.cache_tokens is None else self._blocks
-        charged = None if self.price is None else self._bill(tokens)
-        return measure_hits(tokens, blocks, BLOCK_SIZE), charged
-
-    def _tokens(self, rows: Int64s, fields: Fields) -> Tokens:
-        texts = self.items.texts_in_order(rows, fields, self.prefix)
-        return tokenize(texts, self.tokenizer or EstimatedTokens())
-
-    def _bill(self, tokens: Tokens) -> Bill:
-        assert self.price is not None
-        return bill(tokens, self.price, requests_per_minute=self.requests_per_minute)
-
-    @property
-    def _blocks(self) -> int:
-        assert self.cache_tokens is not None
-        return self.cache_tokens // BLOCK_SIZE
-
-
 def _settings(method: Order, options: dict[str, float | None]) -> dict[str, float | None]:
     """The options of a method, defaults filled in."""
     known: dict[str, float | None] = {}
@@ -209,8 +163,8 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
                 f"'{name}' is not an option of {method}. Options: {', '.join(known) or 'none'}."
                 + did_you_mean(name, known)
             )
-        if value is not None and value < 0:
-            raise ConfigError(f"{name} is {value}; it must not be negative.")
+        if value is not None and not 0 <= value < NO_LIMIT:
+            raise ConfigError(f"{name} is {value}; it must be a number from 0 on.")
     return {**known, **options}
 
 

@@ -56,7 +56,7 @@ def pose(
             places[members] = members[order]
     mutual = implied & implied.T
     np.fill_diagonal(mutual, True)
-    classes = mutual.argmax(axis=1).astype(np.int32)
+    classes = mutual.argmax(axis=1).astype(np.int32) if slots else np.empty(0, np.int32)
     others = implied & ~np.eye(slots, dtype=np.bool_)
     begin = np.concatenate([[0], np.cumsum(others.sum(axis=1))]).astype(np.int64)
     return Problem(

@@ -1,0 +1,75 @@
+"""Items as tokens, each tokenised once: prompts are put together from them without a tokenizer.
+
+What merges across two items is missed, so these prompts serve to compare schedules; what is
+reported is counted on whole prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+
+from relquery.table.columns import Int32s, Int64s
+from relquery.table.compiled import compiled
+from relquery.table.cost.tokens import Encode, Tokens, tokenize
+from relquery.table.items import Items
+
+_PIECE = re.compile(r" ?[^\W\d_]{1,6}|\d{1,3}|\s|[^\w\s]|_")
+
+
+class Pieces(NamedTuple):
+    """prefix: tokens before the fields of every row. items: tokens of each item's line."""
+
+    prefix: Int32s
+    items: Tokens
+
+    def put_together(self, sent: Int32s) -> Tokens:
+        """Prompts of rows. sent: (n, m), items in the order sent."""
+        lengths = self.items.lengths[sent].sum(axis=1) + len(self.prefix)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        ids = np.empty(offsets[-1], np.int32)
+        _join(self.prefix, self.items.ids, self.items.offsets, sent, ids)
+        return Tokens(ids, offsets)
+
+
+def tokenize_items(items: Items, encode: Encode, prefix: str) -> Pieces:
+    """Tokens of "column: value" and the line break after it, by item; copies stay empty."""
+    lines: list[str] = []
+    for column, texts in enumerate(items.texts):
+        label = items.label_of(column)
+        lines += [f"{label}{text}\n" for text in pc.fill_null(texts, "").to_pylist()]
+    start = tokenize([prefix], encode).ids if prefix else np.empty(0, np.int32)
+    return Pieces(start, tokenize(lines, encode))
+
+
+@compiled
+def _join(prefix: Int32s, ids: Int32s, offsets: Int64s, sent: Int32s, out: Int32s) -> None:
+    at = 0
+    for row in range(len(sent)):
+        for token in prefix:
+            out[at] = token
+            at += 1
+        for item in sent[row]:
+            for k in range(offsets[item], offsets[item + 1]):
+                out[at] = ids[k]
+                at += 1
+
+
+class EstimatedTokens:
+    """Pieces of words as a stand-in for tokens, where no tokenizer is at hand.
+
+    English text comes to about as many pieces as it has tokens of a common vocabulary.
+    """
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def __call__(self, texts: list[str]) -> list[list[int]]:
+        """Ids of the pieces of each text; equal pieces have equal ids in all calls."""
+        ids = self._ids
+        return [
+            [ids.setdefault(piece, len(ids)) for piece in _PIECE.findall(text)] for text in texts
+        ]
