@@ -33,7 +33,7 @@ class StageReport:
     attempts: requests made for them, repeated ones included.
     errors: rows left without a value.
     seconds: the whole stage; solver_seconds: of these, finding the order to send in.
-    phr: the solver's prefix hit rate, 0 to 1, over whole fields of the distinct inputs; cached
+    phr: the solver's prefix hit rate, 0 to 1, over fields of the distinct inputs; cached
         tokens also count the text before the fields.
     """
 

@@ -7,7 +7,7 @@ import pytest
 from tests.bench.samples import PAIRS, passages
 
 from relquery.bench.reorder_prices import ASKS, bills, estimate, repeat
-from relquery.table.cost.weigh import EstimatedTokens
+from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.reorder import reorder
 
 

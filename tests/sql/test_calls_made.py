@@ -143,12 +143,12 @@ def test_the_rest_of_an_or_is_asked_only_where_the_first_part_does_not_decide(co
     assert len(result) == 6
 
 
-def test_phr_is_the_solvers_over_whole_fields_and_leaves_the_prompt_aside(con):
+def test_phr_counts_what_fields_begin_with_and_leaves_the_prompt_aside(con):
     films = {"id": [1, 2, 3], "tag": ["space", "paris", "space"]}
     con.register("tagged", films)
     (shared,) = con.sql("SELECT LLM('up', id, tag) FROM tagged").report.stages
     (alone,) = con.sql("SELECT LLM('up', id) FROM tagged").report.stages
-    ids = 3 * len('"id": 1,\n')  # as sent, with the separator
-    tags = sum(len(f'"tag": "{tag}",\n') for tag in films["tag"])
-    assert shared.phr == pytest.approx(len('"tag": "space",\n') / (ids + tags))
-    assert alone.phr == 0
+    sent = 3 * len('"id": 1') + 3 * len('"tag": "space"')
+    hit = len('"tag": "space"') + len('"tag": "') + len('"id": ')  # a tag, its like, an id's like
+    assert shared.phr == pytest.approx(hit / sent)
+    assert alone.phr == pytest.approx(2 * len('"id": ') / (3 * len('"id": 1')))

@@ -12,9 +12,9 @@ from relquery.bench.reorder_hits import prompts, reorder_as_told
 from relquery.bench.reorder_tables import RealTable
 from relquery.config import Order
 from relquery.table.cost.billing import Bill, bill
+from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.cost.price import PRICES, Price, savings
 from relquery.table.cost.tokens import Encode, tokenize
-from relquery.table.cost.weigh import EstimatedTokens
 from relquery.table.reorder import reorder
 
 REPEATS = 5  # of each value, to get above the shortest prefix that is cached, as paper 000 does

@@ -43,12 +43,6 @@ class Columns:
         rows, columns = self.codes.shape
         return rows, columns
 
-    @property
-    def cell_lengths(self) -> Int64s:
-        """Characters of every distinct value when written "column: value"; parallel to lengths."""
-        labels = np.array([len(name) + 2 for name in self.names], dtype=np.int64)
-        return self.lengths + np.repeat(labels, np.diff(self.offsets))
-
 
 def encode(data: Any) -> Columns:
     """Encode a table; columns of other types than text are written as text.
@@ -117,6 +111,8 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
     """(codes, distinct values as text)."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
+    if pa.types.is_string_view(array.type):  # of which Arrow's dictionary encoding loses NULL
+        array = array.cast(pa.large_string())
     if pa.types.is_null(array.type):
         array = array.cast(pa.string())
     try:

@@ -50,7 +50,7 @@ class Items:
 
     def label_of(self, column: int) -> str:
         """What stands before the values of a column."""
-        return f"{BAG_LABEL if self.in_bag(column) else self.names[column]}: "
+        return _label(BAG_LABEL if self.in_bag(column) else self.names[column])
 
     def in_bag(self, column: int) -> bool:
         """Whether a column's values are interchangeable with those of another."""
@@ -80,7 +80,7 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
     """
     bag_of = _bag_of(columns.names, bags)
     labels = tuple(
-        f"{BAG_LABEL if _is_bag(bag_of, i) else name}: " for i, name in enumerate(columns.names)
+        _label(BAG_LABEL if _is_bag(bag_of, i) else name) for i, name in enumerate(columns.names)
     )
     slots = (columns.codes + columns.offsets[:-1].astype(np.int32)).T
     same = np.arange(len(columns.lengths), dtype=np.int32)
@@ -108,6 +108,11 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
         texts=columns.values,
         offsets=columns.offsets,
     )
+
+
+def _label(name: str) -> str:
+    """Nothing for a nameless column, whose values say themselves what they are."""
+    return f"{name}: " if name else ""
 
 
 def _bag_of(names: Sequence[str], bags: Sequence[Sequence[str]]) -> Int32s:

@@ -40,7 +40,7 @@ GGR_DEFAULTS: dict[str, float | None] = {
     "threshold": 100_000,
 }
 DISCOVER = "discover"
-SHARE = 0.004  # of the predicted inference time, for the search of `tree`
+SHARE = 0.0035  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 

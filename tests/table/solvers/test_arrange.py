@@ -13,9 +13,10 @@ from relquery.table.columns import Int32s, Int64s, encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import hits
 from relquery.table.solvers.arrange import arrange, texts_of
+from relquery.table.solvers.climb import insert_all, new_search
 from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.segment import Problem, pose
-from relquery.table.solvers.trie import Trie, insert_all, new_search, new_trie
+from relquery.table.solvers.trie import Trie, new_trie
 
 TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
 
@@ -24,7 +25,7 @@ def grown(items: Items) -> tuple[Problem, Trie]:
     slots = len(items.slots)
     problem = pose(items.slots, items.bags, items.characters, np.eye(slots, dtype=np.bool_))
     trie, search = new_trie(problem.items), new_search(problem.items, problem.weights)
-    insert_all(trie, search, problem.items)
+    insert_all(trie, search, problem.items, np.arange(problem.items.shape[1]))
     return problem, trie
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_of
 
-from relquery.table.solvers.objective import Objective, cached, total_worth, worth
+from relquery.table.solvers.objective import Objective, cached, is_plain, total_worth, worth
 from relquery.table.solvers.segment import Problem
 
 CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of the price
@@ -31,8 +31,8 @@ def test_a_schedule_is_worth_what_its_runs_of_equal_beginnings_are(
 
 def test_a_plain_objective_counts_each_row_but_the_first() -> None:
     assert worth(Objective(), 3, 10, 5) == 4 * 7
-    assert Objective(start=9).is_plain
-    assert not any(objective.is_plain for objective in OBJECTIVES[1:])
+    assert is_plain(Objective(start=9))
+    assert not any(is_plain(objective) for objective in OBJECTIVES[1:])
 
 
 def test_a_group_of_one_is_worth_nothing() -> None:

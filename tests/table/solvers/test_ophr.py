@@ -20,8 +20,8 @@ from tests.table import reference
 from tests.table.strategies import columns_of, tables
 
 from relquery.errors import ConfigError
-from relquery.table import ophr_lattice, ophr_search
 from relquery.table.columns import Columns, Int32s, Int64s, encode
+from relquery.table.solvers import ophr_lattice, ophr_search
 from relquery.table.solvers.ophr import MOST_ROWS, optimum
 
 Weights = Int64s | npt.NDArray[np.float64]

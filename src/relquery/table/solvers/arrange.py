@@ -43,16 +43,16 @@ def texts_of(items: Items) -> Texts:
 def arrange(trie: Trie, texts: Texts, items: Int32s) -> tuple[Int64s, Int32s]:
     """(rows, columns by row id). Reorders the labels of the trie. items: (m, n)."""
     first, next_sibling = _children(trie)
-    row_of = np.full(len(trie.parent), NONE, np.int32)
-    row_of[trie.leaf] = np.arange(len(trie.leaf), dtype=np.int32)
+    row_of = np.full(len(trie.parent), NONE, np.int64)
+    row_of[trie.leaf] = np.arange(len(trie.leaf))
     rows = _order(trie, texts, first, next_sibling, row_of)
     return rows, _read_out(trie, items, len(texts.rank))
 
 
 @compiled
-def _children(trie: Trie) -> tuple[Int32s, Int32s]:
+def _children(trie: Trie) -> tuple[Int64s, Int64s]:
     """(first child, next sibling) of every node, NONE where there is none."""
-    first = np.full(len(trie.parent), NONE, np.int32)
+    first = np.full(len(trie.parent), NONE, np.int64)
     following = first.copy()
     for node in range(len(trie.parent) - 1, 0, -1):
         parent = trie.parent[node]
@@ -62,10 +62,10 @@ def _children(trie: Trie) -> tuple[Int32s, Int32s]:
 
 
 @compiled
-def _order(trie: Trie, texts: Texts, first: Int32s, next_sibling: Int32s, row_of: Int32s) -> Int64s:
+def _order(trie: Trie, texts: Texts, first: Int64s, next_sibling: Int64s, row_of: Int64s) -> Int64s:
     rows = np.empty(len(trie.leaf), np.int64)
     filled = 0
-    todo = [np.int64(ROOT)]
+    todo = [ROOT]
     while todo:
         node = todo.pop()
         if row_of[node] != NONE:
@@ -77,19 +77,19 @@ def _order(trie: Trie, texts: Texts, first: Int32s, next_sibling: Int32s, row_of
         while child != NONE:
             count += 1
             child = next_sibling[child]
-        siblings = np.empty(count, np.int32)
+        siblings = np.empty(count, np.int64)
         child = first[node]
         for k in range(count):
             siblings[k] = child
             child = next_sibling[child]
         _begin_alike(trie, texts, siblings)
         for child in _alphabetical(trie, texts, siblings)[::-1]:
-            todo.append(np.int64(child))
+            todo.append(child)
     return rows
 
 
 @compiled
-def _begin_alike(trie: Trie, texts: Texts, siblings: Int32s) -> None:
+def _begin_alike(trie: Trie, texts: Texts, siblings: Int64s) -> None:
     """Move an item of the same column to the front of as many labels as pays."""
     settled = np.zeros(len(siblings), np.bool_)
     while True:
@@ -114,7 +114,7 @@ def _bring_forward(trie: Trie, texts: Texts, node: int, column: int) -> bool:
 
 
 @compiled
-def _best_column(trie: Trie, texts: Texts, siblings: Int32s, settled: Bools) -> int:
+def _best_column(trie: Trie, texts: Texts, siblings: Int64s, settled: Bools) -> int:
     """The column whose texts have most in common; NONE where no two siblings can share any."""
     size = 0
     for k in range(len(siblings)):
@@ -146,7 +146,7 @@ def _best_column(trie: Trie, texts: Texts, siblings: Int32s, settled: Bools) -> 
 
 
 @compiled
-def _alphabetical(trie: Trie, texts: Texts, siblings: Int32s) -> Int32s:
+def _alphabetical(trie: Trie, texts: Texts, siblings: Int64s) -> Int64s:
     """Rows with nothing left first."""
     keys = np.empty(len(siblings), np.int64)
     for k in range(len(siblings)):

@@ -14,7 +14,7 @@ import numpy as np
 from relquery.table.columns import Float64s, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.groups import split_by_value
-from relquery.table.solvers.objective import Objective
+from relquery.table.solvers.objective import Objective, is_plain
 from relquery.table.solvers.rollout import (
     Reach,
     Scratch,
@@ -81,7 +81,7 @@ def _solve(
             placed += agreed
             begin += weigh_slots(problem, rows[0], left[live:])
             left = left[:live]
-            if agreed and objective.minimum > 0:  # what a slot gains depends on where it begins
+            if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
                 measure_gains(problem, objective, scratch, rows, left, begin, gain, distinct)
         for row in rows:
             chosen[row, placed:] = left

@@ -26,10 +26,11 @@ class Objective(NamedTuple):
     read: float = 1.0
     write: float = 0.0
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether every unit shared is worth the same, wherever it stands."""
-        return self == Objective(start=self.start)
+
+@compiled
+def is_plain(objective: Objective) -> bool:
+    """Whether every unit shared is worth the same, wherever it stands."""
+    return objective.minimum == 0 and objective.granularity == 1 and objective.write == 0
 
 
 @compiled

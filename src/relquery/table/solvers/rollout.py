@@ -8,7 +8,7 @@ import numpy as np
 
 from relquery.table.columns import Float64s, Int32s, Int64s
 from relquery.table.compiled import compiled
-from relquery.table.solvers.objective import Objective, worth
+from relquery.table.solvers.objective import Objective, is_plain, worth
 from relquery.table.solvers.segment import Problem
 
 
@@ -242,7 +242,7 @@ def _roll_out(
     slots = slots[:live]
     if live == 0:
         return base
-    if agreed and objective.minimum > 0:  # what a slot gains depends on where it begins
+    if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
         measure_gains(problem, objective, scratch, rows, slots, end, gain, distinct)
     gain = gain[:live]
     best = float(gain[_most(gain)])

@@ -24,27 +24,23 @@ from relquery.table.columns import Int32s, Int64s
 from relquery.table.items import Items
 from relquery.table.measure import phc
 from relquery.table.solvers.arrange import Texts, arrange, texts_of
+from relquery.table.solvers.climb import Search as Space
+from relquery.table.solvers.climb import break_groups, insert_all, move_rows, new_search
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, ggr
 from relquery.table.solvers.lookahead import look_ahead, reach_within
-from relquery.table.solvers.objective import Objective, total_worth
+from relquery.table.solvers.objective import Objective, is_plain, total_worth
 from relquery.table.solvers.segment import Problem
-from relquery.table.solvers.trie import Search as Space
-from relquery.table.solvers.trie import (
-    Trie,
-    break_groups,
-    insert_all,
-    move_rows,
-    new_search,
-    new_trie,
-    plant,
-)
+from relquery.table.solvers.trie import Trie, new_trie, plant
 
 THREADS = 2
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
 CELLS_IN_CACHE = 3e6  # beyond it the processor waits for its memory, up to SLOWEST times as long
 SLOWEST = 4.0
+MOST_STARTS = 32  # orders in which the rows of a small table are inserted
+MOST_ROWS_SHUFFLED = 500  # larger tables gain next to nothing by other orders
+STEPS_PER_START = 20_000  # what a start costs besides
 MOST_CELLS_INSERTED = 5e6  # a larger table is not built up row by row
 LEAST_GAIN = 3e-5  # share of all weight below which another pass is not worth its time
 
@@ -59,11 +55,12 @@ class Schedule(NamedTuple):
 def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
     """Schedules found in about that many seconds for each search, those worth most first.
 
-    None is below `fixed` for the same weights, in what it is worth and in PHC.
+    Unless a price is to decide, none is below `fixed` for the same weights, in what it is worth and
+    in PHC.
     """
     texts = texts_of(items)
     searches = [_Search(items, texts, problem, objective, seconds)]
-    if not objective.is_plain:  # far from a threshold only tokens can tell what leads there
+    if not is_plain(objective):  # far from a threshold only tokens can tell what leads there
         searches.append(_Search(items, texts, problem, Objective(), seconds))
     found = _run([start for search in searches for start in search.starts])
     floor = Schedule(*fixed(problem))
@@ -76,9 +73,10 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
 
     least_worth, least_phc = reached(floor)
     ranked = [(*reached(schedule), schedule) for schedule in found]
-    good = [each for each in ranked if each[0] >= least_worth and each[1] >= least_phc]
-    good.append((least_worth, least_phc, floor))
-    return [schedule for _, _, schedule in sorted(good, key=lambda each: each[:2], reverse=True)]
+    if is_plain(objective):  # else a bill decides
+        ranked = [each for each in ranked if each[0] >= least_worth and each[1] >= least_phc]
+    ranked.append((least_worth, least_phc, floor))
+    return [schedule for _, _, schedule in sorted(ranked, key=lambda each: each[:2], reverse=True)]
 
 
 def _run(starts: list[Callable[[Event], Schedule]]) -> list[Schedule]:
@@ -118,7 +116,7 @@ class _Search:
         reach = reach_within(problem, self._count(VISITS_PER_SECOND) / 2)
         order, slots = look_ahead(problem, self.objective, reach)
         trie, search = self._new()
-        plant(trie, search, items, order, slots)
+        plant(trie, items, order, slots)
         return self._climb(trie, search, self._count(STEPS_PER_SECOND) // 2, stopped)
 
     def from_groups(self, stopped: Event) -> Schedule:
@@ -127,14 +125,30 @@ class _Search:
         slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
         slots = slot_of[fields, np.arange(len(fields))[:, None]]
         trie, search = self._new()
-        plant(trie, search, self.problem.items, order, slots)
+        plant(trie, self.problem.items, order, slots)
         return self._climb(trie, search, self._count(STEPS_PER_SECOND), stopped)
 
     def from_rows(self, stopped: Event) -> Schedule:
-        """Rows in their order, each where it hits most."""
-        trie, search = self._new()
-        insert_all(trie, search, self.problem.items)
-        return self._climb(trie, search, self._count(STEPS_PER_SECOND), stopped)
+        """Rows inserted in their order, then in random ones while steps are left."""
+        shuffle = np.random.default_rng(0)
+        order = np.arange(self.problem.items.shape[1])
+        steps = self._count(STEPS_PER_SECOND)
+        schedules = []
+        for _ in range(MOST_STARTS if len(order) <= MOST_ROWS_SHUFFLED else 1):
+            trie, search = self._new()
+            insert_all(trie, search, self.problem.items, order)
+            schedules.append(self._climb(trie, search, steps, stopped))
+            steps -= int(search.counters[1]) + STEPS_PER_START
+            if steps <= 0 or stopped.is_set():
+                break
+            order = shuffle.permutation(order)
+        return max(schedules, key=self._worth)
+
+    def _worth(self, schedule: Schedule) -> float:
+        fields = np.ascontiguousarray(schedule.fields[schedule.rows])
+        same = self.items.same[self.items.slots]
+        weights = self.problem.weights
+        return total_worth(self.objective, weights, same, schedule.rows, fields)
 
     def _count(self, per_second: float) -> int:
         slower = min(1 + self.problem.items.size / CELLS_IN_CACHE, SLOWEST)
