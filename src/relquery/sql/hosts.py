@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,11 +67,12 @@ def _register_path(database: Database, name: str, path: Path) -> None:
         raise TableError(
             f"Table '{name}': '{path.name}' has no ending that tells its format. Endings: {known}."
         )
-    # A sample would miss quotes that come late in a CSV file.
-    whole = ", sample_size = -1" if _READERS[ending] == "read_csv" else ""
-    source = f"{_READERS[ending]}({_text(str(path))}{whole})"
-    view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {source}"
-    _define(database, view, name, path)
+    read = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {_READERS[ending]}"
+    if _READERS[ending] == "read_csv":  # a sample would miss quotes that come late
+        with contextlib.suppress(TableError):  # read by a sample, the query names the bad line
+            _define(database, f"{read}({_text(str(path))}, sample_size = -1)", name, path)
+            return
+    _define(database, f"{read}({_text(str(path))})", name, path)
 
 
 def _define(database: Database, sql: str, name: str, path: Path) -> None:
