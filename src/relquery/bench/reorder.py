@@ -10,7 +10,7 @@ from relquery.bench.reorder_document import Results, write
 from relquery.bench.reorder_growth import Growth
 from relquery.bench.reorder_hits import Reached, measure
 from relquery.bench.reorder_optimum import compare
-from relquery.bench.reorder_prices import ASKS, ORDERS, REPEATS, Bills, bills, repeat
+from relquery.bench.reorder_prices import ASKS, REPEATS, Bills, bills, repeat
 from relquery.bench.reorder_tables import SCORES, TABLES, RealTable, read
 from relquery.bench.reorder_tokens import llama3
 from relquery.table.cost.price import PRICES
@@ -147,8 +147,11 @@ def _bills(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
 
 
 def _bill_figure(found: list[Bills]) -> Figure:
-    """Whether ordering by price pays."""
-    excess = [each.over(order) - 1 for each in found for order in ORDERS[:-1]]
-    note = "largest share by which ordering by price costs more than another order, of "
+    """Whether ordering by price pays; by price or by tokens, the search is the same heuristic."""
+    excess = [each.over(order) - 1 for each in found for order in ("original", "ggr")]
+    note = "largest share by which ordering by price costs more than original or ggr, of "
     note += f"{len(found)} tables and prices" if found else "no table: they are absent"
+    if found:
+        tokens = [each.over("tree by tokens") - 1 for each in found]
+        note += f"; than tree by tokens, {min(tokens):+.2%} to {max(tokens):+.2%}"
     return Figure("bill_excess", max(excess, default=None), 0.0, at_least=False, note=note)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import NamedTuple
 
@@ -52,6 +53,9 @@ class Schedule(NamedTuple):
     fields: Int32s
 
 
+Start = Callable[[Event], Schedule]  # set the event to end it early
+
+
 def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
     """Schedules found in about that many seconds for each search, those worth most first.
 
@@ -62,28 +66,40 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
     searches = [_Search(items, texts, problem, objective, seconds)]
     if not is_plain(objective):  # far from a threshold only tokens can tell what leads there
         searches.append(_Search(items, texts, problem, Objective(), seconds))
-    found = _run([start for search in searches for start in search.starts])
-    floor = Schedule(*fixed(problem))
+    starts = [start for search in searches for start in search.starts]
 
-    def reached(schedule: Schedule) -> tuple[float, int]:
+    def judge(start: Start, stopped: Event) -> _Judged:
+        schedule = start(stopped)
         fields = np.ascontiguousarray(schedule.fields[schedule.rows])
-        same = items.same[items.slots]
-        worth = total_worth(objective, problem.weights, same, schedule.rows, fields)
-        return worth, phc(items, schedule.rows, fields)
+        worth = _worth(items, problem, objective, schedule)
+        return _Judged(worth, phc(items, schedule.rows, fields), schedule)
 
-    least_worth, least_phc = reached(floor)
-    ranked = [(*reached(schedule), schedule) for schedule in found]
+    *found, floor = _run(
+        [partial(judge, start) for start in (*starts, searches[0].from_statistics)]
+    )
     if is_plain(objective):  # else a bill decides
-        ranked = [each for each in ranked if each[0] >= least_worth and each[1] >= least_phc]
-    ranked.append((least_worth, least_phc, floor))
-    return [schedule for _, _, schedule in sorted(ranked, key=lambda each: each[:2], reverse=True)]
+        found = [each for each in found if each.worth >= floor.worth and each.phc >= floor.phc]
+    ranked = sorted([*found, floor], key=lambda each: each[:2], reverse=True)
+    return [each.schedule for each in ranked]
 
 
-def _run(starts: list[Callable[[Event], Schedule]]) -> list[Schedule]:
+class _Judged(NamedTuple):
+    worth: float
+    phc: int
+    schedule: Schedule
+
+
+def _worth(items: Items, problem: Problem, objective: Objective, schedule: Schedule) -> float:
+    same = items.same[items.slots]
+    fields = np.ascontiguousarray(schedule.fields[schedule.rows])
+    return total_worth(objective, problem.weights, same, schedule.rows, fields)
+
+
+def _run(tasks: list[Callable[[Event], _Judged]]) -> list[_Judged]:
     """All of them, THREADS at a time: compiled code runs side by side."""
     stopped = Event()
     with ThreadPoolExecutor(THREADS) as threads:
-        running = [threads.submit(start, stopped) for start in starts]
+        running = [threads.submit(task, stopped) for task in tasks]
         try:
             return [each.result() for each in running]
         except BaseException:  # Ctrl-C among them: let the threads end soon
@@ -103,7 +119,7 @@ class _Search:
     seconds: float
 
     @property
-    def starts(self) -> list[Callable[[Event], Schedule]]:
+    def starts(self) -> list[Start]:
         """The longest first."""
         if self.problem.items.size > MOST_CELLS_INSERTED:
             return [self.from_lookahead, self.from_groups]
@@ -142,13 +158,12 @@ class _Search:
             if steps <= 0 or stopped.is_set():
                 break
             order = shuffle.permutation(order)
-        return max(schedules, key=self._worth)
+        worth = partial(_worth, self.items, self.problem, self.objective)
+        return max(schedules, key=worth)
 
-    def _worth(self, schedule: Schedule) -> float:
-        fields = np.ascontiguousarray(schedule.fields[schedule.rows])
-        same = self.items.same[self.items.slots]
-        weights = self.problem.weights
-        return total_worth(self.objective, weights, same, schedule.rows, fields)
+    def from_statistics(self, _: Event) -> Schedule:
+        """`fixed`, as it is."""
+        return Schedule(*fixed(self.problem))
 
     def _count(self, per_second: float) -> int:
         slower = min(1 + self.problem.items.size / CELLS_IN_CACHE, SLOWEST)
