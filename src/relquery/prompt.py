@@ -35,17 +35,25 @@ class Reuse(Enum):
 class Span:
     """A piece of a prompt.
 
-    content: text, or token ids that exist already (an inner generation's output).
+    content: text; token ids that exist already; or an exchange, which is independent.
     position: position id of the first token; None means right after what precedes it.
     """
 
-    content: str | tuple[int, ...]
+    content: str | tuple[int, ...] | Exchange
     role: Role = Role.USER
     reuse: Reuse = Reuse.PREFIX
     position: int | None = None
 
 
 Prompt = tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """An inner generation as it lies in the cache: a whole prompt, and the tokens of its answer."""
+
+    prompt: Prompt
+    output: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +124,7 @@ class Answer:
     text: the answer, also when it was cut (`finish` is LENGTH); None if there is none.
     error: why there is no whole answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
+    tokens: ids of the answer, where the backend knows them: they continue the prompt's own.
     """
 
     text: str | None
@@ -125,3 +134,4 @@ class Answer:
     cached_tokens: int = 0
     output_tokens: int = 0
     attempts: int = 1
+    tokens: tuple[int, ...] = ()

@@ -1,32 +1,43 @@
-"""What a query asks for, as a tree. What commutes is a node type: only a `Bag` may be reordered."""
+"""What a query asks for, as a tree. What commutes is a node type: only a `Bag` may be reordered.
+
+The operators of span queries (paper 002, Table 1): S, A and U are `Text` with a role, the
+non-commutative join is `Seq`, + is a `Bag` that is independent, G is `Generate`; of the sugar, C is
+`Chat`, R is `Retrieve` and F is `Fragment`. `Prepare` is G with one token (section 5.1).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, fields
 
 from relquery.errors import QueryError
+from relquery.ir.tree import Tree
 from relquery.prompt import Role, Sampling
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Text(Tree):
     """Literal text, said by `role`."""
 
     content: str
     role: Role = Role.USER
 
     def __post_init__(self) -> None:
-        if not isinstance(self.content, str):
-            raise QueryError(
-                f"Text holds a {type(self.content).__name__}; it must hold text. "
-                "Write the value as text first."
-            )
+        _check_text("Text", self.content)
         if not isinstance(self.role, Role):
             raise QueryError(f"Text has the role {self.role!r}; it must be one of {list(Role)}.")
 
+    @property
+    def own(self) -> tuple[object, ...]:
+        return self.content, self.role
 
-@dataclass(frozen=True, slots=True)
-class Seq:
+    @property
+    def head(self) -> str:
+        return f"{self.role.value} {_json(self.content)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Seq(Tree):
     """Ordered join: the children one after another."""
 
     children: tuple[Node, ...]
@@ -34,20 +45,44 @@ class Seq:
     def __post_init__(self) -> None:
         _check_children("Seq", self.children)
 
+    @property
+    def head(self) -> str:
+        return "seq"
 
-@dataclass(frozen=True, slots=True)
-class Bag:
-    """Commutative join: the children in whatever order is cheapest, `separator` between them."""
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Bag(Tree):
+    """Commutative join: the children in whatever order is cheapest, `separator` between them.
+
+    independent: + of paper 002: each child attends only to itself, and is reused at any position.
+        A generation below it stands with its input, as it lies in the cache. Such a bag has no
+        separator.
+    """
 
     children: tuple[Node, ...]
     separator: str = ""
+    independent: bool = False
 
     def __post_init__(self) -> None:
         _check_children("Bag", self.children)
+        _check_text("Bag's separator", self.separator)
+        if self.independent and self.separator:
+            raise QueryError(
+                f"An independent Bag has the separator {self.separator!r}; its children do not see "
+                "one another, nor what is between them. Put the text into the children."
+            )
+
+    @property
+    def own(self) -> tuple[object, ...]:
+        return self.separator, self.independent
+
+    @property
+    def head(self) -> str:
+        return "plus" if self.independent else f"bag {_json(self.separator)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Generate:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Generate(Tree):
     """The model's answer to `input`."""
 
     input: Node
@@ -56,17 +91,138 @@ class Generate:
     def __post_init__(self) -> None:
         _check_children("Generate", (self.input,))
 
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.input,)
 
-Node = Text | Seq | Bag | Generate
-_NODES = (Text, Seq, Bag, Generate)
+    @property
+    def own(self) -> tuple[object, ...]:
+        return (self.sampling,)
+
+    @property
+    def head(self) -> str:
+        return f"generate{_settings(self.sampling)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Prepare(Tree):
+    """Generation of one token that is thrown away, so that the states of `input` are in the cache.
+
+    It stands for its input, and says so to engines that compute nothing unless asked to generate.
+    """
+
+    input: Node
+
+    def __post_init__(self) -> None:
+        _check_children("Prepare", (self.input,))
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def head(self) -> str:
+        return "prepare"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Chat(Tree):
+    """Chat completion: sugar for a Generate over the children in order."""
+
+    children: tuple[Node, ...]
+    sampling: Sampling = field(default_factory=Sampling)
+
+    def __post_init__(self) -> None:
+        _check_children("Chat", self.children)
+
+    @property
+    def own(self) -> tuple[object, ...]:
+        return (self.sampling,)
+
+    @property
+    def head(self) -> str:
+        return f"chat{_settings(self.sampling)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Retrieve(Tree):
+    """The `limit` fragments of a corpus that fit a question best: sugar for a Bag of fragments.
+
+    query: what is looked for; its text. corpus: the name that it has where the query is run.
+    """
+
+    query: Node
+    corpus: str
+    limit: int = 5
+
+    def __post_init__(self) -> None:
+        _check_children("Retrieve", (self.query,))
+        _check_text("Retrieve's corpus", self.corpus)
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
+            raise QueryError(f"Retrieve has the limit {self.limit!r}; it must be at least 1.")
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.query,)
+
+    @property
+    def own(self) -> tuple[object, ...]:
+        return self.corpus, self.limit
+
+    @property
+    def head(self) -> str:
+        return f"retrieve {_json(self.corpus)} limit={self.limit}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Fragment(Tree):
+    """A piece of a corpus: sugar for text of the user that is prepared alone."""
+
+    content: str
+
+    def __post_init__(self) -> None:
+        _check_text("Fragment", self.content)
+
+    @property
+    def own(self) -> tuple[object, ...]:
+        return (self.content,)
+
+    @property
+    def head(self) -> str:
+        return f"fragment {_json(self.content)}"
+
+
+Node = Text | Seq | Bag | Generate | Prepare | Chat | Retrieve | Fragment
+NODES = (Text, Seq, Bag, Generate, Prepare, Chat, Retrieve, Fragment)
+_DEFAULTS = Sampling()
+
+
+def _check_text(name: str, content: object) -> None:
+    if not isinstance(content, str):
+        raise QueryError(
+            f"{name} holds a {type(content).__name__}; it must hold text. "
+            "Write the value as text first."
+        )
 
 
 def _check_children(parent: str, children: object) -> None:
     if not isinstance(children, tuple):
         raise QueryError(f"{parent} has a {type(children).__name__} of children; give a tuple.")
     for child in children:
-        if not isinstance(child, _NODES):
+        if not isinstance(child, NODES):
             raise QueryError(
-                f"{parent} has a {type(child).__name__} as a child; it takes Text, Seq, Bag and "
-                "Generate nodes. Wrap text in Text(...)."
+                f"{parent} has a {type(child).__name__} as a child; it takes nodes of "
+                "relquery.ir.nodes. Wrap text in Text(...)."
             )
+
+
+def _settings(sampling: Sampling) -> str:
+    """Settings that are not the default, each with a space before it."""
+    values = [(setting.name, getattr(sampling, setting.name)) for setting in fields(Sampling)]
+    return "".join(
+        f" {name}={_json(value)}" for name, value in values if value != getattr(_DEFAULTS, name)
+    )
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -12,7 +12,6 @@ One node a line, children two spaces deeper, strings as JSON:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,14 +19,13 @@ from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.prompt import Role, Sampling
 
-_DEFAULTS = Sampling()
 _DECODER = json.JSONDecoder()
 _ROLES = {role.value: role for role in Role}
 
 
 def print_tree(node: Node) -> str:
-    """The tree as text, without a newline at its end."""
-    return "\n".join(_lines(node, ""))
+    """The tree as text, without a newline at its end; `str(node)` is the same."""
+    return str(node)
 
 
 def parse_tree(text: str) -> Node:
@@ -41,37 +39,8 @@ def parse_tree(text: str) -> Node:
     return node
 
 
-def _lines(node: Node, indent: str) -> Iterator[str]:
-    match node:
-        case Text(content, role):
-            yield f"{indent}{role.value} {_json(content)}"
-            return
-        case Seq(children):
-            yield f"{indent}seq"
-        case Bag(children, separator):
-            yield f"{indent}bag {_json(separator)}"
-        case Generate(input, sampling):
-            yield f"{indent}generate{_print_sampling(sampling)}"
-            children = (input,)
-    for child in children:
-        yield from _lines(child, indent + "  ")
-
-
-def _print_sampling(sampling: Sampling) -> str:
-    changed = {name: getattr(sampling, name) for name in _setting_names()}
-    return "".join(
-        f" {name}={_json(value)}"
-        for name, value in changed.items()
-        if value != getattr(_DEFAULTS, name)
-    )
-
-
 def _setting_names() -> list[str]:
     return [setting.name for setting in fields(Sampling)]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
