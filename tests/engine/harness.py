@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import Chunk, SimulatedExecutor
 from relquery.engine.loop import Engine
-from relquery.engine.request import Request, Tokens
+from relquery.engine.pieces import Chain, Tokens
+from relquery.engine.request import Request
 
 Answer = Callable[[int, int], int]
+Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
+Seen = tuple[int, tuple[Any, ...]]  # position in a chain, meaning
 VOCABULARY = 5
 UNWRITTEN = ("unwritten",)
 
@@ -36,16 +40,17 @@ class BrokenError(Exception):
 
 
 class LedgerExecutor(SimulatedExecutor):
-    """Knows what each slot holds, and fails if a chunk reads anything but its own prefix.
+    """Knows what each slot holds, and fails if a chunk reads anything but what it should attend to.
 
-    A slot holds the whole token sequence that ends in it, which is what its keys and values
-    depend on. A step that fails leaves rubbish in all slots that it was to write.
+    A slot holds the meaning of a token: all that its keys and values depend on (see `places`). A
+    step that fails leaves rubbish in all slots that it was to write.
     """
 
     def __init__(self, config: EngineConfig, answer: Answer = answer_of) -> None:
         super().__init__(VirtualClock(), answer=answer)
         self.config = config
         self.requests: dict[int, Request] = {}
+        self.prompts: dict[int, Spec] = {}
         self.holds: dict[int, tuple[Any, ...]] = {}
         self.steps: list[list[Chunk]] = []
         self.failure: BaseException | None = None
@@ -57,12 +62,13 @@ class LedgerExecutor(SimulatedExecutor):
             failure, self.failure = self.failure, None
             self.holds.update(dict.fromkeys(_all_writes(chunks), UNWRITTEN))
             raise failure
+        found = []
         for chunk in chunks:
-            tokens = self._sequence(chunk)
-            for place, slot in enumerate(chunk.writes.tolist(), chunk.position + 1):
-                self.holds[slot] = tokens[:place]
-        for chunk in chunks:
-            self._check_reads(chunk)
+            found.append(self._find(chunk))
+            for slot, place in zip(chunk.writes.tolist(), found[-1], strict=True):
+                self.holds[slot] = place.meaning
+        for chunk, computed in zip(chunks, found, strict=True):
+            assert self._reads(chunk) == computed[0].visible(), "a slot is read after another use"
         return super().execute(chunks)
 
     @property
@@ -70,30 +76,95 @@ class LedgerExecutor(SimulatedExecutor):
         """Tokens of all steps."""
         return sum(len(chunk.tokens) for step in self.steps for chunk in step)
 
-    def _sequence(self, chunk: Chunk) -> tuple[int, ...]:
-        request = self.requests[chunk.request]
-        return (*request.prompt.tolist(), *request.output)
+    def _find(self, chunk: Chunk) -> list[Place]:
+        """The tokens that a chunk computes: those that attend to what it reads."""
+        spec = (*self.prompts[chunk.request], *self.requests[chunk.request].output)
+        order, count = places(spec), len(chunk.tokens)
+        assert count == len(chunk.writes) > 0
+        reads = self._reads(chunk)
+        for at, place in enumerate(order):
+            run = order[at : at + count]
+            same = [one.token for one in run] == chunk.tokens.tolist()
+            own = all(one.chain is place.chain for one in run)
+            draws = (chunk.draw is not None) == (at + count == len(order))
+            here = place.position == chunk.position
+            if same and own and draws and here and place.visible() == reads:
+                return run
+        raise AssertionError("a chunk reads a stale slot, or not what it should attend to")
+
+    def _reads(self, chunk: Chunk) -> set[Seen]:
+        seen = [
+            (segment.shift + segment.start + i, self.holds.get(slot, UNWRITTEN))
+            for segment in chunk.context
+            for i, slot in enumerate(segment.slots.tolist())
+        ]
+        assert len(set(seen)) == len(seen) == chunk.context_tokens, "a token is read twice"
+        return set(seen)
 
     def _check_limits(self, chunks: Sequence[Chunk]) -> None:
         assert chunks, "a step has no work"
-        assert len(chunks) <= self.config.max_num_seqs
+        assert len({chunk.request for chunk in chunks}) <= self.config.max_num_seqs
         assert sum(len(chunk.tokens) for chunk in chunks) <= self.config.max_num_batched_tokens
-        assert len({chunk.request for chunk in chunks}) == len(chunks), "a request runs twice"
         writes = _all_writes(chunks)
         assert len(set(writes)) == len(writes), "two tokens are written to one slot"
         assert all(0 <= slot < self.config.cache_tokens for slot in writes)
 
-    def _check_reads(self, chunk: Chunk) -> None:
-        tokens = self._sequence(chunk)
-        stop = chunk.position + len(chunk.tokens)
-        assert len(chunk.tokens) == len(chunk.writes) > 0
-        assert stop <= len(tokens)
-        assert tuple(chunk.tokens.tolist()) == tokens[chunk.position : stop]
-        assert (chunk.draw is not None) == (stop == len(tokens)), "drawn before all is computed"
-        slots = [slot for segment in chunk.context for slot in segment.slots.tolist()]
-        assert len(slots) == chunk.position == chunk.context_tokens
-        for place, slot in enumerate([*slots, *chunk.writes.tolist()], 1):
-            assert self.holds.get(slot, UNWRITTEN) == tokens[:place], "a stale slot is read"
+
+@dataclass(frozen=True)
+class Place:
+    """A token of a request, in document order.
+
+    position: in its chain. meaning: the chain up to it, spans in it as tuples: all that its
+    states depend on. chain: (position, meaning) of all that the chain holds; the first `before`
+    of them are what the token attends to besides itself.
+    """
+
+    token: int
+    position: int
+    meaning: tuple[Any, ...]
+    chain: list[Seen]
+    before: int
+
+    def visible(self) -> set[Seen]:
+        return set(self.chain[: self.before])
+
+
+def places(spec: Spec) -> list[Place]:
+    """The tokens of a prompt, an independent span in it being a tuple."""
+    return _places(spec)[0]
+
+
+def _places(spec: Spec) -> tuple[list[Place], list[Any]]:
+    """The tokens, and the meaning of the whole chain.
+
+    A span that begins its chain attends to what it would without being one.
+    """
+    found: list[Place] = []
+    chain: list[Seen] = []
+    prefix: list[Any] = []
+    for part in spec:
+        if isinstance(part, int):
+            prefix.append(part)
+            place = Place(part, len(chain), tuple(prefix), chain, len(chain))
+            found.append(place)
+            chain.append((place.position, place.meaning))
+        else:
+            inner, whole = _places(part)
+            begin = len(chain)
+            chain += [(begin + at, place.meaning) for at, place in enumerate(inner)]
+            prefix += (whole if begin == 0 else [tuple(whole)]) if inner else []
+            found += inner
+    return found, prefix
+
+
+def chain_of(spec: Spec) -> Chain:
+    """The same as what the engine takes."""
+    return Chain(
+        tuple(
+            np.array([part], dtype=np.int32) if isinstance(part, int) else chain_of(part)
+            for part in spec
+        )
+    )
 
 
 def _all_writes(chunks: Sequence[Chunk]) -> list[int]:
@@ -110,11 +181,13 @@ class Harness:
         self.engine = Engine(self.executor, self.config, self.executor.clock)
         self.finished: list[Request] = []
 
-    def submit(self, prompt: Iterable[int], max_tokens: int = 3, **options: Any) -> Request:
+    def submit(self, prompt: Iterable[Any], max_tokens: int = 3, **options: Any) -> Request:
+        """prompt: token ids, and independent spans as tuples of the same."""
         number = len(self.executor.requests)
-        request = Request(number, np.array(list(prompt), dtype=np.int32), max_tokens, **options)
+        spec = tuple(part if isinstance(part, tuple) else int(part) for part in prompt)
+        request = Request(number, chain_of(spec), max_tokens, **options)
         self.engine.submit(request)
-        self.executor.requests[number] = request
+        self.executor.requests[number], self.executor.prompts[number] = request, spec
         return request
 
     def step(self) -> list[Request]:
@@ -149,7 +222,7 @@ def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:
     """The output of a request served alone, written without the engine."""
     output: list[int] = []
     while len(output) < request.max_tokens:
-        token = answer(request.id, len(request.prompt) + len(output))
+        token = answer(request.id, request.prompt_tokens + len(output))
         if request.choices:
             following = {
                 choice[len(output)]

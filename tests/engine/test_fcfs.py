@@ -24,7 +24,7 @@ def decoding(pool: BlockPool, number: int, prompt: int) -> Request:
     one = request(number, prompt)
     blocks = pool.allocate(-(-prompt // SIZE))
     assert blocks is not None
-    one.blocks, one.computed, one.output = blocks, prompt, [7]
+    one.pieces[0].blocks, one.pieces[0].done, one.output = blocks, prompt, [7]
     return one
 
 
@@ -53,7 +53,7 @@ def test_requests_are_admitted_in_order_of_arrival_and_none_overtakes() -> None:
 def test_a_prompt_that_runs_goes_on_with_the_budget_that_is_left() -> None:
     pool = BlockPool(40)
     begun = request(0, 50)
-    begun.blocks, begun.computed = pool.allocate(13) or [], 20
+    begun.pieces[0].blocks, begun.pieces[0].done = pool.allocate(13) or [], 20
     assert work(plan(pool, [request(1, 4)], [begun])) == [(0, 20)]
 
 

@@ -20,6 +20,31 @@ TOKEN = st.integers(0, VOCABULARY - 1)
 CHOICES = st.lists(st.lists(TOKEN, min_size=1, max_size=5).map(tuple), min_size=1, max_size=3)
 
 
+SPANS = st.sampled_from([(0, 1, 2, 3, 4), (1, 2), (3,), (), (0, 1, 2, 3, 4, 0)]) | st.recursive(
+    TOKEN, lambda inner: st.lists(inner, max_size=5).map(tuple), max_leaves=8
+)
+
+
+def blocks_used(prompt: list[Any], size: int) -> int:
+    """Tokens that a prompt takes up in the cache, the empty rest of its blocks among them."""
+    lost = 0
+
+    def add(parts: Any) -> int:
+        """Count a chain's runs of tokens; gives its length."""
+        length = run = 0
+        nonlocal lost
+        for part in parts:
+            if isinstance(part, int):
+                run, length = run + 1, length + 1
+            elif inner := add(part):
+                lost, run, length = lost + -run % size, 0, length + inner
+        if parts is not prompt:
+            lost += -run % size
+        return length
+
+    return add(prompt) + lost
+
+
 class EngineMachine(RuleBasedStateMachine):
     """An engine with a small pool under everything that a caller can do to it."""
 
@@ -68,11 +93,29 @@ class EngineMachine(RuleBasedStateMachine):
         stop = None if stop_at is None else lambda output: output[-1] == stop_at
         self._submit(prompt, 8, end=end, choices=tuple(choices), stop=stop)
 
-    def _submit(self, prompt: list[int], max_tokens: int, **options: Any) -> None:
+    @rule(
+        parts=st.lists(SPANS | TOKEN, max_size=6),
+        tail=st.lists(TOKEN, min_size=1, max_size=5),
+        max_tokens=st.integers(1, 6),
+    )
+    def submit_spans(self, parts: list[Any], tail: list[int], max_tokens: int) -> None:
+        self._submit([*parts, *tail], max_tokens)
+
+    @precondition(lambda self: self.harness.executor.prompts)
+    @rule(data=st.data(), after=st.lists(TOKEN, min_size=1, max_size=3))
+    def submit_nested(self, data: st.DataObject, after: list[int]) -> None:
+        """Requests and their answers, as far as there are, become spans of another."""
+        executor = self.harness.executor
+        inner = data.draw(st.lists(st.sampled_from(sorted(executor.prompts)), max_size=3))
+        spans = [(*executor.prompts[i], *executor.requests[i].output) for i in inner]
+        self._submit([*data.draw(st.permutations(spans)), *after], 3)
+
+    def _submit(self, prompt: list[Any], max_tokens: int, **options: Any) -> None:
+        used = blocks_used(prompt, self.harness.config.block_size)
         if not prompt:
             with pytest.raises(RequestError):
                 self.harness.submit(prompt, max_tokens, **options)
-        elif len(prompt) >= self.harness.engine.capacity:
+        elif used >= self.harness.engine.capacity:
             with pytest.raises(PromptTooLongError):
                 self.harness.submit(prompt, max_tokens, **options)
         else:
@@ -131,7 +174,7 @@ class EngineMachine(RuleBasedStateMachine):
             else:
                 assert request.output == expected
                 assert request.cached is not None
-                assert request.cached <= len(request.prompt) - 1 or request.cached == 0
+                assert request.cached <= request.prompt_tokens - 1 or request.cached == 0
 
 
 TestEngineMachine = EngineMachine.TestCase

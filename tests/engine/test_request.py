@@ -21,7 +21,7 @@ def request(*output: int, choices: tuple[tuple[int, ...], ...] = (), prompt: int
     ("start", "stop"), [(0, 0), (0, 3), (2, 5), (3, 7), (5, 8), (6, 8), (0, 8), (8, 8)]
 )
 def test_tokens_are_those_of_prompt_and_output_in_a_row(start: int, stop: int) -> None:
-    tokens = request(10, 11, 12).tokens(start, stop)
+    tokens = request(10, 11, 12).tokens(0, start, stop)
     assert tokens.tolist() == [0, 1, 2, 3, 4, 10, 11, 12][start:stop]
     assert tokens.dtype.name == "int32"
 
@@ -32,16 +32,16 @@ def test_length_counts_prompt_and_output() -> None:
 
 def test_keys_are_the_chain_of_prompt_and_output() -> None:
     one = request(10, 11, 12, 13, 14)
-    expected = list(chain(one.tokens(0, 10), 3))
-    assert [one.key(index, 3) for index in (2, 0, 1)] == [expected[2], expected[0], expected[1]]
+    expected = list(chain(one.tokens(0, 0, 10), 3))
+    assert [one.key(0, index, 3) for index in (2, 0, 1)] == [expected[2], expected[0], expected[1]]
 
 
 def test_keys_that_are_known_stay_as_the_output_grows() -> None:
     one = request(10)
-    first = one.key(1, 3)
+    first = one.key(0, 1, 3)
     one.output += [11, 12]
-    assert one.key(1, 3) == first
-    assert one.key(0, 3) == next(chain(one.prompt, 3))
+    assert one.key(0, 1, 3) == first
+    assert one.key(0, 0, 3) == next(chain(one.pieces[0].tokens, 3))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_request_decodes_when_only_its_newest_token_is_left(
     computed: int, output: tuple[int, ...], decoding: bool
 ) -> None:
     one = request(*output)
-    one.computed = computed
+    one.pieces[0].done = computed
     assert one.decoding is decoding
 
 

@@ -8,7 +8,8 @@ from tests.engine.harness import numbered
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
-from relquery.engine.request import Request, Tokens
+from relquery.engine.pieces import Tokens
+from relquery.engine.request import Request
 from relquery.engine.schedule import Draft, State
 
 SIZE = 4
@@ -26,12 +27,12 @@ def waiting(prompt: Tokens) -> Request:
 def running(pool: BlockPool, prompt: Tokens, computed: int | None = None) -> Request:
     """A request that holds fresh blocks for its prompt, the full computed ones published."""
     request = waiting(prompt)
-    request.computed = len(prompt) if computed is None else computed
+    request.pieces[0].done = len(prompt) if computed is None else computed
     blocks = pool.allocate(-(-len(prompt) // SIZE))
     assert blocks is not None
-    request.blocks = blocks
+    request.pieces[0].blocks = blocks
     for index in range(request.computed // SIZE):
-        pool.publish(request.key(index, SIZE), blocks[index])
+        pool.publish(request.key(0, index, SIZE), blocks[index])
     return request
 
 
@@ -44,7 +45,7 @@ def test_a_prompt_is_admitted_whole_where_it_fits() -> None:
     one = draft(BlockPool(5))
     request = waiting(numbered(10))
     assert one.admit(request)
-    assert [(w.request, w.tokens, w.hits) for w in one.plan().work] == [(request, 10, 0)]
+    assert [(w.request, w.tokens, w.hits) for w in one.plan().work] == [(request, 10, (0,))]
     assert (one.tokens, one.blocks) == (90, 2)
 
 
@@ -81,7 +82,7 @@ def test_cached_blocks_are_not_computed_but_use_up_available_ones() -> None:
     one = draft(pool)
     assert one.admit(waiting(numbered(10)))
     work = one.plan().work[0]
-    assert (work.tokens, work.hits, one.blocks) == (2, 2, 1)
+    assert (work.tokens, work.hits, one.blocks) == (2, (2,), 1)
 
 
 def test_held_blocks_that_are_shared_cost_nothing() -> None:
@@ -89,7 +90,7 @@ def test_held_blocks_that_are_shared_cost_nothing() -> None:
     running(pool, numbered(8))
     one = draft(pool)
     assert one.admit(waiting(numbered(10)))
-    assert (one.plan().work[0].hits, one.blocks) == (2, 1)
+    assert (one.plan().work[0].hits, one.blocks) == ((2,), 1)
 
 
 def test_cached_blocks_that_two_admitted_requests_share_are_counted_once() -> None:
@@ -107,7 +108,7 @@ def test_the_last_token_of_a_prompt_is_always_computed() -> None:
     one = draft(pool)
     assert one.admit(waiting(numbered(8)))
     work = one.plan().work[0]
-    assert (work.tokens, work.hits) == (4, 1)
+    assert (work.tokens, work.hits) == (4, (1,))
 
 
 def test_a_hit_ends_at_the_first_block_that_is_not_there() -> None:
@@ -116,7 +117,7 @@ def test_a_hit_ends_at_the_first_block_that_is_not_there() -> None:
     pool.withdraw(holder.blocks[1])
     one = draft(pool)
     assert one.admit(waiting(numbered(13)))
-    assert one.plan().work[0].hits == 1
+    assert one.plan().work[0].hits == (1,)
 
 
 def test_without_prefix_caching_nothing_is_a_hit() -> None:
@@ -125,14 +126,14 @@ def test_without_prefix_caching_nothing_is_a_hit() -> None:
     one = draft(pool, prefix_caching=False)
     assert one.admit(waiting(numbered(10)))
     assert one.admit(waiting(numbered(10)))
-    assert [(w.tokens, w.hits) for w in one.plan().work] == [(10, 0), (10, 0)]
+    assert [(w.tokens, w.hits) for w in one.plan().work] == [(10, (0,)), (10, (0,))]
 
 
 def test_requests_of_one_step_share_what_the_first_of_them_computes() -> None:
     one = draft(BlockPool(8))
     assert one.admit(waiting(numbered(10)))
     assert one.admit(waiting(numbered(11)))
-    assert [(w.tokens, w.hits) for w in one.plan().work] == [(10, 0), (3, 2)]
+    assert [(w.tokens, w.hits) for w in one.plan().work] == [(10, (0,)), (3, (2,))]
     assert one.blocks == 8 - 3 - 1
 
 
@@ -148,7 +149,7 @@ def test_what_a_step_only_begins_is_no_hit_in_it() -> None:
     assert two.advance(begun)
     two.tokens = 10
     assert two.admit(waiting(numbered(14)))
-    assert two.plan().work[1].hits == 2, "block 0 from the cache, block 1 from the same step"
+    assert two.plan().work[1].hits == (2,), "block 0 from the cache, block 1 from the same step"
 
 
 def test_a_block_that_a_single_token_completes_is_a_hit_in_the_same_step() -> None:
@@ -157,7 +158,7 @@ def test_a_block_that_a_single_token_completes_is_a_hit_in_the_same_step() -> No
     one = draft(pool, (begun,))
     assert one.advance(begun)
     assert one.admit(waiting(numbered(12)))
-    assert one.plan().work[1].hits == 2
+    assert one.plan().work[1].hits == (2,)
 
 
 def test_a_decode_takes_a_block_only_where_the_last_one_is_full() -> None:
@@ -184,7 +185,7 @@ def test_eviction_frees_the_blocks_that_no_other_request_holds() -> None:
     pool = BlockPool(6)
     one, two = running(pool, numbered(8)), running(pool, numbered(8, start=50))
     pool.take(one.blocks[0])
-    two.blocks = [one.blocks[0], *two.blocks]
+    two.pieces[0].blocks = [one.blocks[0], *two.blocks]
     planned = draft(pool, (one, two))
     before = planned.blocks
     planned.evict(two)
@@ -196,7 +197,7 @@ def test_blocks_shared_by_evicted_requests_alone_are_freed_with_the_last() -> No
     pool = BlockPool(6)
     one, two = running(pool, numbered(8)), running(pool, numbered(4, start=50))
     pool.take(one.blocks[0])
-    two.blocks = [one.blocks[0], *two.blocks]
+    two.pieces[0].blocks = [one.blocks[0], *two.blocks]
     planned = draft(pool, (one, two))
     planned.evict(two)
     planned.evict(one)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ir.strategies import queries
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
@@ -36,9 +39,26 @@ def _with_children(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]
 trees = st.recursive(texts, _with_children, max_leaves=12)
 
 
-@given(trees)
+@given(queries)
 def test_a_printed_tree_reads_as_itself(tree):
     assert parse_tree(print_tree(tree)) == tree
+
+
+def test_a_million_lines_are_read_in_seconds():
+    began = time.process_time()
+    tree = parse_tree("plus\n" + '  user "x"\n' * 1_000_000)
+    assert len(tree.children) == 1_000_000
+    assert time.process_time() - began < 30
+
+
+def test_depth_is_bounded_by_the_length_of_the_text_alone():
+    depth = 4000
+    text = "".join(f"{'  ' * i}generate\n" for i in range(depth)) + "  " * depth + 'user "x"'
+    assert print_tree(parse_tree(text)) == text
+
+
+def test_empty_lines_and_spaces_at_the_end_of_lines_are_nothing():
+    assert parse_tree('\nseq \r\n\n  user "x"\r\n') == Seq((Text("x"),))
 
 
 def test_one_node_stands_on_each_line():
@@ -65,7 +85,21 @@ def test_one_node_stands_on_each_line():
         ('user "x"\nuser "y"', "Line 2 .*one root"),
         ("user x", "a JSON string after 'user'"),
         ('nobody "x"', "one of system, user, assistant"),
+        ('seq\n  plu\n    user "x"', "Line 2 .*Did you mean 'plus'"),
+        ('user "x"\n  user "y"', "Line 1 .*'user' has no children"),
+        ("plus 3", "Line 1 .*'plus' alone"),
+        ("bag", "a JSON string after 'bag'"),
         ("generate", "generate with one child"),
+        ("seq\n  prepare", "Line 2 .*prepare with one child .* it has 0"),
+        ('retrieve\n  user "x"', "a corpus as a JSON string"),
+        ('retrieve "c" limit=0\n  user "x"', "Line 1 .*the limit 0; it must be at least 1"),
+        ('retrieve "c" top=3\n  user "x"', "settings like limit=5"),
+        ('retrieve 5\n  user "x"', "Line 1 .*corpus holds a int"),
+        ("chat max_tokens=0", "Line 1 .*max_tokens is 0; it must be at least 1"),
+        ("chat stop=3", "Line 1 .*a list of strings after 'stop='"),
+        ("chat seed=1 seed=2", "Line 1 .*'seed=' once"),
+        ("chat seed=1,top_k=2", "Line 1 .*one space after the value of 'seed='"),
+        ("chat stop=" + "[" * 100_000, "Line 1 .*a JSON value after 'stop='"),
         ('generate max_tokens=x\n  user "x"', "a JSON value after 'max_tokens='"),
         ('generate tokens=3\n  user "x"', "settings like max_tokens=16"),
     ],

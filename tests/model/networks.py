@@ -12,7 +12,8 @@ import transformers as tf
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Engine
-from relquery.engine.request import Request, Tokens
+from relquery.engine.pieces import Tokens
+from relquery.engine.request import Request
 from relquery.model.executor import TorchExecutor
 
 VOCABULARY = 97
@@ -65,6 +66,83 @@ NETWORKS: dict[str, Callable[[], Any]] = {
 }
 
 
+ALIBI: dict[str, Callable[[], Any]] = {
+    "bloom": lambda: tf.BloomForCausalLM(
+        tf.BloomConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=48,
+            n_layer=2,
+            n_head=6,  # slopes of a count that is no power of two are another formula
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+        )
+    ),
+    "mpt": lambda: tf.MptForCausalLM(
+        tf.MptConfig(vocab_size=VOCABULARY, d_model=48, n_layers=2, n_heads=6, max_seq_len=CONTEXT)
+    ),
+}
+"""Networks with adapters."""
+
+
+def llama_with_rope(rope_type: str, **parameters: Any) -> Callable[[], Any]:
+    """A Llama whose frequencies are scaled; parameters: of its `rope_type`."""
+    rope = {"rope_type": rope_type, "rope_theta": 10_000.0, "factor": 4.0} | parameters
+    return lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**LLAMA_LIKE, rope_parameters=rope))
+
+
+SCALED_ROPE: dict[str, Callable[[], Any]] = {
+    "linear": llama_with_rope("linear"),
+    "yarn": llama_with_rope("yarn", original_max_position_embeddings=64),
+    "llama3": llama_with_rope(
+        "llama3",
+        original_max_position_embeddings=64,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+    ),
+    "dynamic": llama_with_rope("dynamic"),
+    "longrope": llama_with_rope(
+        "longrope",
+        original_max_position_embeddings=64,
+        short_factor=[1.0, 1.1, 1.2, 1.3],
+        long_factor=[1.5, 2.0, 3.0, 4.0],
+    ),
+}
+
+OTHER_ROTARY: dict[str, Callable[[], Any]] = {
+    "phi3_partial": lambda: tf.Phi3ForCausalLM(
+        tf.Phi3Config(
+            **LLAMA_LIKE | {"hidden_size": 64},
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10_000.0,
+                "partial_rotary_factor": 0.75,
+            },
+        )
+    ),
+    "gpt_neox_partial": lambda: tf.GPTNeoXForCausalLM(
+        tf.GPTNeoXConfig(
+            **COMMON,
+            hidden_size=64,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10_000.0,
+                "partial_rotary_factor": 0.25,
+            },
+        )
+    ),
+    "cohere": lambda: tf.CohereForCausalLM(tf.CohereConfig(**LLAMA_LIKE)),
+    "smollm3": lambda: tf.SmolLM3ForCausalLM(
+        tf.SmolLM3Config(**LLAMA_LIKE | {"num_hidden_layers": 4}, no_rope_layers=[1, 1, 1, 0])
+    ),
+}
+
+ALL = NETWORKS | ALIBI | SCALED_ROPE | OTHER_ROTARY
+
+
 class NoTokenizer:
     """What `prepare` asks of a tokenizer, where prompts are token ids already."""
 
@@ -74,7 +152,7 @@ class NoTokenizer:
 def build(name: str) -> Any:
     """A seeded network whose own generation never ends early."""
     torch.manual_seed(0)
-    network = NETWORKS[name]().eval()
+    network = ALL[name]().eval()
     # Large enough weights that greedy choices differ from token to token.
     for parameter in network.parameters():
         if parameter.dim() > 1:

@@ -23,7 +23,8 @@ from tests.model.networks import (
 )
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from relquery.engine.request import Draw, Request, Tokens
+from relquery.engine.pieces import Tokens
+from relquery.engine.request import Draw, Request
 from relquery.model.load import load, prepare
 
 TOKENS = 10
@@ -153,7 +154,7 @@ def test_of_allowed_answers_the_greedy_one_is_the_one_that_a_plain_loop_finds(ll
             following = sorted(
                 {c[len(output)] for c in choices if list(c[: len(output)]) == output}
             )
-            tokens = np.concatenate((request.prompt, np.array(output, dtype=np.int32)))
+            tokens = np.concatenate((request.pieces[0].tokens, np.array(output, dtype=np.int32)))
             draw = Draw(allowed=tuple(following))
             one = Request(0, tokens, 1, draw)
             list(finished(engine_of(llama), [one]))

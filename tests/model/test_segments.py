@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.model.strategies import batches, chunk_of, sequence_of
 
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import Chunk, Segment
+from relquery.engine.request import Draw
 from relquery.model.segments import Bucket, plan_buckets
 
 Seen = tuple[int, int, int]
@@ -20,17 +21,16 @@ Seen = tuple[int, int, int]
 
 def seen_by_buckets(chunks: Sequence[Chunk], buckets: Sequence[Bucket]) -> Iterator[Seen]:
     writes = np.concatenate([chunk.writes for chunk in chunks])
-    at = np.concatenate([chunk.position + np.arange(len(chunk.tokens)) for chunk in chunks])
     for bucket in buckets:
         for job in range(len(bucket.queries)):
             queries = bucket.queries[job, : bucket.query_counts[job]].tolist()
             keys = bucket.keys[job, : bucket.key_counts[job]].tolist()
+            positions = bucket.positions[job].tolist()
             for row, query in enumerate(queries):
-                if bucket.causal:
-                    yield from ((query, int(writes[key]), int(at[key])) for key in keys[: row + 1])
-                else:
-                    first = int(bucket.positions[job])
-                    yield from ((query, key, place) for place, key in enumerate(keys, first))
+                shift = int(bucket.shifts[job, row])
+                for i, key in enumerate(keys[: row + 1] if bucket.causal else keys):
+                    slot = int(writes[key]) if bucket.causal else key
+                    yield query, slot, shift + positions[i]
 
 
 def to_be_seen(chunks: Sequence[Chunk]) -> Iterator[Seen]:
@@ -104,8 +104,19 @@ def test_a_fresh_prompt_attends_to_itself_without_reading_the_cache() -> None:
     assert [bucket.causal for bucket in buckets] == [True]
 
 
-def test_contexts_of_several_segments_are_refused() -> None:
-    chunk = chunk_of(range(9), 4)
-    twice = Chunk(0, chunk.tokens, 8, chunk.context * 2, chunk.writes)
-    with pytest.raises(AssertionError, match="several segments"):
-        plan_buckets([twice])
+def span_chunk(shift: int, own: int, slots: range, token: int) -> Chunk:
+    """One new token after `own` tokens of its own and a span that stands at `shift`."""
+    context = (Segment(np.arange(own), 0), Segment(np.array(slots), 0, shift))
+    write = np.array([300 + token])
+    return Chunk(token, write.astype(np.int32), own + len(slots), context, write, Draw())
+
+
+@pytest.mark.parametrize(("share", "by_shift", "reads"), [(1, 0, 1), (1, 1, 2), (0, 0, 3)])
+def test_a_span_is_read_once_for_all_who_see_it(share: bool, by_shift: bool, reads: int) -> None:
+    span = range(100, 150)
+    chunks = [span_chunk(shift, 5, span, i) for i, shift in enumerate((5, 5, 9))]
+    buckets = plan_buckets(chunks, bool(share), bool(by_shift))
+    shifted = [bucket for bucket in buckets if bucket.shifted]
+    assert sum(len(bucket.keys) for bucket in shifted) == reads
+    seen = [(q, slot, at) for q, slot, at in seen_by_buckets(chunks, shifted) if slot == 100]
+    assert sorted(seen) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]

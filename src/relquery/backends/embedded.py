@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Engine
-from relquery.engine.request import Draw, Request, Tokens
+from relquery.engine.pieces import Chain
+from relquery.engine.request import Draw, Request
 from relquery.errors import (
     ConfigError,
     MissingExtraError,
@@ -62,7 +63,7 @@ class EmbeddedBackend:
 
         self.config = config or EngineConfig()
         slots = self.config.cache_tokens // self.config.block_size * self.config.block_size
-        executor = TorchExecutor(model.network, slots, share=self.config.segment_sharing)
+        executor = TorchExecutor(model.network, slots, self.config.segment_sharing, model.positions)
         self.engine = Engine(executor, self.config, RealClock())
         self._model, self._renderer = model, Renderer(model.tokenizer)
         self._groups, self._ids = count(), count()
@@ -80,15 +81,16 @@ class EmbeddedBackend:
         open_requests: dict[int, tuple[int, Request]] = {}
         try:
             make = self._maker(sampling, group)
-            for index, tokens in enumerate(self._render(prompts)):
+            for index, prompt in enumerate(self._render(prompts)):
+                length = 0
                 try:
-                    if isinstance(tokens, RequestError):
-                        raise tokens
-                    request = make(tokens)
-                    self.engine.submit(request)
+                    if isinstance(prompt, RequestError):
+                        raise prompt
+                    request = make(prompt)
+                    length = request.prompt_tokens
+                    self._submit(request)
                     open_requests[request.id] = (index, request)
                 except RequestError as error:
-                    length = 0 if isinstance(tokens, RequestError) else len(tokens)
                     yield index, Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
             while open_requests:
                 while box:
@@ -105,46 +107,55 @@ class EmbeddedBackend:
         """Free the model and the KV cache; a second time does nothing."""
         vars(self).clear()
 
-    def _render(self, prompts: Sequence[Prompt]) -> Sequence[Tokens | RequestError]:
+    def _render(self, prompts: Sequence[Prompt]) -> Sequence[Chain | RequestError]:
         try:
             return self._renderer.render(prompts)
         except RequestError:
             return [self._render_one(prompt) for prompt in prompts]
 
-    def _render_one(self, prompt: Prompt) -> Tokens | RequestError:
+    def _render_one(self, prompt: Prompt) -> Chain | RequestError:
         try:
             return self._renderer.render([prompt])[0]
         except RequestError as error:
             return error
 
-    def _maker(self, sampling: Sampling, group: int) -> Callable[[Tokens], Request]:
-        """A function from prompt tokens to a request with this sampling."""
+    def _maker(self, sampling: Sampling, group: int) -> Callable[[Chain], Request]:
+        """A function from a prompt to a request with this sampling."""
         choices = tuple(self._renderer.encode(text) for text in sampling.allowed)
         stop = self._stop_check(sampling.stop)
-        context = self._model.context
         bound = max((len(choice) for choice in choices), default=sampling.max_tokens)
         seed = sampling.seed if sampling.seed is not None else secrets.randbits(62)
 
-        def make(tokens: Tokens) -> Request:
-            if len(tokens) >= context:
-                raise PromptTooLongError(len(tokens), context, "the model's context")
-            # The seed of a request comes from its content, so that neither the order of the rows
-            # nor what else is asked changes a sampled answer.
-            own_seed = seed ^ int.from_bytes(
-                hashlib.blake2b(tokens.tobytes(), digest_size=7).digest()
-            )
-            return Request(
+        def make(prompt: Chain) -> Request:
+            request = Request(
                 id=next(self._ids),
-                prompt=tokens,
-                max_tokens=min(bound, context - len(tokens)),
-                draw=Draw(sampling.temperature, sampling.top_p, sampling.top_k, own_seed),
+                source=prompt,
+                max_tokens=bound,
                 end=self._model.end,
                 stop=stop,
                 choices=choices,
                 group=group,
+                relocatable=self._model.positions.relocatable,
             )
+            # The seed of a request comes from its content, so that neither the order of the rows
+            # nor what else is asked changes a sampled answer.
+            content = hashlib.blake2b(digest_size=7)
+            for piece in request.pieces:
+                content.update(piece.tokens.tobytes())
+            own_seed = seed ^ int.from_bytes(content.digest())
+            request.draw = Draw(sampling.temperature, sampling.top_p, sampling.top_k, own_seed)
+            return request
 
         return make
+
+    def _submit(self, request: Request) -> None:
+        left = self._model.context - request.prompt_tokens
+        if left <= 0:
+            raise PromptTooLongError(
+                request.prompt_tokens, self._model.context, "the model's context"
+            )
+        request.max_tokens = min(request.max_tokens, left)
+        self.engine.submit(request)
 
     def _stop_check(self, stop: tuple[str, ...]) -> Callable[[Sequence[int]], bool] | None:
         if not stop:
@@ -173,9 +184,10 @@ class EmbeddedBackend:
             text=text,
             finish=request.finish,
             error=error,
-            prompt_tokens=len(request.prompt),
+            prompt_tokens=request.prompt_tokens,
             cached_tokens=request.cached or 0,
             output_tokens=len(request.output),
+            tokens=tuple(request.output),
         )
 
 

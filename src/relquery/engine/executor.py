@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
-from relquery.engine.request import Draw, Tokens
+from relquery.engine.pieces import Tokens
+from relquery.engine.request import Draw
 
 Slots = npt.NDArray[np.int64]
 
@@ -20,18 +21,20 @@ Slots = npt.NDArray[np.int64]
 class Segment:
     """A run of cached tokens that a chunk attends to.
 
-    slots: (tokens,) cache slots. offset: position of the first token, in the chunk's request.
+    slots: (tokens,) cache slots. start: position of the first token, as it was computed.
+    shift: where these positions begin, in the chunk's own: a span's place in the chunk's chain.
     """
 
     slots: Slots
-    offset: int = 0
+    start: int = 0
+    shift: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Some tokens of one request, to be computed in one step.
 
-    tokens: (n,) ids; position: position id of the first. context: segments before the chunk, all
+    tokens: (n,) ids; position: of the first, in its chain. context: segments before the chunk, all
     attended to by each of its tokens. writes: (n,) slots that receive the chunk's keys and
     values; the chunk attends to itself causally. Slots that one chunk of a step writes may stand
     in another's context: every chunk's keys and values are written before any is read.

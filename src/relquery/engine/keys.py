@@ -15,9 +15,24 @@ ROOT = b""
 def block_key(previous: bytes, tokens: npt.NDArray[np.int32]) -> bytes:
     """`key_i = H(key_{i-1}, tokens_i)`: 16 bytes that depend on all tokens up to this block's end.
 
-    tokens: (block_size,). Two blocks share a key only if all that they attend to is the same.
+    tokens: (block_size,), or fewer for the last block of a closed piece. Two blocks share a key
+    only if all that they attend to is the same.
     """
     return hashlib.blake2b(previous + tokens.tobytes(), digest_size=16).digest()
+
+
+def key_after(previous: bytes, span: bytes, position: int) -> bytes:
+    """Key of a chain in which an independent span stands after what `previous` names.
+
+    span: the key that names the span. position: of the span's first token, in the chain.
+    """
+    content = previous.ljust(16, b"\0") + span + position.to_bytes(8)
+    return hashlib.blake2b(content, digest_size=16, person=b"span").digest()
+
+
+def key_at(position: int) -> bytes:
+    """Key before the first block of a span whose states are bound to a position."""
+    return hashlib.blake2b(position.to_bytes(8), digest_size=16, person=b"position").digest()
 
 
 def chain(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Executor, Segment, Slots
+from relquery.engine.pieces import Piece
 from relquery.engine.policies.fcfs import fcfs
 from relquery.engine.request import Draw, Request
-from relquery.engine.schedule import Memo, Plan, Policy, State, Work
+from relquery.engine.schedule import Memo, Plan, Policy, State, Work, filled, spread
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -43,13 +45,22 @@ class Engine:
 
     def submit(self, request: Request) -> None:
         """Queue a request. Raises PromptTooLongError or RequestError if it can never be served."""
-        if len(request.prompt) == 0:
+        prompt, size = request.prompt_tokens, self.config.block_size
+        if prompt == 0:
             raise RequestError("The prompt has no tokens; give it at least one character.")
-        if len(request.prompt) >= self.capacity:
-            raise PromptTooLongError(
-                len(request.prompt), self.capacity, "the KV cache", "Raise cache_tokens."
+        if len(request.pieces[-1].tokens) == 0:
+            raise RequestError(
+                "The prompt ends with an independent span, so that nothing attends to all of it. "
+                "Let ordinary text follow."
             )
-        request.max_tokens = min(request.max_tokens, self.capacity - len(request.prompt))
+        # Each piece but the last may leave the rest of a block empty.
+        lost = sum(-len(piece.tokens) % size for piece in request.pieces[:-1])
+        room = self.capacity - lost - prompt
+        if room <= 0:
+            raise PromptTooLongError(
+                prompt, self.capacity - lost, "the KV cache", "Raise cache_tokens."
+            )
+        request.max_tokens = min(request.max_tokens, room)
         request.arrival = self.clock.now()
         self.waiting.append(request)
 
@@ -82,85 +93,118 @@ class Engine:
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
 
-    def _prepare(self, plan: Plan) -> list[Chunk]:
+    def _prepare(self, plan: Plan) -> list[list[Chunk]]:
         """Move requests between queues, hold blocks, and describe the work to the executor."""
         for request in plan.preempt:
             self._preempt(request)
         # All hits are held before the first allocation, which might evict them.
         held = [self._hold_hits(work) for work in plan.work]
-        return [self._chunk(work, hits) for work, hits in zip(plan.work, held, strict=True)]
+        return [self._chunks(work, hits) for work, hits in zip(plan.work, held, strict=True)]
 
     def _preempt(self, request: Request) -> None:
         self.running.remove(request)
-        self.pool.release(request.blocks)
-        request.blocks, request.computed = [], 0
+        self._release(request)
         self.waiting.appendleft(request)
 
-    def _hold_hits(self, work: Work) -> list[int | None]:
-        """Hold a waiting request's hits; None for a block that is yet to be filled in this step."""
+    def _hold_hits(self, work: Work) -> list[list[int | None]]:
+        """Hold a waiting request's hits, per piece; None for a block filled in this step only."""
         size = self.config.block_size
-        hits = [self.pool.lookup(work.request.key(index, size)) for index in range(work.hits)]
-        for block in hits:
+        hits = [
+            [self.pool.lookup(work.request.key(index, block, size)) for block in range(count)]
+            for index, count in enumerate(work.hits)
+        ]
+        for block in chain.from_iterable(hits):
             if block is not None:
                 self.pool.take(block)
         return hits
 
-    def _chunk(self, work: Work, hits: list[int | None]) -> Chunk:
-        request, size = work.request, self.config.block_size
-        if not request.blocks:
+    def _chunks(self, work: Work, hits: list[list[int | None]]) -> list[Chunk]:
+        """The work as chunks: one for each piece that it touches."""
+        request = work.request
+        if hits:
             self._admit(request, hits)
-        start, stop = request.computed, request.computed + work.tokens
-        missing = -(-stop // size) - len(request.blocks)
-        if missing > 0:
-            fresh = self.pool.allocate(missing)
-            assert fresh is not None, "the policy planned more blocks than there are"
-            request.blocks += fresh
-        if self.config.prefix_caching:
-            for index in range(start // size, stop // size):
-                self.pool.publish(request.key(index, size), request.blocks[index])
-        slots = self._slots(request, stop)
-        return Chunk(
-            request=request.id,
-            tokens=request.tokens(start, stop),
-            position=start,
-            context=(Segment(slots[:start]),) if start else (),
-            writes=slots[start:],
-            draw=_next_draw(request) if stop == request.length else None,
-        )
+        self._hold(request, len(request.pieces) - 1)
+        chunks = []
+        for index, start, stop in spread(request, work.tokens):
+            piece = request.pieces[index]
+            if self.config.prefix_caching:
+                for block in filled(request, index, start, stop, self.config.block_size):
+                    key = request.key(index, block, self.config.block_size)
+                    self.pool.publish(key, piece.blocks[block])
+            slots = self._slots(piece, stop)
+            own = (Segment(slots[:start], piece.start),) if start else ()
+            ends = index == len(request.pieces) - 1 and stop == request.size(index)
+            chunks.append(
+                Chunk(
+                    request=request.id,
+                    tokens=request.tokens(index, start, stop),
+                    position=piece.start + start,
+                    context=(*self._before(request, index), *own),
+                    writes=slots[start:],
+                    draw=_next_draw(request) if ends else None,
+                )
+            )
+        return chunks
 
-    def _admit(self, request: Request, hits: list[int | None]) -> None:
+    def _before(self, request: Request, index: int) -> Iterator[Segment]:
+        """The pieces before one that its tokens attend to."""
+        piece = request.pieces[index]
+        for other in request.pieces[piece.first : index]:
+            if len(other.tokens):
+                slots = self._slots(other, len(other.tokens))
+                yield Segment(slots, other.start, other.origin - piece.origin)
+
+    def _admit(self, request: Request, hits: list[list[int | None]]) -> None:
         """Take a waiting request in, with the cached blocks of its prompt."""
+        size = self.config.block_size
         self.waiting.remove(request)
         self.running.append(request)
-        for index, held in enumerate(hits):
-            block = held
-            if block is None:
-                block = self.pool.lookup(request.key(index, self.config.block_size))
-                assert block is not None, "the policy counted on a block that no work filled"
-                self.pool.take(block)
-            request.blocks.append(block)
-        request.computed = len(request.blocks) * self.config.block_size
-        missing = -(-request.length // self.config.block_size) - len(request.blocks)
-        fresh = self.pool.allocate(missing)
-        assert fresh is not None, "the policy admitted a request that does not fit"
-        request.blocks += fresh
+        for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
+            for number, held in enumerate(found):
+                block = held
+                if block is None:
+                    block = self.pool.lookup(request.key(index, number, size))
+                    assert block is not None, "the policy counted on a block that no work filled"
+                    self.pool.take(block)
+                piece.blocks.append(block)
+            piece.done = min(len(found) * size, request.size(index))
+        for index in range(len(request.pieces)):
+            self._hold(request, index)
         if request.cached is None:
             request.cached = request.computed
 
-    def _slots(self, request: Request, stop: int) -> Slots:
+    def _hold(self, request: Request, index: int) -> None:
+        """Allocate what a piece lacks of blocks."""
+        piece = request.pieces[index]
+        missing = -(-request.size(index) // self.config.block_size) - len(piece.blocks)
+        if missing > 0:
+            fresh = self.pool.allocate(missing)
+            assert fresh is not None, "the policy planned more blocks than there are"
+            piece.blocks += fresh
+
+    def _release(self, request: Request) -> None:
+        self.pool.release(request.blocks)
+        for piece in request.pieces:
+            piece.blocks, piece.done = [], 0
+
+    def _slots(self, piece: Piece, stop: int) -> Slots:
         size = self.config.block_size
-        blocks = np.asarray(request.blocks[: -(-stop // size)], dtype=np.int64)
+        blocks = np.asarray(piece.blocks[: -(-stop // size)], dtype=np.int64)
         return (blocks[:, None] * size + np.arange(size)).reshape(-1)[:stop]
 
-    def _execute(self, chunks: list[Chunk]) -> list[int | None]:
+    def _execute(self, chunks: list[list[Chunk]]) -> list[int | None]:
+        """Compute a step; per work the token drawn after its last chunk, if one is wanted."""
         try:
-            return self._executor.execute(chunks)
+            drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
+            return [list(islice(drawn, len(of_work)))[-1] for of_work in chunks]
         except BaseException:
             # What this step was to write is not there: nobody may find it by its key. All that
             # runs computes again, so that the caller may go on after an interrupt.
             for request in list(self.running):
-                for block in request.blocks[request.computed // self.config.block_size :]:
-                    self.pool.withdraw(block)
+                for index, piece in enumerate(request.pieces):
+                    if piece.done < request.size(index):
+                        for block in piece.blocks[piece.done // self.config.block_size :]:
+                            self.pool.withdraw(block)
             for request in list(reversed(self.running)):
                 self._preempt(request)
             raise
@@ -168,7 +212,8 @@ class Engine:
     def _apply(self, plan: Plan, drawn: list[int | None]) -> list[Request]:
         finished = []
         for work, token in zip(plan.work, drawn, strict=True):
-            work.request.computed += work.tokens
+            for index, _, stop in list(spread(work.request, work.tokens)):
+                work.request.pieces[index].done = stop
             if token is not None and self._take(work.request, token):
                 self.running.remove(work.request)
                 finished.append(work.request)
@@ -192,8 +237,7 @@ class Engine:
         return request.finish is not None
 
     def _end(self, request: Request, finish: Finish) -> None:
-        self.pool.release(request.blocks)
-        request.blocks = []
+        self._release(request)
         request.finish, request.finished_at = finish, self.clock.now()
 
 

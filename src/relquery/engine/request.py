@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from relquery.engine.keys import ROOT, block_key
+from relquery.engine.keys import block_key
+from relquery.engine.pieces import Chain, Piece, Tokens, find_root, lay_out
 from relquery.prompt import Finish
-
-Tokens = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +31,15 @@ class Draw:
 class Request:
     """A prompt on its way to an answer. Only the engine's loop changes it.
 
-    prompt: (tokens,) token ids. max_tokens: bound of the answer, the context's limit included.
-    end: token ids that end the answer and are not part of it. stop: whether an output that has
-    just grown contains a stop string. choices: if not empty, the answer is one of these token
-    sequences. group: id of the relQuery that the request belongs to.
+    source: the prompt, token ids (n,) or a chain. relocatable: see relquery.engine.pieces.
+    max_tokens: bound of the answer, the context's limit included. end: token ids that end the
+    answer and are not part of it. stop: whether an output that has just grown contains a stop
+    string. choices: if not empty, the answer is one of these token sequences. group: id of the
+    relQuery that the request belongs to.
     """
 
     id: int
-    prompt: Tokens
+    source: InitVar[Tokens | Chain]
     max_tokens: int
     draw: Draw = Draw()
     end: frozenset[int] = frozenset()
@@ -48,44 +47,79 @@ class Request:
     choices: tuple[tuple[int, ...], ...] = ()
     group: int = 0
     arrival: float = 0.0
+    relocatable: InitVar[bool] = True
 
+    pieces: list[Piece] = field(init=False)
+    prompt_tokens: int = field(init=False)
     output: list[int] = field(default_factory=list)
     finish: Finish | None = None
     error: str | None = None
     finished_at: float | None = None
-    computed: int = 0
-    """Tokens whose keys and values are in the cache."""
     cached: int | None = None
     """Prompt tokens that the cache served at first admission; None before it."""
-    blocks: list[int] = field(default_factory=list)
-    keys: list[bytes] = field(default_factory=list)
-    """Keys of the full blocks of prompt and output, as far as they were needed."""
+
+    def __post_init__(self, source: Tokens | Chain, relocatable: bool) -> None:
+        chain = source if isinstance(source, Chain) else Chain((source,))
+        self.pieces = lay_out(chain, relocatable)
+        self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
 
     @property
     def length(self) -> int:
         """Tokens of prompt and output."""
-        return len(self.prompt) + len(self.output)
+        return self.prompt_tokens + len(self.output)
+
+    @property
+    def computed(self) -> int:
+        """Tokens whose keys and values are in the cache."""
+        return sum(piece.done for piece in self.pieces)
 
     @property
     def decoding(self) -> bool:
         """Whether only the newest token remains to be computed."""
-        return self.computed > 0 and self.length - self.computed == 1
+        computed = self.computed
+        return computed > 0 and self.length - computed == 1
 
-    def tokens(self, start: int, stop: int) -> Tokens:
-        """Token ids at positions start..stop of prompt and output."""
-        split = len(self.prompt)
+    @property
+    def blocks(self) -> list[int]:
+        """Blocks that it holds, those of its first piece first."""
+        return [block for piece in self.pieces for block in piece.blocks]
+
+    def size(self, index: int) -> int:
+        """Tokens of a piece, the output among them in the last one."""
+        piece = self.pieces[index]
+        return len(piece.tokens) + (0 if piece.closed else len(self.output))
+
+    def tokens(self, index: int, start: int, stop: int) -> Tokens:
+        """Token ids start..stop of a piece."""
+        own = self.pieces[index].tokens
+        split = len(own)
         if stop <= split:
-            return self.prompt[start:stop]
+            return own[start:stop]
         tail = np.asarray(self.output[max(0, start - split) : stop - split], dtype=np.int32)
-        return np.concatenate((self.prompt[start:split], tail)) if start < split else tail
+        return np.concatenate((own[start:split], tail)) if start < split else tail
 
-    def key(self, index: int, block_size: int) -> bytes:
-        """Key of the full block `index`; computed once."""
-        while len(self.keys) <= index:
-            start = len(self.keys) * block_size
-            previous = self.keys[-1] if self.keys else ROOT
-            self.keys.append(block_key(previous, self.tokens(start, start + block_size)))
-        return self.keys[index]
+    def named_blocks(self, index: int, block_size: int) -> int:
+        """Blocks of a piece that a key names: the full ones, and the last if it is closed."""
+        size = self.size(index)
+        return -(-size // block_size) if self.pieces[index].closed else size // block_size
+
+    def key(self, index: int, block: int, block_size: int) -> bytes:
+        """Key of a named block of a piece; computed once."""
+        piece = self.pieces[index]
+        if piece.root is None:
+            self._find_roots(index, block_size)
+        while len(piece.keys) <= block:
+            start = len(piece.keys) * block_size
+            stop = min(start + block_size, self.size(index))
+            piece.keys.append(block_key(piece.last_key, self.tokens(index, start, stop)))
+        return piece.keys[block]
+
+    def _find_roots(self, index: int, block_size: int) -> None:
+        for i, piece in enumerate(self.pieces[: index + 1]):
+            if piece.root is None:
+                piece.root = find_root(self.pieces, piece)
+            if i < index and len(piece.tokens):
+                self.key(i, self.named_blocks(i, block_size) - 1, block_size)
 
     def allowed_next(self) -> tuple[int, ...]:
         """Token ids that may follow the output under `choices`, sorted; empty for all.

@@ -8,7 +8,7 @@ whatever the policy wants to remember; the loop hands it back unseen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,15 +36,15 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """How many further tokens of a request to compute in this step.
+    """How many further tokens of a request to compute in this step, in document order.
 
-    hits: for a waiting request, its leading full blocks that are not computed but taken: each is
-    cached now, or filled by work before this one in the step.
+    hits: for a waiting request, the leading blocks of each of its pieces that are not computed
+    but taken: each is cached now, or filled by work before this one in the step.
     """
 
     request: Request
     tokens: int
-    hits: int = 0
+    hits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,13 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if the blocks do not suffice."""
+        last = len(request.pieces) - 1
         tokens = min(self.tokens, request.length - request.computed)
-        needed = max(0, self._blocks_for(request.computed + tokens) - len(request.blocks))
+        needed = max(0, self._blocks_for(request.size(last)) - len(request.pieces[last].blocks))
         if needed > self.blocks:
             return False
         self.blocks -= needed
-        self._commit(Work(request, tokens), request.computed)
+        self._commit(Work(request, tokens), [piece.done for piece in request.pieces])
         return True
 
     def admit(self, request: Request) -> bool:
@@ -94,24 +95,26 @@ class Draft:
         if self.tokens <= 0 or self.seats <= 0:
             return False
         hits, unheld = self._hits(request)
-        start = hits * self._limits.block_size
-        tokens = min(self.tokens, request.length - start)
+        served = [self._served(request, index, count) for index, count in enumerate(hits)]
+        tokens = min(self.tokens, request.length - sum(served))
         # An admitted request gets blocks for its whole prompt, so that prompts that cannot
         # finish together do not block one another half-way.
-        needed = self._blocks_for(request.length) - hits + len(unheld)
+        blocks = sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
+        needed = blocks - sum(hits) + len(unheld)
         if needed > self.blocks:
             return False
         self.blocks -= needed
         self.seats -= 1
         self._taken |= unheld
-        self._commit(Work(request, tokens, hits), start)
+        self._commit(Work(request, tokens, tuple(hits)), served)
         return True
 
     def evict(self, request: Request) -> None:
         """Plan the preemption of a running request without work in this plan."""
         self.preempt.append(request)
-        self._released.update(request.blocks)
-        self.blocks += sum(self._released[b] == self._pool.references(b) for b in request.blocks)
+        blocks = request.blocks
+        self._released.update(blocks)
+        self.blocks += sum(self._released[b] == self._pool.references(b) for b in set(blocks))
 
     def plan(self) -> Plan:
         """The finished plan."""
@@ -120,25 +123,59 @@ class Draft:
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)
 
-    def _hits(self, request: Request) -> tuple[int, set[int]]:
-        """Full blocks that the cache or this draft serves, and those no request holds yet."""
-        unheld: set[int] = set()
-        if not self._limits.prefix_caching:
-            return 0, unheld
-        full = (request.length - 1) // self._limits.block_size
-        for index in range(full):
-            key = request.key(index, self._limits.block_size)
-            block = self._pool.lookup(key)
-            if block is None and key not in self._filled:
-                return index, unheld - self._taken
-            if block is not None and self._pool.references(block) == 0:
-                unheld.add(block)
-        return full, unheld - self._taken
+    def _served(self, request: Request, index: int, hits: int) -> int:
+        """Tokens of a piece in its first `hits` blocks."""
+        return min(hits * self._limits.block_size, request.size(index))
 
-    def _commit(self, work: Work, start: int) -> None:
+    def _hits(self, request: Request) -> tuple[list[int], set[int]]:
+        """Blocks per piece that the cache or this draft serves, and those no request holds yet."""
+        unheld: set[int] = set()
+        hits = [0] * len(request.pieces)
+        if not self._limits.prefix_caching:
+            return hits, unheld
+        for index in range(len(hits)):
+            for block in range(servable(request, index, self._limits.block_size)):
+                key = request.key(index, block, self._limits.block_size)
+                held = self._pool.lookup(key)
+                if held is None and key not in self._filled:
+                    break
+                if held is not None and self._pool.references(held) == 0:
+                    unheld.add(held)
+                hits[index] += 1
+        return hits, unheld - self._taken
+
+    def _commit(self, work: Work, done: Sequence[int]) -> None:
         self.tokens -= work.tokens
         self.work.append(work)
         if self._limits.prefix_caching:
-            size = self._limits.block_size
-            for index in range(start // size, (start + work.tokens) // size):
-                self._filled.add(work.request.key(index, size))
+            for index, start, stop in spread(work.request, work.tokens, done):
+                for block in filled(work.request, index, start, stop, self._limits.block_size):
+                    self._filled.add(work.request.key(index, block, self._limits.block_size))
+
+
+def servable(request: Request, index: int, block_size: int) -> int:
+    """Leading blocks of a piece that a cache may serve: the last token is always computed."""
+    if request.pieces[index].closed:
+        return request.named_blocks(index, block_size)
+    return (request.size(index) - 1) // block_size
+
+
+def spread(
+    request: Request, tokens: int, done: Sequence[int] | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """(piece, start, stop) of the next tokens to compute, in document order.
+
+    done: tokens of each piece that need not be computed; by default those that are.
+    """
+    for index, piece in enumerate(request.pieces):
+        start = piece.done if done is None else done[index]
+        stop = min(start + tokens, request.size(index))
+        if stop > start:
+            yield index, start, stop
+            tokens -= stop - start
+
+
+def filled(request: Request, index: int, start: int, stop: int, block_size: int) -> range:
+    """Named blocks of a piece that are full once start..stop are computed."""
+    whole = request.pieces[index].closed and stop == request.size(index)
+    return range(start // block_size, -(-stop // block_size) if whole else stop // block_size)

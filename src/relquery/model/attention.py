@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,8 +16,10 @@ from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
 from relquery.model.cache import KVCache
 from relquery.model.kernels import attend
+from relquery.model.rotary import PositionScheme
 from relquery.model.segments import Bucket, plan_buckets
 
+Rotate = Literal["queries", "keys"]
 NAME = "relquery"
 """Name under which the function is registered; a network's `_attn_implementation`."""
 
@@ -32,22 +34,35 @@ class _DeviceBucket:
     rows: Tensor | None
     packed: bool
     """Whether the queries are the whole packed batch in order, so that views of it serve."""
+    turn: Tensor | None
+    """(jobs, q): by how many positions to rotate queries, or (jobs, k): keys, to where they are."""
     masks: dict[int | None, Tensor | None] = field(default_factory=dict)
 
 
 class PackedBatch:
-    """All that attention needs to know of one step; the same for every layer."""
+    """All that attention needs to know of one step; the same for every layer.
+
+    share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed where
+    spans are used at another place than they were computed. rotate: "queries" per span, as
+    DESIGN has it, or "keys" when they are read.
+    """
 
     def __init__(
-        self, chunks: Sequence[Chunk], cache: KVCache, share: bool, device: torch.device
+        self,
+        chunks: Sequence[Chunk],
+        cache: KVCache,
+        share: bool,
+        device: torch.device,
+        scheme: PositionScheme | None = None,
+        rotate: Rotate = "queries",
     ) -> None:
-        self.cache = cache
-        self.device = device
+        self.cache, self.device = cache, device
+        self.scheme, self.rotate = scheme, rotate
         self.writes = torch.from_numpy(np.concatenate([c.writes for c in chunks])).to(device)
         self.positions = np.concatenate(
             [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
         )
-        buckets = plan_buckets(chunks, share)
+        buckets = plan_buckets(chunks, share, by_shift=rotate == "keys")
         self.buckets = [self._to_device(bucket) for bucket in buckets]
         tokens = [bucket.queries[_real(bucket)] for bucket in buckets]
         self.tokens = torch.from_numpy(np.concatenate(tokens)).to(device)
@@ -67,19 +82,30 @@ class PackedBatch:
                 item.masks[window] = mask.unsqueeze(1)
         return item.masks[window]
 
+    def with_distance(
+        self, item: _DeviceBucket, mask: Tensor | None, slopes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """ALiBi: (additive mask (jobs, heads, q or 1, k), what log-sum-exps (jobs, heads, q) lack).
+
+        A score falls by slope x (position of the query - position of the key). The mask counts
+        from the last key of the job, so that all queries share one; the rest is the same for all
+        keys of a query, and matters only where partial results are merged.
+        """
+        positions = torch.from_numpy(item.bucket.positions).to(self.device)
+        last = positions.amax(-1)
+        falls = (positions - last[:, None])[:, None] * slopes[None, :, None]
+        bias = falls[:, :, None].float()
+        at = torch.from_numpy(item.bucket.at).to(self.device)
+        offset = (last[:, None] - at)[:, None] * slopes[None, :, None]
+        return bias if mask is None else mask + bias, offset.float()
+
     def _visible(self, bucket: Bucket, window: int | None) -> Any:
         """(jobs, q or 1, k) booleans, or None if all is visible (causality aside)."""
         width = bucket.keys.shape[1]
         columns = np.arange(width)
         within = columns[None, None, :] < bucket.key_counts[:, None, None]
-        query_at = self.positions[bucket.queries]
-        key_at = (
-            self.positions[bucket.keys]
-            if bucket.causal
-            else bucket.positions[:, None] + columns[None, :]
-        )
-        if window is not None and int(query_at.max()) >= window:
-            near = query_at[:, :, None] - key_at[:, None, :] < window
+        if window is not None and int(bucket.at.max() - bucket.positions.min()) >= window:
+            near = bucket.at[:, :, None] - bucket.positions[:, None, :] < window
             near |= ~_real(bucket)[:, :, None]  # a padded query may see what it likes
             if bucket.causal:
                 near &= np.tri(width, dtype=bool)[None]
@@ -96,7 +122,26 @@ class PackedBatch:
             torch.from_numpy(bucket.keys).to(self.device),
             rows,
             packed=np.array_equal(bucket.queries.reshape(-1), np.arange(len(self.positions))),
+            turn=self._turn(bucket),
         )
+
+    def _turn(self, bucket: Bucket) -> Tensor | None:
+        if not bucket.shifted:
+            return None
+        if self.scheme is None or not self.scheme.relocatable:
+            raise ModelError("This network's keys cannot be used at another position.")
+        if self.rotate == "queries":
+            return torch.from_numpy(-bucket.shifts).to(self.device)
+        shifts = bucket.shifts[:, :1].repeat(bucket.keys.shape[1], axis=1)  # one for each job
+        return torch.from_numpy(shifts).to(self.device)
+
+    def turned(self, layer: int, states: Tensor, turn: Tensor | None) -> Tensor:
+        """States (jobs, n, heads, head_dim), rotated to where they are used."""
+        if turn is None:
+            return states
+        assert self.scheme is not None
+        rotary = self.scheme.layers[layer]
+        return states if rotary is None else rotary.rotate(states, turn)
 
 
 def attention(
@@ -109,12 +154,14 @@ def attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     batch: PackedBatch | None = None,
+    alibi: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attention of a packed batch over its segments, as `AttentionInterface` asks for.
 
-    query: (1, heads, tokens, head_dim); key, value: (1, kv_heads, tokens, head_dim). Writes keys
-    and values to the batch's cache. Returns (1, tokens, heads, head_dim).
+    query: (1, heads, tokens, head_dim); key, value: (1, kv_heads, tokens, head_dim). alibi:
+    (heads,) slopes, by which scores fall with the distance. Writes keys and values to the batch's
+    cache. Returns (1, tokens, heads, head_dim).
     """
     if batch is None:
         raise ModelError("This network does not hand the batch on to its attention function.")
@@ -125,15 +172,23 @@ def attention(
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
     batch.cache.write(layer, batch.writes, keys, values)
     outputs, lses = [], []
+    rotate_keys = batch.rotate == "keys"
     for item in batch.buckets:
         if item.bucket.causal:
             k, v = (_pick(packed, item.keys, item.packed) for packed in (keys, values))
         else:
             k, v = batch.cache.read(layer, item.keys, keys.shape[1])
+        q = _pick(queries, item.queries, item.packed)
+        k = batch.turned(layer, k, item.turn if rotate_keys else None)
+        q = batch.turned(layer, q, None if rotate_keys else item.turn)
         mask = batch.mask(item, sliding_window)
         causal = item.bucket.causal and (mask is None or mask.shape[-2] == 1)
-        q = _pick(queries, item.queries, item.packed)
+        q, k, v = (states.transpose(1, 2) for states in (q, k, v))
+        if alibi is not None:
+            mask, offset = batch.with_distance(item, mask, alibi)
         output, lse = attend(q, k, v, scale, mask=mask, causal=causal, softcap=softcap)
+        if alibi is not None:
+            lse = lse + offset
         outputs.append(_rows(output.transpose(1, 2), item.rows))
         lses.append(_rows(lse.transpose(1, 2), item.rows))
     return _merge(batch, outputs, lses).unsqueeze(0), None
@@ -159,9 +214,9 @@ def _merge(batch: PackedBatch, outputs: list[Tensor], lses: list[Tensor]) -> Ten
 
 
 def _pick(packed: Tensor, index: Tensor, whole: bool) -> Tensor:
-    """Rows of (tokens, heads, head_dim) by (jobs, n) indices, as (jobs, heads, n, head_dim)."""
+    """Rows of (tokens, heads, head_dim) by (jobs, n) indices, as (jobs, n, heads, head_dim)."""
     picked = packed if whole else packed.index_select(0, index.reshape(-1))
-    return picked.reshape(*index.shape, *packed.shape[1:]).transpose(1, 2)
+    return picked.reshape(*index.shape, *packed.shape[1:])
 
 
 def _rows(padded: Tensor, rows: Tensor | None) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 class KVCache:
     """Slot-addressed keys and values. A layer's tensors are made at its first write.
 
-    Keys are stored as the network gives them, rotated to their position in the request.
+    Keys are stored as the network gives them, rotated to their position in their chain.
     """
 
     def __init__(self, slots: int) -> None:
@@ -26,12 +26,12 @@ class KVCache:
         values.index_copy_(0, slots, value.reshape(len(slots), -1))
 
     def read(self, layer: int, slots: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (jobs, tokens), each (jobs, kv_heads, tokens, head_dim)."""
+        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
         keys, values = self._layers[layer]
         flat = slots.reshape(-1)
         return (
-            keys.index_select(0, flat).view(*slots.shape, heads, -1).transpose(1, 2),
-            values.index_select(0, flat).view(*slots.shape, heads, -1).transpose(1, 2),
+            keys.index_select(0, flat).view(*slots.shape, heads, -1),
+            values.index_select(0, flat).view(*slots.shape, heads, -1),
         )
 
     @property

@@ -9,27 +9,37 @@ import torch
 from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk
-from relquery.model.attention import PackedBatch
+from relquery.model.attention import PackedBatch, Rotate
 from relquery.model.cache import KVCache
+from relquery.model.rotary import PositionScheme
 from relquery.model.sampling import draw_tokens
 
 
 class TorchExecutor:
     """Runs a `transformers` decoder whose attention function is ours.
 
-    slots: capacity of the KV cache in tokens. share: see EngineConfig.segment_sharing.
+    slots: capacity of the KV cache in tokens. share: see EngineConfig.segment_sharing. scheme,
+    rotate: how spans are used at other positions, see PackedBatch.
     """
 
-    def __init__(self, network: PreTrainedModel, slots: int, share: bool = True) -> None:
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        slots: int,
+        share: bool = True,
+        scheme: PositionScheme | None = None,
+        rotate: Rotate = "queries",
+    ) -> None:
         self._network = network
         self._cache = KVCache(slots)
         self._share = share
+        self._scheme, self._rotate = scheme, rotate
 
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
         """Compute all chunks in one forward pass; logits only where a token is wanted."""
         device = self._network.device
-        batch = PackedBatch(chunks, self._cache, self._share, device)
+        batch = PackedBatch(chunks, self._cache, self._share, device, self._scheme, self._rotate)
         tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
         ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
         wanted = [(end, chunk) for end, chunk in zip(ends, chunks, strict=True) if chunk.draw]

@@ -19,7 +19,7 @@ def attend(
     """Softmax attention and its log-sum-exp.
 
     query: (jobs, heads, q, head_dim); key, value: (jobs, kv_heads, k, head_dim), kv_heads a
-    divisor of heads. mask: additive, broadcastable to (jobs, 1, q, k), -inf where hidden.
+    divisor of heads. mask: additive, broadcastable to (jobs, heads, q, k), -inf where hidden.
     causal: query i sees keys 0..i. softcap: scores become softcap * tanh(scores / softcap).
     Returns output (jobs, heads, q, head_dim) and log-sum-exp (jobs, heads, q) in float32, which
     is -inf for a query that sees nothing.
@@ -27,11 +27,14 @@ def attend(
     if query.device.type != "cpu" or softcap is not None or key.shape[-1] != value.shape[-1]:
         return _attend_by_products(query, key, value, scale, mask, causal, softcap)
     jobs, heads, queries, width = query.shape
+    shown = mask
     grouped = queries == 1 and (mask is None or mask.shape[-2] == 1)
     if grouped:  # heads that share keys become queries, so that each key is read once
         query = query.reshape(jobs, key.shape[1], -1, width)
+        if mask is not None and mask.shape[1] > 1:
+            shown = mask.reshape(*query.shape[:3], -1)
     output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+        query, key, value, 0.0, causal, attn_mask=shown, scale=scale
     )
     if grouped:
         output, lse = output.reshape(jobs, heads, 1, width), lse.reshape(jobs, heads, 1)
@@ -57,7 +60,8 @@ def _attend_by_products(
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     if mask is not None:
-        scores = scores + mask.unsqueeze(2)
+        groups = grouped.shape[1:3] if mask.shape[1] > 1 else (1, 1)
+        scores = scores + mask.reshape(jobs, *groups, *mask.shape[2:])
     if causal:
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(hidden, -torch.inf)

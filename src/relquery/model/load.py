@@ -21,9 +21,12 @@ from transformers.utils import logging as transformers_logging
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError, did_you_mean
+from relquery.model.adapters.adapt import adapt
 from relquery.model.attention import NAME, PackedBatch
 from relquery.model.cache import KVCache
+from relquery.model.positions import probe_positions
 from relquery.model.random import RandomSpec, build_network, byte_tokenizer
+from relquery.model.rotary import PositionScheme
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -33,7 +36,8 @@ class LoadedModel:
     """A network with our attention function, its tokenizer, and what must be known of them.
 
     context: positions that the network has, in tokens. end: ids that end an answer.
-    version: changes with the weights, the configuration, the vocabulary or the chat template.
+    positions: how its keys carry their position. version: changes with the weights, the
+    configuration, the vocabulary or the chat template.
     """
 
     name: str
@@ -41,6 +45,7 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     context: int
     end: frozenset[int]
+    positions: PositionScheme
     version: str = ""
 
 
@@ -77,14 +82,16 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
     """Give a network our attention function and check that it is called. Raises ModelError."""
     network.train(False)
     try:
-        network.set_attn_implementation(NAME)
+        if not adapt(network):
+            network.set_attn_implementation(NAME)
         _check_attention(network)
+        positions = probe_positions(network)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
         raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
     config = network.config.get_text_config()
     context = int(getattr(config, "max_position_embeddings", 0) or 2**31)
     end = _end_tokens(network, tokenizer)
-    return LoadedModel(name, network, tokenizer, context, end)
+    return LoadedModel(name, network, tokenizer, context, end, positions)
 
 
 def keep_freed_memory() -> None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from relquery.engine.request import Tokens
+from relquery.engine.pieces import Chain, Tokens
 from relquery.errors import RequestError
-from relquery.prompt import Prompt, Reuse, Role, Span
+from relquery.prompt import Exchange, Prompt, Reuse, Role, Span
 
 _SLOT = "\ue000{}\ue001"  # private-use characters: no chat template holds them
 _KEPT_PIECES = 200_000
+_Run = int | Span | list[str]  # a special token, what stands apart, text cut into pieces
 _AFTER_LINE = re.compile(r"\S\n\Z")
 
 
@@ -37,16 +38,19 @@ class Renderer:
         self._pieces: dict[str, Tokens] = {}
         self.cuts = self._may_cut()
 
-    def render(self, prompts: Sequence[Prompt]) -> list[Tokens]:
+    def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
         """Token ids of each prompt, with the turn of the assistant opened.
+
+        Independent spans are chains in it, tokenised alone; equal exchanges are one object.
 
         Raises RequestError for a prompt that the template refuses or that is not text.
         """
+        contents = (span.content for prompt in prompts for span in prompt)
+        inner = {content for content in contents if isinstance(content, Exchange)}
+        exchanges = {exchange: self._exchange(exchange) for exchange in inner}
         runs = [list(self._runs(prompt)) for prompt in prompts]
-        self._tokenise(
-            {p for prompt in runs for run in prompt if not isinstance(run, int) for p in run}
-        )
-        return [self._join(prompt) for prompt in runs]
+        self._tokenise({text for prompt in runs for text in _texts(prompt)})
+        return [self._join(prompt, exchanges) for prompt in runs]
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text that continues a prompt, such as a label."""
@@ -56,14 +60,27 @@ class Renderer:
         """Text of an answer, without special tokens."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
-    def _join(self, runs: Iterable[int | list[str]]) -> Tokens:
-        parts: list[Tokens] = []
+    def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
+        parts: list[Tokens | Chain] = []
         for run in runs:
-            if isinstance(run, int):
-                parts.append(np.array([run], dtype=np.int32))
-            else:
-                parts += [self._pieces[piece] for piece in run]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+            match run:
+                case int():
+                    parts.append(np.array([run], dtype=np.int32))
+                case Span(content=str(text)):
+                    parts.append(Chain((self._pieces[text],)))
+                case Span(content=Exchange() as exchange):
+                    parts.append(exchanges[exchange])
+                case Span(content=tuple(ids), reuse=reuse):
+                    tokens = np.array(ids, dtype=np.int32)
+                    parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,)))
+                case list():
+                    parts += [self._pieces[piece] for piece in run]
+        return Chain(tuple(parts))
+
+    def _exchange(self, exchange: Exchange) -> Chain:
+        """What the cache holds of an inner generation: its prompt and its answer."""
+        (prompt,) = self.render([exchange.prompt])
+        return Chain((*prompt.parts, np.array(exchange.output, dtype=np.int32)))
 
     def _tokenise(self, pieces: set[str]) -> None:
         if len(self._pieces) + len(pieces) > _KEPT_PIECES:
@@ -74,8 +91,8 @@ class Renderer:
             arrays = (np.array(ids, dtype=np.int32) for ids in encoded)
             self._pieces.update(zip(new, arrays, strict=True))
 
-    def _runs(self, prompt: Prompt) -> Iterator[int | list[str]]:
-        """Special token ids, and the runs of ordinary text between them, cut into pieces."""
+    def _runs(self, prompt: Prompt) -> Iterator[_Run]:
+        """Special token ids, spans apart, and runs of ordinary text, cut into pieces."""
         yield from self._start if not self._tokenizer.chat_template else ()
         text: list[str] = []
         for part in self._parts(prompt):
@@ -101,13 +118,13 @@ class Renderer:
                 pieces[-1] += text
         return pieces
 
-    def _parts(self, prompt: Prompt) -> Iterator[str | int]:
-        """The template's text and special tokens around the spans' own text."""
+    def _parts(self, prompt: Prompt) -> Iterator[str | int | Span]:
+        """The template's text and special tokens around the spans' own text, and spans apart."""
         turns = [(role, list(spans)) for role, spans in groupby(prompt, lambda span: span.role)]
         literals = self._template(tuple(role for role, _ in turns))
         for literal, (_, spans) in zip(literals, turns, strict=False):
             yield from self._literal(literal)
-            yield from (_text(span) for span in spans)
+            yield from (_text_or_span(span) for span in spans)
         yield from self._literal(literals[-1])
 
     def _literal(self, text: str) -> Iterator[str | int]:
@@ -175,14 +192,23 @@ class Renderer:
 _PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
 
 
-def _text(span: Span) -> str:
-    if (
-        span.reuse is not Reuse.PREFIX
-        or span.position is not None
-        or isinstance(span.content, tuple)
-    ):
-        raise RequestError("The embedded engine serves text spans with prefix reuse only.")
-    return span.content
+def _text_or_span(span: Span) -> str | Span:
+    """What joins the text around it, or what stands apart."""
+    if span.position is not None:
+        raise RequestError("The embedded engine does not place spans at given positions.")
+    if isinstance(span.content, str) and span.reuse is Reuse.PREFIX:
+        return span.content
+    return span
+
+
+def _texts(runs: Iterable[_Run]) -> Iterator[str]:
+    """All that is to be tokenised."""
+    for run in runs:
+        if isinstance(run, Span):
+            if isinstance(run.content, str):
+                yield run.content
+        elif not isinstance(run, int):
+            yield from run
 
 
 def _start_tokens(tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -1,0 +1,88 @@
+"""The high-level optimizer: a tree rewritten for the cache or for attention (paper 002)."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from relquery.errors import ConfigError, QueryError
+from relquery.ir.nodes import Node, Retrieve
+from relquery.ir.places import awaits_answer, distinct
+from relquery.ir.rewrite import Rule, Step, rewrite
+from relquery.ir.rules.desugar_chat import desugar_chat
+from relquery.ir.rules.desugar_fragment import desugar_fragment
+from relquery.ir.rules.desugar_retrieve import Lookup, desugar_retrieve
+from relquery.ir.rules.distribute_plus import distribute_plus
+from relquery.ir.rules.drop_empty import drop_empty
+from relquery.ir.rules.drop_prepare import drop_prepare
+from relquery.ir.rules.flatten_bag import flatten_bag
+from relquery.ir.rules.flatten_plus import flatten_plus
+from relquery.ir.rules.flatten_seq import flatten_seq
+from relquery.ir.rules.reduce_tree import reduce_tree
+from relquery.ir.rules.unwrap_single import unwrap_single
+
+Goal = Literal["cache", "attention"]
+
+DESUGAR: tuple[Rule, ...] = (desugar_chat, desugar_fragment)  # and desugar_retrieve(...)
+SIMPLIFY: tuple[Rule, ...] = (
+    drop_prepare,
+    flatten_plus,
+    flatten_seq,
+    flatten_bag,
+    drop_empty,
+    unwrap_single,
+)
+# The rules for each goal. For attention, reduce_tree(arity) follows on what these left.
+RULES: dict[Goal, tuple[Rule, ...]] = {
+    "cache": (*DESUGAR, *SIMPLIFY, distribute_plus),
+    "attention": (*DESUGAR, *SIMPLIFY),
+}
+
+
+def optimize(
+    node: Node,
+    for_: Goal = "cache",
+    *,
+    arity: int = 2,
+    retrieve: Lookup | None = None,
+    trace: list[Step] | None = None,
+) -> Node:
+    """The tree in core operators, simplified, and changed for one goal.
+
+    for_: "cache" keeps what the model reads and in which order, and states what can be reused where
+        (section 5.1). "attention" has many candidates judged in a tree, `arity` at a time (section
+        6): more generations, each of which reads less.
+    retrieve: looks up what `Retrieve` asks for: called with a corpus, a text and a limit, it gives
+        at most so many texts, the best first. A Retrieve whose query holds an answer stays in the
+        tree (see `awaits_retrieval`).
+    trace: gets each replacement as a Step, in order.
+
+    Raises QueryError if the tree holds a Retrieve and `retrieve` is None, ConfigError for another
+    goal.
+    """
+    if for_ not in RULES:
+        goals = " or ".join(repr(goal) for goal in get_args(Goal))
+        raise ConfigError(f"for_ is {for_!r}; it must be {goals}.")
+    reduce = reduce_tree(arity)  # checks the arity, whatever the goal
+    rules = RULES[for_]
+    if retrieve is not None:
+        rules = (desugar_retrieve(retrieve), *rules)
+    else:
+        _check_no_retrieve(node)
+    node = rewrite(node, rules, trace)
+    return node if for_ == "cache" else rewrite(node, (*rules, reduce), trace)
+
+
+def awaits_retrieval(node: Node) -> bool:
+    """Whether a Retrieve below must be looked up in execution, as its query holds an answer."""
+    return any(
+        isinstance(below, Retrieve) and awaits_answer(below.query) for below in distinct(node)
+    )
+
+
+def _check_no_retrieve(node: Node) -> None:
+    for below in distinct(node):
+        if isinstance(below, Retrieve):
+            raise QueryError(
+                f"The query retrieves from corpus {below.corpus!r}, and nothing says how to look "
+                "that up. Pass retrieve=f, where f(corpus, text, limit) gives a list of texts."
+            )

@@ -1,0 +1,69 @@
+"""Where a node stands in a tree, and all nodes of one. No function here recurses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+
+_WORDS: dict[type, str] = {
+    Seq: "seq",
+    Generate: "generate",
+    Prepare: "prepare",
+    Chat: "chat",
+    Retrieve: "retrieve",
+    Fragment: "fragment",
+}
+_ENDS = 6  # steps that a long path keeps at each end
+
+
+def word(node: Node) -> str:
+    """The node's first word in the text form."""
+    if isinstance(node, Text):
+        return node.role.value
+    if isinstance(node, Bag):
+        return "plus" if node.independent else "bag"
+    return _WORDS[type(node)]
+
+
+def children_of(node: Node) -> tuple[Node, ...]:
+    """`node.children`, typed as the nodes that they are."""
+    return cast(tuple[Node, ...], node.children)
+
+
+def path(ancestors: Sequence[tuple[Node, int]], node: Node) -> str:
+    """A spot such as `generate/seq[1]/plus[0]/user`.
+
+    ancestors: from the root down, each with the index of the child that the path goes through. The
+        middle of a deep path is left out, with a count.
+    """
+    shown: list[str] = []
+    if len(ancestors) > 2 * _ENDS:
+        shown += map(_step, ancestors[:_ENDS])
+        shown.append(f"… {len(ancestors) - 2 * _ENDS} more …")
+        ancestors = ancestors[-_ENDS:]
+    return "/".join([*shown, *map(_step, ancestors), word(node)])
+
+
+def _step(ancestor: tuple[Node, int]) -> str:
+    node, index = ancestor
+    return word(node) if len(node.children) == 1 else f"{word(node)}[{index}]"
+
+
+def distinct(node: Node) -> Iterator[Node]:
+    """This node and all below it, parents first; one that stands in several places comes once."""
+    seen = {id(node)}
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        yield current
+        for child in reversed(children_of(current)):
+            if id(child) not in seen:
+                seen.add(id(child))
+                todo.append(child)
+
+
+def awaits_answer(node: Node) -> bool:
+    """Whether the node's text holds an answer that is known only when the query is executed."""
+    return any(isinstance(below, Generate | Chat) for below in distinct(node))

@@ -1,0 +1,21 @@
+"""Outside of plus, a preparation says no more than its input."""
+
+from __future__ import annotations
+
+from relquery.ir.nodes import Bag, Node, Prepare
+from relquery.ir.places import children_of
+from relquery.ir.rebuild import with_children
+
+
+def drop_prepare(node: Node) -> Node | None:
+    """seq(prepare(x), ...) => seq(x, ...), and so for all parents but plus
+
+    All before x is computed first there, so that its states as prepared alone are of no use.
+    """
+    if isinstance(node, Bag) and node.independent:
+        return None
+    children = children_of(node)
+    if not any(isinstance(child, Prepare) for child in children):
+        return None
+    bare = (child.input if isinstance(child, Prepare) else child for child in children)
+    return with_children(node, tuple(bare))

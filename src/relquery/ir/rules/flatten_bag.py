@@ -1,0 +1,35 @@
+"""A commutative join in one with the same separator is one commutative join."""
+
+from __future__ import annotations
+
+from relquery.ir.nodes import Bag, Node
+
+
+def flatten_bag(node: Node) -> Node | None:
+    """bag ","(bag ","(x, y), z) => bag ","(x, y, z)
+
+    An inner bag without children stays where there is a separator: as a child it has one after it.
+    """
+    if not isinstance(node, Bag) or node.independent:
+        return None
+    separator = node.separator
+    if not any(_merges(child, separator) for child in node.children):
+        return None
+    children: list[Node] = []
+    todo: list[Node] = list(reversed(node.children))
+    while todo:
+        current = todo.pop()
+        if isinstance(current, Bag) and _merges(current, separator):
+            todo += reversed(current.children)
+        else:
+            children.append(current)
+    return Bag(tuple(children), separator)
+
+
+def _merges(child: Node, separator: str) -> bool:
+    return (
+        isinstance(child, Bag)
+        and not child.independent
+        and child.separator == separator
+        and bool(child.children or not separator)
+    )

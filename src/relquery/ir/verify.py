@@ -1,0 +1,116 @@
+"""What must hold across a tree: what one node's constructor cannot see."""
+
+from __future__ import annotations
+
+from relquery.errors import QueryError
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
+from relquery.ir.places import awaits_answer, children_of, distinct, path
+
+_Parents = dict[int, tuple[Node, int]]
+
+
+def verify(node: Node, *, desugared: bool = False) -> None:
+    """Raise QueryError, which names the spot, if the tree is not a query that can be run.
+
+    Every generation has something to read: text, or what another generation or a corpus will give.
+    desugared: hold the tree to what `optimize` leaves, the core operators of paper 002, Table 1: no
+        Chat, no Fragment, a Retrieve only where its query awaits an answer, and Prepare only as a
+        child of plus or at the root, since elsewhere it says nothing.
+    """
+    nodes = list(distinct(node))
+    parents: _Parents = {}
+    for parent in nodes:
+        for index, child in enumerate(children_of(parent)):
+            if not isinstance(child, Text):
+                parents.setdefault(id(child), (parent, index))
+    readable = _readable(nodes)
+    for current in nodes:
+        if isinstance(current, Generate | Chat | Retrieve):
+            fault = None if id(current) in readable else _NOTHING_TO_READ[type(current)]
+            if desugared and fault is None:
+                fault = _sugar(current)
+            if fault is not None:
+                raise QueryError(f"At {_spot(current, parents)}: {fault}")
+        if desugared:
+            _check_desugared(current, parents)
+
+
+_NOTHING_TO_READ: dict[type, str] = {
+    Generate: "the model has nothing to read. Give its input text that is not empty.",
+    Chat: "the model has nothing to read. Give the chat a message that is not empty.",
+    Retrieve: "there is nothing to look for. Give the query text that is not empty.",
+}
+_RUN_OPTIMIZE = "Rewrite the tree with relquery.optimize first."
+
+
+def _readable(nodes: list[Node]) -> set[int]:
+    """Ids of the nodes that hold something to read, themselves excepted if they are generations.
+
+    An answer or what a corpus gives counts as something.
+    """
+    solid: set[int] = set()  # what adds to the input of a parent
+    readable: set[int] = set()
+    for node in _children_first(nodes):
+        if isinstance(node, Text | Fragment):
+            if node.content:
+                solid.add(id(node))
+        elif any(id(child) in solid for child in node.children) or _separates(node):
+            readable.add(id(node))
+            solid.add(id(node))
+        elif isinstance(node, Generate | Chat | Retrieve):
+            solid.add(id(node))
+    return readable
+
+
+def _separates(node: Node) -> bool:
+    return isinstance(node, Bag) and bool(node.separator) and len(node.children) > 1
+
+
+def _children_first(nodes: list[Node]) -> list[Node]:
+    """The nodes, each after all below it, also where one stands in several places."""
+    missing = {id(node): 0 for node in nodes}  # parents not yet taken
+    for node in nodes:
+        for child in node.children:
+            missing[id(child)] += 1
+    order = [nodes[0]]
+    for node in order:  # grows meanwhile
+        for child in children_of(node):
+            missing[id(child)] -= 1
+            if not missing[id(child)]:
+                order.append(child)
+    order.reverse()
+    return order
+
+
+def _sugar(node: Node) -> str | None:
+    if isinstance(node, Chat):
+        return f"a chat is left, which is sugar for a generate. {_RUN_OPTIMIZE}"
+    if isinstance(node, Retrieve) and not awaits_answer(node.query):
+        return f"a retrieve is left, though its query is known. {_RUN_OPTIMIZE}"
+    return None
+
+
+def _check_desugared(node: Node, parents: _Parents) -> None:
+    if isinstance(node, Fragment):
+        raise QueryError(
+            f"At {_spot(node, parents)}: a fragment is left, which is sugar for prepared text. "
+            f"{_RUN_OPTIMIZE}"
+        )
+    if isinstance(node, Bag) and node.independent:
+        return
+    for index, child in enumerate(children_of(node)):
+        if isinstance(child, Prepare):
+            spot = _spot(child, {**parents, id(child): (node, index)})
+            raise QueryError(
+                f"At {spot}: a prepare stands outside of plus, where it says no more than its "
+                f"input. {_RUN_OPTIMIZE}"
+            )
+
+
+def _spot(node: Node, parents: _Parents) -> str:
+    ancestors: list[tuple[Node, int]] = []
+    current = node
+    while id(current) in parents:
+        ancestors.append(parents[id(current)])
+        current = ancestors[-1][0]
+    return path(ancestors[::-1], node)

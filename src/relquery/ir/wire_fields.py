@@ -1,0 +1,161 @@
+"""Fields of the wire form: where they stand, placeholders like {n}, and their types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from relquery.errors import QueryError, did_you_mean
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_SHOWN_STEPS = 40  # of a path, at either end
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+class Spot:
+    """A place in the JSON value, as the steps that lead to it: `g.input.seq[2].plus[0]`."""
+
+    __slots__ = ("above", "step")
+
+    def __init__(self, above: Spot | None = None, step: str | int = "") -> None:
+        self.above, self.step = above, step
+
+    def __truediv__(self, step: str | int) -> Spot:
+        return Spot(self, step)
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        spot = self
+        while spot.above is not None:
+            steps.append(f"[{spot.step}]" if isinstance(spot.step, int) else f".{spot.step}")
+            spot = spot.above
+        if len(steps) > 2 * _SHOWN_STEPS:
+            steps[_SHOWN_STEPS:-_SHOWN_STEPS] = [f" ... {len(steps) - 2 * _SHOWN_STEPS} steps ... "]
+        return "".join(reversed(steps)).removeprefix(".") or "the top"
+
+    def error(self, what: str) -> QueryError:
+        return QueryError(f"At {self}: {what}")
+
+
+class Variables:
+    """What placeholders stand for.
+
+    values: None means that the query is no template. Braces in its texts then are plain text, as
+        the spnl package itself reads them; a placeholder for a number or a model is still an error.
+    """
+
+    def __init__(self, values: Mapping[str, object] | None) -> None:
+        self._given = values is not None
+        self._values: dict[str, str] = {}
+        for name, value in (values or {}).items():
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise QueryError(
+                    f"The variable '{name}' is a {type(value).__name__}; "
+                    "it must be text or a number."
+                )
+            self._values[name] = str(value)
+
+    def text(self, value: object, spot: Spot) -> str:
+        """A text, filled if the query is a template."""
+        text = expect_text(value, spot)
+        return self._fill(text, spot) if self._given else text
+
+    def name(self, value: object, spot: Spot) -> str:
+        """A name of something, filled in any case; not empty."""
+        name = self._fill(expect_text(value, spot), spot)
+        if not name:
+            raise spot.error("the name is empty; write one.")
+        return name
+
+    def integer(self, value: object, spot: Spot) -> int:
+        """An integer, also one given as text."""
+        if isinstance(value, str):
+            text = self._fill(value, spot).strip()
+            if _INTEGER.fullmatch(text):
+                return int(text)
+            value = text
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise spot.error(f"got {_shown(value)}; expected an integer, e.g. 4.")
+        return value
+
+    def number(self, value: object, spot: Spot) -> float:
+        """A number, also one given as text."""
+        if isinstance(value, str):
+            text = self._fill(value, spot).strip()
+            value = float(text) if _NUMBER.fullmatch(text) else text
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
+            raise spot.error(f"got {_shown(value)}; expected a number, e.g. 0.5.")
+        return value
+
+    def _fill(self, text: str, spot: Spot) -> str:
+        """The text with its placeholders replaced; what is put in is not searched again."""
+
+        def fill(match: re.Match[str]) -> str:
+            name = match[1]
+            if name not in self._values:
+                raise spot.error(
+                    f"the placeholder {{{name}}} is not filled. Give it a value, e.g. "
+                    f"from_wire(data, {{'{name}': ...}}); for braces as plain text give "
+                    f"{{'{name}': '{{{name}}}'}}." + did_you_mean(name, self._values)
+                )
+            return self._values[name]
+
+        return _PLACEHOLDER.sub(fill, text)
+
+
+def expect_text(value: object, spot: Spot) -> str:
+    """The value, if it is text that UTF-8 can write."""
+    if not isinstance(value, str):
+        raise spot.error(f"got {_shown(value)}; expected text in double quotes.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise spot.error(
+            f"character {error.start} of the text is half of a surrogate pair, "
+            f"{value[error.start]!a}; write both halves or none."
+        ) from None
+    return value
+
+
+def expect_list(value: object, spot: Spot) -> list[object]:
+    if not isinstance(value, list | tuple):
+        raise spot.error(f"got {_shown(value)}; expected a list in [ ].")
+    return list(value)
+
+
+def expect_object(
+    value: object, spot: Spot, required: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, object]:
+    """The object's fields; all of `required` are there, and none besides both lists."""
+    if not isinstance(value, dict):
+        keys = ", ".join([*required, *optional])
+        raise spot.error(f"got {_shown(value)}; expected an object with {keys}.")
+    for key in value:
+        if key not in required and key not in optional:
+            known = [*required, *optional]
+            raise spot.error(
+                f"the key {key!r} is not known here. Keys: {', '.join(known)}."
+                + did_you_mean(str(key), known)
+            )
+    for key in required:
+        if key not in value:
+            raise spot.error(f"the key '{key}' is missing; write it.")
+    return value
+
+
+def _finite(value: float) -> bool:
+    return abs(value) < 1e300  # false for NaN
+
+
+def _shown(value: object) -> str:
+    """What a value is, short enough for a message, and without a look into containers."""
+    if isinstance(value, dict | list | tuple):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return repr(value if len(value) <= 40 else value[:37] + "...")
+    if isinstance(value, int | float):
+        return repr(value) if abs(value) < 1e18 else "a huge number"
+    return f"a Python {type(value).__name__}"

@@ -1,0 +1,56 @@
+"""What a tree asks for, stated without regard to how it is written: a reference for rewrites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Seq, Text
+from relquery.prompt import Role
+
+Pieces = tuple[Any, ...]
+
+
+def meaning(node: Node, *, candidate: bool = False) -> Pieces:
+    """What the node puts into a prompt, piece by piece. candidate: it is a child of plus."""
+    match node:
+        case Text(content, role):
+            return (("text", role, content),) if content else ()
+        case Fragment(content):
+            return (("text", Role.USER, content),) if content else ()
+        case Prepare(input):
+            return meaning(input)
+        case Seq(children):
+            return tuple(piece for child in children for piece in meaning(child))
+        case Bag(children, separator, independent):
+            return _bag(children, separator, independent)
+        case Generate(input):
+            return ((("exchange" if candidate else "answer"), _read(input), node.sampling),)
+        case Chat(children):
+            input = _read(Seq(children))
+            return ((("exchange" if candidate else "answer"), input, node.sampling),)
+    raise NotImplementedError(node)
+
+
+def _read(input: Node) -> Pieces:
+    """The prompt of a generation: where nothing stands before, a plus of one is its child."""
+    pieces = meaning(input)
+    while len(pieces) == 1 and pieces[0][0] == "plus" and sum(n for _, n in pieces[0][2]) == 1:
+        ((pieces, _),) = pieces[0][2]
+        if len(pieces) == 1 and pieces[0][0] == "exchange":
+            pieces = (("answer", *pieces[0][1:]),)
+    return pieces
+
+
+def _bag(children: tuple[Node, ...], separator: str, independent: bool) -> Pieces:
+    kind = "plus" if independent else "bag"
+    items: Counter[Pieces] = Counter()
+    for child in children:
+        pieces = meaning(child, candidate=independent)
+        if len(pieces) == 1 and pieces[0][:2] == (kind, separator):
+            items.update(dict(pieces[0][2]))
+        elif pieces or separator:
+            items[pieces] += 1
+    if not independent and items.total() == 1:
+        return next(iter(items))
+    return ((kind, separator, frozenset(items.items())),) if items else ()

@@ -1,0 +1,125 @@
+"""Pictures say which operators there are, and stay small and well formed whatever is in the tree."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.ir.strategies import queries
+
+from relquery.ir.draw import draw, mermaid, svg, symbol
+from relquery.ir.nodes import Bag, Fragment, Generate, Seq, Text
+from relquery.ir.text import parse_tree
+from relquery.prompt import Role, Sampling
+
+SVG = "{http://www.w3.org/2000/svg}"
+RAG = parse_tree(
+    'chat max_tokens=9\n  system "S"\n  plus\n    fragment "A"\n    prepare\n      user "B"\n'
+    '  retrieve "c" limit=2\n    user "Q"\n  bag ","\n    assistant "<&>"'
+)
+
+
+def test_lines_join_each_node_to_its_parent():
+    assert draw(RAG).split("\n") == [
+        "chat max_tokens=9",
+        '├── system "S"',
+        "├── plus",
+        '│   ├── fragment "A"',
+        "│   └── prepare",
+        '│       └── user "B"',
+        '├── retrieve "c" limit=2',
+        '│   └── user "Q"',
+        '└── bag ","',
+        '    └── assistant "<&>"',
+    ]
+
+
+def test_long_text_is_cut_to_the_width_and_says_its_size():
+    (line,) = draw(Text("word " * 1000), width=60).split("\n")
+    assert line.startswith('user "word word ')
+    assert line.endswith('…" (5,000 characters)')
+    assert len(line) <= 60
+
+
+def test_no_escape_is_cut_in_half():
+    for width in range(40, 50):
+        assert "\\…" not in draw(Text('"\\\n' * 100), width=width)
+
+
+def test_many_children_are_counted_and_not_drawn():
+    tree = Seq(tuple(Text(str(i)) for i in range(1_000_000)))
+    lines = draw(tree, siblings=4).split("\n")
+    assert lines[0] == "seq (1,000,000 children)"
+    assert lines[1:] == ['├── user "0"', '├── user "1"', '├── user "2"', "└── … 999,997 more"]
+
+
+def deep():
+    tree = Text("x")
+    for _ in range(100_000):
+        tree = Generate(tree)
+    return tree
+
+
+def shared():
+    tree = Text("x")
+    for _ in range(1000):
+        tree = Bag((tree, tree), ",")
+    return tree
+
+
+@pytest.mark.parametrize("picture", [draw, mermaid, svg])
+@pytest.mark.parametrize("build", [deep, shared])
+def test_pictures_of_large_trees_stay_small(picture, build):
+    drawn = picture(build())
+    assert "… " in drawn
+    assert len(drawn) < 200_000
+
+
+def test_the_operators_are_those_of_the_paper():
+    drawn = ElementTree.fromstring(svg(RAG))
+    symbols = [text.text for text in drawn.iter(f"{SVG}text") if text.get("font-size") == "15"]
+    assert symbols == ["C", "S", "+", "F", "G¹", "U", "R", "U", "⊎", "A"]
+    assert symbol(Generate(RAG)) == "G"
+    assert symbol(Seq(())) == "⋈"
+
+
+def test_nodes_of_one_level_stand_apart_and_parents_above_the_middle():
+    tree = Seq((Seq((Text("a"), Text("b"))), Text("c")))
+    circles = list(ElementTree.fromstring(svg(tree)).iter(f"{SVG}circle"))
+    x = [float(circle.get("cx")) for circle in circles]
+    assert x[1] == (x[2] + x[3]) / 2
+    assert x[0] == (x[1] + x[4]) / 2
+    assert x[3] - x[2] == x[4] - x[3] > 30
+
+
+any_text = st.text(st.characters(), max_size=20)
+any_tree = st.builds(
+    lambda texts, stop: Generate(
+        Seq((*(Text(text, Role.SYSTEM) for text in texts), *map(Fragment, texts))),
+        Sampling(stop=tuple(stop)),
+    ),
+    st.lists(any_text, max_size=3),
+    st.lists(any_text.filter(bool), max_size=2),
+)
+
+
+@given(any_tree | queries)
+def test_an_svg_is_well_formed_xml_whatever_the_texts(tree):
+    drawn = svg(tree)
+    assert ElementTree.fromstring(drawn.encode()).tag == f"{SVG}svg"
+
+
+@given(any_tree | queries)
+def test_a_mermaid_label_ends_where_it_should(tree):
+    head, *lines = mermaid(tree).split("\n")
+    assert head == "flowchart TD"
+    for line in lines:
+        assert re.fullmatch(r'  n\d+(\["[^"<>`\\]*"\]| --> n\d+)', line)
+
+
+@given(any_tree | queries)
+def test_a_drawing_holds_nothing_that_a_terminal_obeys(tree):
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff]", draw(tree))

@@ -1,0 +1,261 @@
+"""Queries in the JSON wire form of the spnl package are read as trees, and written again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data import data_path
+
+from relquery.errors import QueryError
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.wire import dump_wire, from_wire, to_wire
+from relquery.prompt import Role, Sampling
+
+# The queries published with the package, cut to their structure; texts shortened.
+EMAIL = """
+{"g": {"model": "{model}", "input": {"seq": [
+  {"system": "You rank emails."},
+  {"print": "Generate {n} candidate emails in parallel"},
+  {"plus": [{"repeat": {"n": "{n}", "query": {"g": {
+    "model": "{model}",
+    "input": {"user": "write an email of at most {max_tokens} characters."},
+    "max_tokens": "{max_tokens}", "temperature": "{temperature}"}}}}]},
+  {"print": "Ask the model to select the best"},
+  {"user": "My name is Shiloh."}]}}}
+"""
+VARIABLES = {
+    "n": "3", "model": "m", "max_tokens": 100, "temperature": "0.25", "guidelines": "Be brief.",
+}  # fmt: skip
+
+
+def generated(input: Node, max_tokens: int = 256, temperature: float = 0.6) -> Generate:
+    return Generate(input, Sampling(max_tokens=max_tokens, temperature=temperature))
+
+
+def test_a_template_is_filled_and_a_repeat_becomes_copies_of_one_node():
+    query = from_wire(EMAIL, VARIABLES)
+    inner = generated(Text("write an email of at most 100 characters."), 100, 0.25)
+    assert query.node == generated(
+        Seq(
+            (
+                Text("You rank emails.", Role.SYSTEM),
+                Bag((inner, inner, inner), independent=True),
+                Text("My name is Shiloh."),
+            )
+        )
+    )
+    copies = query.node.children[0].children[1].children
+    assert copies[0] is copies[1] is copies[2]
+    assert query.model == "m"
+    assert query.messages[0] == "Generate 3 candidate emails in parallel"
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "email",
+            "generate seq system plus generate user generate user user",
+        ),
+        (
+            "email2",
+            "generate seq system plus generate seq system user user generate seq system user user",
+        ),
+        ("email3", "generate seq system plus generate seq system user generate seq system user"),
+    ],
+)
+def test_the_published_queries_are_read(name: str, expected: str):
+    data = data_path(f"spnl/{name}.json").read_bytes()
+    query = from_wire(data, VARIABLES | {"n": 2})
+    assert " ".join(node.head.split()[0] for node in query.node.walk()) == expected
+    inner = [node for node in query.node.walk() if isinstance(node, Generate)][1:]
+    assert {node.sampling for node in inner} == {Sampling(max_tokens=100, temperature=0.25)}
+    assert query.messages
+    assert not any("{" in node.content for node in query.node.walk() if isinstance(node, Text))
+    assert from_wire(dump_wire(query.node)).node == query.node
+
+
+def test_operators_mean_what_the_package_does_with_them():
+    a, b, c = Text("a"), Text("b", Role.SYSTEM), Text("c", Role.ASSISTANT)
+    abc = [{"user": "a"}, {"system": "b"}, {"assistant": "c"}]
+    for name in ("seq", "par", "cross"):
+        assert from_wire({name: abc}).node == Seq((a, b, c))
+    assert from_wire({"plus": abc}).node == Bag((a, b, c), independent=True)
+    assert from_wire({"seq": [{"print": "x"}, *abc[:1]]}).node == Seq((a,))
+    query = from_wire({"seq": [{"monad": abc[1]}, abc[0], {"monad": abc[2]}]})
+    assert (query.node, query.effects) == (Seq((a,)), (b, c))
+    assert from_wire({"print": "x"}).node == Seq(())
+
+
+def test_a_map_is_a_generation_per_input():
+    query = from_wire(
+        {"plus": [{"map": {"metadata": {"model": "m", "max_tokens": 4}, "inputs": ["a", "b"]}}]}
+    )
+    assert query.node == Bag((generated(Text("a"), 4), generated(Text("b"), 4)), independent=True)
+
+
+def test_both_forms_of_repeat_are_read_and_stand_in_the_list_around_them():
+    g = {"model": "m", "input": {"user": "a"}}
+    node = generated(Text("a"))
+    assert from_wire({"repeat": {"n": 2, "g": g}}).node == Seq((node, node))
+    assert from_wire({"repeat": {"n": 1, "query": {"g": g}}}).node == node
+    nested = {"repeat": {"n": 2, "query": {"repeat": {"n": 2, "query": {"user": "a"}}}}}
+    assert from_wire({"seq": [nested]}).node == Seq((Text("a"),) * 4)
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_tokens": None}, {"max_tokens": 0}])
+def test_a_generation_without_settings_has_the_packages_temperature_and_our_limit(limit):
+    query = from_wire({"g": {"model": "m", "input": {"user": "a"}, **limit}})
+    assert query.node == generated(Text("a"))
+
+
+def test_an_augment_is_a_retrieval_and_its_document_is_kept():
+    body, model = {"user": "Who?"}, "embedder"
+    for content, kept in [({"Text": "Long ago"}, "Long ago"), ({"Binary": [1, 2]}, b"\1\2")]:
+        doc = ["tales.txt", content]
+        query = from_wire({"augment": {"embedding_model": model, "body": body, "doc": doc}})
+        assert query.node == Retrieve(Text("Who?"), "tales.txt")
+        assert query.documents == {"tales.txt": kept}
+    assert from_wire({"augment": {"body": body, "doc": "tales"}}).documents == {}
+
+
+def test_braces_are_plain_text_where_no_variables_are_given():
+    assert from_wire({"user": "{n} {}"}).node == Text("{n} {}")
+    assert from_wire({"user": "{n} {}"}, {"n": "{m}"}).node == Text("{m} {}")
+
+
+G = {"model": "m", "input": {"user": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("data", "variables", "message"),
+    [
+        (EMAIL, None, r"At g\.model: the placeholder {model} is not filled"),
+        (EMAIL, {"model": "m"}, r"At g\.input\.seq\[1\]\.print: the placeholder {n} is not filled"),
+        ({"user": "{temp}"}, {"temperature": 1}, "not filled.*Did you mean 'temperature'"),
+        (EMAIL, VARIABLES | {"n": None}, "The variable 'n' is a NoneType"),
+        (EMAIL, VARIABLES | {"n": "few"}, r"plus\[0\]\.repeat\.n: got 'few'; expected an integer"),
+        (
+            EMAIL,
+            VARIABLES | {"max_tokens": "1.5"},
+            "query.g.max_tokens: got '1.5'; expected an int",
+        ),
+        (EMAIL, VARIABLES | {"temperature": "hot"}, "temperature: got 'hot'; expected a number"),
+        (EMAIL, VARIABLES | {"temperature": -1}, "At .*query.g: temperature is -1"),
+        (EMAIL, VARIABLES | {"n": 10**8}, r"repeat: the query has more than 2,000,000 nodes"),
+        (EMAIL, VARIABLES | {"n": -1}, r"repeat\.n: got -1; expected 0 or more"),
+        ({"sequence": []}, None, "operator 'sequence' is not known.*Did you mean 'seq'"),
+        ({}, None, "At the top: got an empty object; expected an object with one operator"),
+        ([], None, "At the top: got list; expected an object with one operator"),
+        ({"seq": [{"user": "a", "system": "b"}]}, None, r"At seq\[0\]: got keys 'user', 'system'"),
+        ({"seq": {}}, None, "At seq: got an object of 0; expected a list"),
+        ({"user": 1}, None, "At user: got 1; expected text"),
+        ({"user": None}, None, "At user: got null; expected text"),
+        ({"user": "\ud800"}, None, "At user: character 0 of the text is half of a surrogate pair"),
+        ({"g": "m"}, None, "At g: got 'm'; expected an object with model, input, max_tokens"),
+        ({"g": {"model": "m"}}, None, "At g: the key 'input' is missing"),
+        ({"g": {**G, "max_token": 1}}, None, "the key 'max_token' is not.*mean 'max_tokens'"),
+        ({"g": {**G, "max_tokens": 1.0}}, None, "At g.max_tokens: got 1.0; expected an integer"),
+        ({"g": {**G, "max_tokens": True}}, None, "At g.max_tokens: got true; expected an integer"),
+        ({"g": {**G, "max_tokens": -5}}, None, "At g: max_tokens is -5; it must be at least 1"),
+        ({"g": {**G, "temperature": 1e999}}, None, "At g.temperature: got a huge number"),
+        ({"g": {**G, "model": ""}}, None, "At g.model: the name is empty"),
+        (
+            {"seq": [{"g": G}, {"g": {**G, "model": "o"}}]},
+            None,
+            r"At seq\[1\]\.g\.model: the model ",
+        ),
+        ({"repeat": {"n": 2}}, None, "At repeat: expected either 'g' or 'query'"),
+        ({"map": {"inputs": [1], "metadata": {"model": "m"}}}, None, r"map\.inputs\[0\]: got 1"),
+        ({"ask": "Who?"}, None, "'ask' is not read: it waits for a person"),
+        ({"zip": [{"user": "a"}] * 2}, None, "'zip' is not read"),
+        ({"augment": {"body": {"user": "a"}, "doc": [1]}}, None, "augment.doc: got a list of 1"),
+        ({"augment": {"body": {"user": "a"}, "doc": ["x", {}]}}, None, "either 'Text' or 'Binary'"),
+        (
+            {"augment": {"body": {"user": "a"}, "doc": ["x", {"Binary": [256]}]}},
+            None,
+            r"At augment.doc\[1\].Binary: expected a list of bytes",
+        ),
+        (b"\xff", None, "Byte 0 of the query is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_spot(data, variables, message):
+    with pytest.raises(QueryError, match=message):
+        from_wire(data, variables)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (Bag((Text("a"),), ", "), "At the top: a Bag whose children see one another"),
+        (Seq((Text("a"), Bag(()))), r"At seq\[1\]: a Bag whose children see one another"),
+        (Prepare(Text("a")), "Prepare has no wire form"),
+        (Chat((Text("a"),)), "Chat has no wire form"),
+        (Retrieve(Text("a"), "c"), "Retrieve has no wire form"),
+        (Seq((Fragment("a"),)), r"At seq\[0\]: Fragment has no wire form"),
+        (Generate(Text("a"), Sampling(top_k=4)), "max_tokens and temperature alone"),
+        (Generate(Text("\ud800")), r"At g\.input\.user: character 0"),
+    ],
+)
+def test_what_the_format_cannot_say_is_an_error(node, message):
+    with pytest.raises(QueryError, match=message):
+        to_wire(node)
+
+
+def test_what_follows_spans_is_written_as_a_cross_so_that_it_sees_them_all():
+    plus = Bag((Text("a"),), independent=True)
+    assert list(to_wire(Seq((plus, Text("b"))))) == ["cross"]
+    assert list(to_wire(Seq((Text("b"), plus)))) == ["seq"]
+    assert to_wire(Seq(())) == {"seq": []}
+
+
+def test_a_generation_is_written_with_its_model_and_settings():
+    assert to_wire(Generate(Text("a"), Sampling(max_tokens=4)), "m") == {
+        "g": {"model": "m", "input": {"user": "a"}, "max_tokens": 4, "temperature": 0.0}
+    }
+
+
+TEXTS = st.builds(Text, st.text(max_size=8) | st.just("{n} {model}"), st.sampled_from(Role))
+SETTINGS = st.builds(
+    Sampling,
+    max_tokens=st.integers(1, 10**6),
+    temperature=st.floats(0, 4, allow_subnormal=False),
+)
+NODES = st.recursive(
+    TEXTS,
+    lambda below: st.one_of(
+        st.builds(Seq, st.lists(below, max_size=4).map(tuple)),
+        st.builds(lambda nodes: Bag(tuple(nodes), independent=True), st.lists(below, max_size=4)),
+        st.builds(Generate, below, SETTINGS),
+    ),
+    max_leaves=12,
+)
+
+
+@given(NODES)
+def test_what_is_written_is_read_as_the_same_tree(node: Node):
+    assert from_wire(to_wire(node)).node == node
+    text = dump_wire(node)
+    assert from_wire(text).node == node
+    assert json.loads(text) == to_wire(node)
+
+
+def test_trees_of_any_depth_and_width_are_written_and_read():
+    deep: Node = Text("a")
+    for _ in range(20_000):
+        deep = Seq((deep,))
+    assert from_wire(dump_wire(deep)).node == deep
+    assert from_wire(to_wire(deep)).node == deep
+    wide = Seq((Text("a"),) * 50_000)
+    assert from_wire(dump_wire(wide)).node == wide
+
+
+def test_an_error_deep_below_names_its_spot():
+    text = '{"seq": [' * 5_000 + '{"usr": "a"}' + "]}" * 5_000
+    message = r"At (seq\[0\]\.?)+ \.\.\. 9920 steps \.\.\. (\.?seq\[0\])+: .*Did you mean 'user'"
+    with pytest.raises(QueryError, match=message):
+        from_wire(text)

@@ -1,0 +1,207 @@
+"""Independent spans in the engine, against the stock network under an explicit block mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.model.dense import dense_logits
+from tests.model.networks import VOCABULARY, NoTokenizer, build
+from torch import Tensor
+
+from relquery.config import EngineConfig
+from relquery.engine.clock import RealClock
+from relquery.engine.executor import Chunk
+from relquery.engine.loop import Engine
+from relquery.engine.pieces import Chain
+from relquery.engine.request import Draw, Request
+from relquery.model import executor as executor_module
+from relquery.model.attention import Rotate
+from relquery.model.executor import TorchExecutor
+from relquery.model.load import LoadedModel, prepare
+from relquery.model.sampling import draw_tokens
+
+Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
+ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]
+ANSWER = 3  # tokens
+
+_LOADED: dict[str, LoadedModel] = {}
+_STOCK: dict[str, Any] = {}
+
+
+def loaded(name: str) -> LoadedModel:
+    if name not in _LOADED:
+        _LOADED[name] = prepare(build(name), cast(Any, NoTokenizer()), name)
+        _STOCK[name] = build(name)
+    return _LOADED[name]
+
+
+def engine_chain(spec: Spec) -> Chain:
+    return Chain(
+        tuple(
+            np.array([part], np.int32) if isinstance(part, int) else engine_chain(part)
+            for part in spec
+        )
+    )
+
+
+def dense_chain(spec: Spec) -> Any:
+    return tuple(
+        np.array([part], np.int32) if isinstance(part, int) else dense_chain(part) for part in spec
+    )
+
+
+class Recorded(TorchExecutor):
+    """Keeps the logits that each request's tokens were drawn from."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.logits: dict[int, list[Tensor]] = {}
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+        drawing = [chunk.request for chunk in chunks if chunk.draw]
+
+        def draw(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+            for request, row in zip(drawing, logits, strict=True):
+                self.logits.setdefault(request, []).append(row.clone())
+            return draw_tokens(logits, draws)
+
+        with replaced(executor_module, "draw_tokens", draw):
+            return super().execute(chunks)
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    old = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, old)
+
+
+def serve(
+    model: LoadedModel, specs: Sequence[Spec], rotate: Rotate = "queries", **limits: Any
+) -> tuple[list[Request], Recorded]:
+    """Submit all, run; the pool must be in order after every step."""
+    config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
+    slots = config.cache_tokens // config.block_size * config.block_size
+    executor = Recorded(model.network, slots, config.segment_sharing, model.positions, rotate)
+    engine = Engine(executor, config, RealClock())
+    relocatable = model.positions.relocatable
+    requests = [
+        Request(i, engine_chain(spec), ANSWER, relocatable=relocatable)
+        for i, spec in enumerate(specs)
+    ]
+    for request in requests:
+        engine.submit(request)
+    while engine.waiting or engine.running:
+        engine.step()
+        engine.pool.check()
+    return requests, executor
+
+
+def check(name: str, specs: Sequence[Spec], **options: Any) -> list[Request]:
+    """Every token is drawn from the logits that the dense reference has there."""
+    requests, executor = serve(loaded(name), specs, **options)
+    for request, spec in zip(requests, specs, strict=True):
+        expected = dense_logits(_STOCK[name], dense_chain((*spec, *request.output)))
+        found = torch.stack(executor.logits[request.id])
+        first = request.prompt_tokens - 1
+        wanted = expected[first : first + len(found)]
+        assert (found - wanted).abs().max() <= 1e-4 * max(1.0, float(wanted.abs().max()))
+        assert request.output == wanted.argmax(-1).tolist()
+    return requests
+
+
+TOKEN = st.integers(3, VOCABULARY - 1)
+
+
+@st.composite
+def prompts(draw: st.DrawFn) -> list[Spec]:
+    """Prompts over a few common spans, in any order, some of them in spans of spans."""
+    length = st.integers(0, 11)
+    pool: list[Spec] = [
+        tuple(draw(st.lists(TOKEN, min_size=n, max_size=n)))
+        for n in draw(st.lists(length, min_size=1, max_size=3))
+    ]
+    inner = st.lists(st.sampled_from(pool) | TOKEN, max_size=4).map(tuple)
+    pool += draw(st.lists(inner, max_size=2))
+    part = st.sampled_from(pool) | TOKEN
+    tail = st.lists(TOKEN, min_size=1, max_size=6)
+    prompt = st.tuples(st.lists(part, max_size=5), tail).map(lambda both: (*both[0], *both[1]))
+    return draw(st.lists(prompt, min_size=1, max_size=4))
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@settings(deadline=None, max_examples=25)
+@given(
+    specs=prompts(),
+    budget=st.sampled_from([3, 16, 2048]),
+    share=st.booleans(),
+    rotate=st.sampled_from(["queries", "keys"]),
+)
+def test_logits_are_those_of_a_dense_network_with_a_block_mask(
+    name: str, specs: list[Spec], budget: int, share: bool, rotate: Rotate
+) -> None:
+    check(name, specs, rotate=rotate, max_num_batched_tokens=budget, segment_sharing=share)
+
+
+RNG = np.random.default_rng(0)
+PASSAGES = [tuple(RNG.integers(3, VOCABULARY, n).tolist()) for n in (21, 16, 30, 7)]
+SYSTEM, QUESTION = (5, 6, 7, 8, 9), (11, 12)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_passages_in_another_order_are_found_in_the_cache_where_that_is_possible(name: str) -> None:
+    orders = [(0, 1, 2, 3), (3, 1, 0, 2), (2, 2, 1)]
+    specs = [(*SYSTEM, *(PASSAGES[i] for i in order), *QUESTION) for order in orders]
+    requests = check(name, specs)
+    served = [request.cached for request in requests]
+    if loaded(name).positions.relocatable:
+        assert served[1] == 5 + 74
+        assert served[2] == 5 + 30 + 30 + 16
+    else:  # the system prompt, and what stands where it stood
+        assert served[1] == 5
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "bloom"])
+def test_an_inner_generation_is_found_with_its_input_and_output(name: str) -> None:
+    model = loaded(name)
+    inner = [(*SYSTEM, *QUESTION, 20 + i) for i in range(3)]
+    answered, _ = serve(model, inner)
+    spans = [(*spec, *one.output) for spec, one in zip(inner, answered, strict=True)]
+    requests = check(name, [*inner, (3, 4, *spans, *QUESTION)], max_num_seqs=3)
+    outer = requests[-1]
+    assert outer.cached is not None
+    assert outer.cached >= sum(len(span) // 4 * 4 for span in spans) - 3 * 4
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "bloom"])
+def test_one_span_at_two_positions_at_once(name: str) -> None:
+    """Both requests decode in the same steps, and each gets what it would get alone."""
+    span = PASSAGES[2]
+    specs = [(*SYSTEM, span, *QUESTION), (*PASSAGES[0], *PASSAGES[1], span, *QUESTION)]
+    both = check(name, specs)
+    alone = [check(name, [spec])[0] for spec in specs]
+    assert [r.output for r in both] == [r.output for r in alone]
+
+
+def test_a_span_is_never_served_where_full_attention_is_due_nor_the_reverse() -> None:
+    span = PASSAGES[0]
+    as_span, plain = (*SYSTEM, span, *QUESTION), (*SYSTEM, *span, *QUESTION)
+    for specs in ([as_span, plain], [plain, as_span]):
+        requests = check("llama", specs, max_num_seqs=1)
+        assert requests[1].cached == 4, "the full block of the system prompt alone"
+
+
+def test_a_prompt_that_begins_with_a_span_shares_it_with_one_that_is_plain() -> None:
+    span = PASSAGES[2]
+    requests = check("llama", [(*span, *QUESTION), (span, *QUESTION)], max_num_seqs=1)
+    assert requests[1].cached == len(span) // 4 * 4
