@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     # what to compute
     "ir": BASE,
     "table": BASE,
+    "span": BASE | {"ir"},
     "markup": BASE | {"ir"},
     "sql": BASE | RECORDS | {"ir", "table", "markup", "backends.base"},
     # when and where

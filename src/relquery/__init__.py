@@ -13,9 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from relquery import span
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
+    from relquery.ir.optimize import optimize
     from relquery.prompt import Sampling
     from relquery.report import Report
     from relquery.sql.result import Result, RowError
@@ -34,6 +36,8 @@ _HOMES = {
     "Dependency": "relquery.table.rules.dependencies:Dependency",
     "Price": "relquery.table.cost.price:Price",
     "reorder": "relquery.table.reorder:reorder",
+    "optimize": "relquery.ir.optimize:optimize",
+    "span": "relquery.span",
     "Sampling": "relquery.prompt:Sampling",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
@@ -53,7 +57,9 @@ __all__ = [
     "Schedule",
     "connect",
     "demo_table",
+    "optimize",
     "reorder",
+    "span",
 ]
 
 
@@ -61,7 +67,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'relquery' has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")
-    return getattr(import_module(module), attribute)
+    home = import_module(module)
+    return getattr(home, attribute) if attribute else home
 
 
 def __dir__() -> list[str]:

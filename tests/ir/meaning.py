@@ -14,21 +14,18 @@ Pieces = tuple[Any, ...]
 def meaning(node: Node, *, candidate: bool = False) -> Pieces:
     """What the node puts into a prompt, piece by piece. candidate: it is a child of plus."""
     match node:
-        case Text(content, role):
-            return (("text", role, content),) if content else ()
-        case Fragment(content):
-            return (("text", Role.USER, content),) if content else ()
+        case Text() | Fragment():
+            role = node.role if isinstance(node, Text) else Role.USER
+            return (("text", role, node.content),) if node.content else ()
         case Prepare(input):
             return meaning(input)
         case Seq(children):
             return tuple(piece for child in children for piece in meaning(child))
         case Bag(children, separator, independent):
             return _bag(children, separator, independent)
-        case Generate(input):
-            return ((("exchange" if candidate else "answer"), _read(input), node.sampling),)
-        case Chat(children):
-            input = _read(Seq(children))
-            return ((("exchange" if candidate else "answer"), input, node.sampling),)
+        case Generate() | Chat():
+            input = node.input if isinstance(node, Generate) else Seq(node.children)
+            return (("exchange" if candidate else "answer", _read(input), node.sampling),)
     raise NotImplementedError(node)
 
 

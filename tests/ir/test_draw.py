@@ -1,4 +1,4 @@
-"""Pictures say which operators there are, and stay small and well formed whatever is in the tree."""
+"""Pictures say which operators there are, and stay small and well formed for any tree."""
 
 from __future__ import annotations
 

@@ -216,7 +216,8 @@ def _mark(drawn: _Drawn, x: float, y: float) -> str:
         f"<g><title>{_xml(_caption(drawn, 400))}</title>"
         f'<circle cx="{x:g}" cy="{y}" r="15" fill="{fill}" stroke="#444"/>'
         f'<text x="{x:g}" y="{y + 5}" font-size="15">{symbol(drawn.node)}</text>'
-        f'<text x="{x:g}" y="{y + 29}" font-size="10" fill="#444">{_xml(short)}</text></g>'
+        f'<text x="{x:g}" y="{y + 29}" font-size="10" fill="#444" '
+        f'paint-order="stroke" stroke="white" stroke-width="3">{_xml(short)}</text></g>'
     )
 
 

@@ -1,0 +1,232 @@
+"""Span queries, as people write them: `from relquery import span` (paper 002, section 4).
+
+Four answers, and a fifth that chooses among them; the four are read in any order:
+
+    >>> from relquery import optimize, span
+    >>> email = span.generate(span.system("Write short emails."), "Apply for a job as a cook.",
+    ...                       max_tokens=200, temperature=0.8, seed=1)
+    >>> best = span.generate("Which is the best email?", span.plus(span.repeat(4, email)))
+    >>> print(span.draw(best))
+    generate
+    └── seq
+        ├── user "Which is the best email?"
+        └── plus
+            ├── generate max_tokens=200 temperature=0.8 seed=1
+            │   └── seq
+            │       ├── system "Write short emails."
+            │       └── user "Apply for a job as a cook."
+            ├── generate max_tokens=200 temperature=0.8 seed=2
+            │   └── seq
+            │       ├── system "Write short emails."
+            │       └── user "Apply for a job as a cook."
+            ├── generate max_tokens=200 temperature=0.8 seed=3
+            │   └── seq
+            │       ├── system "Write short emails."
+            │       └── user "Apply for a job as a cook."
+            └── generate max_tokens=200 temperature=0.8 seed=4
+                └── seq
+                    ├── system "Write short emails."
+                    └── user "Apply for a job as a cook."
+    >>> pairwise = optimize(best, for_="attention")
+
+Wherever a child is expected, text stands for a message of the user, and a list or generator for its
+items. What is neither is a QueryError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+from typing import TypedDict, Unpack
+
+from relquery.errors import ConfigError, QueryError, did_you_mean
+from relquery.ir.draw import draw, mermaid, svg
+from relquery.ir.nodes import (
+    NODES,
+    Bag,
+    Chat,
+    Fragment,
+    Generate,
+    Node,
+    Prepare,
+    Retrieve,
+    Seq,
+    Text,
+)
+from relquery.ir.text import parse_tree as parse
+from relquery.prompt import Role, Sampling
+
+__all__ = [
+    "Child",
+    "Settings",
+    "assistant",
+    "bag",
+    "chat",
+    "cross",
+    "draw",
+    "fragment",
+    "generate",
+    "mermaid",
+    "parse",
+    "plus",
+    "prepare",
+    "repeat",
+    "retrieve",
+    "seq",
+    "svg",
+    "system",
+    "user",
+]
+
+Child = Node | str | Iterable["Child"]
+
+
+class Settings(TypedDict, total=False):
+    """How an answer is chosen; see `relquery.Sampling`."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int | None
+    stop: Iterable[str]
+    allowed: Iterable[str]
+
+
+def system(text: str) -> Text:
+    """A message of the system."""
+    return Text(text, Role.SYSTEM)
+
+
+def user(text: str) -> Text:
+    """A message of the user."""
+    return Text(text)
+
+
+def assistant(text: str) -> Text:
+    """A message of the model, such as an answer given earlier."""
+    return Text(text, Role.ASSISTANT)
+
+
+def fragment(text: str) -> Fragment:
+    """A piece of a corpus. As a child of `plus` it is computed by itself, ahead of its use."""
+    return Fragment(text)
+
+
+def seq(*children: Child) -> Seq:
+    """The children one after another (⋈ in the paper); each sees those before it."""
+    return Seq(_nodes("seq", children))
+
+
+cross = seq
+
+
+def plus(*children: Child) -> Bag:
+    """The children in whatever order is cheapest, each seeing only itself (+ in the paper).
+
+    A generation among them stands with its input, as it lies in the cache.
+    """
+    return Bag(_nodes("plus", children), independent=True)
+
+
+def bag(*children: Child, separator: str = "") -> Bag:
+    """The children in whatever order is cheapest, each seeing those before it."""
+    return Bag(_nodes("bag", children), separator)
+
+
+def generate(*input: Child, **settings: Unpack[Settings]) -> Generate:
+    """The model's answer to the input; several pieces are a `seq`.
+
+    settings: those of `relquery.Sampling`, e.g. max_tokens=16. Raises ConfigError for any other.
+    """
+    return Generate(_joined("generate", input), _sampling(settings))
+
+
+def chat(*children: Child, **settings: Unpack[Settings]) -> Chat:
+    """Chat completion: the model's answer to the messages in order."""
+    return Chat(_nodes("chat", children), _sampling(settings))
+
+
+def prepare(*input: Child) -> Prepare:
+    """Compute the input's states ahead of its use (G¹ in the paper); it stands for its input."""
+    return Prepare(_joined("prepare", input))
+
+
+def retrieve(*query: Child, corpus: str, limit: int = 5) -> Retrieve:
+    """The at most `limit` texts of a corpus that fit the query best, in any order.
+
+    corpus: a name for the function that looks up, `optimize(..., retrieve=f)`.
+    """
+    return Retrieve(_joined("retrieve", query), corpus, limit)
+
+
+def repeat(n: int, child: Child) -> tuple[Node, ...]:
+    """The same child n times, as children for a join: `plus(repeat(4, generate(...)))`.
+
+    A generation that is drawn at random (temperature above 0) from a given seed would give n equal
+    answers; its copies take the seeds `seed`, `seed + 1`, and so on. Without a seed each copy is
+    drawn anew, and at temperature 0 all n answers are equal. Generations deeper in the child stay
+    as they are. Raises QueryError if n is less than 1.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise QueryError(f"repeat has n={n!r}; it must be at least 1.")
+    node = _joined("repeat", (child,))
+    if isinstance(node, Generate | Chat) and node.sampling.temperature > 0:
+        seed = node.sampling.seed
+        if seed is not None:
+            return tuple(_with_seed(node, seed + i) for i in range(n))
+    return (node,) * n
+
+
+def _with_seed(node: Generate | Chat, seed: int) -> Node:
+    sampling = replace(node.sampling, seed=seed)
+    if isinstance(node, Generate):
+        return Generate(node.input, sampling)
+    return Chat(node.children, sampling)
+
+
+def _joined(parent: str, children: Iterable[Child]) -> Node:
+    nodes = _nodes(parent, children)
+    return nodes[0] if len(nodes) == 1 else Seq(nodes)
+
+
+def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
+    """The children as nodes, lists and generators opened."""
+    nodes: list[Node] = []
+    todo: list[Iterator[Child]] = [iter(children)]
+    while todo:
+        for child in todo[-1]:
+            if isinstance(child, NODES):
+                nodes.append(child)
+            elif isinstance(child, str):
+                nodes.append(Text(child))
+            elif isinstance(child, Iterable) and not isinstance(child, bytes | dict):
+                todo.append(iter(child))
+                break
+            else:
+                raise QueryError(
+                    f"span.{parent} has a {type(child).__name__} as a child; it takes text, what "
+                    "relquery.span makes, and lists of these. Write other values as text first."
+                )
+        else:
+            todo.pop()
+    return tuple(nodes)
+
+
+def _sampling(settings: Settings) -> Sampling:
+    known = [setting.name for setting in fields(Sampling)]
+    for name in settings:
+        if name not in known:
+            raise ConfigError(
+                f"There is no setting {name!r}. Settings: {', '.join(known)}."
+                + did_you_mean(name, known)
+            )
+    texts: dict[str, tuple[str, ...]] = {}
+    for name, value in (
+        ("stop", settings.get("stop", ())),
+        ("allowed", settings.get("allowed", ())),
+    ):
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise ConfigError(f"{name} is {value!r}; it must be a list of strings.")
+        texts[name] = tuple(value)
+    return Sampling(**{**settings, **texts})  # type: ignore[arg-type]
