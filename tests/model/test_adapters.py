@@ -16,7 +16,7 @@ from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request import Tokens
 from relquery.errors import ModelError
 from relquery.model.adapters.adapt import adapt
-from relquery.model.attention import PackedBatch
+from relquery.model.batch import PackedBatch
 from relquery.model.cache import KVCache
 
 SLOTS = 400

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
-from relquery.model.attention import PackedBatch, attention
+from relquery.model.attention import attention
+from relquery.model.batch import PackedBatch
 from relquery.model.cache import KVCache
 
 WIDTH, SCALE = 8, 0.5

@@ -22,7 +22,7 @@ from relquery.engine.loop import Engine
 from relquery.engine.pieces import Chain
 from relquery.engine.request import Draw, Request
 from relquery.model import executor as executor_module
-from relquery.model.attention import Rotate
+from relquery.model.batch import Rotate
 from relquery.model.executor import TorchExecutor
 from relquery.model.load import LoadedModel, prepare
 from relquery.model.sampling import draw_tokens

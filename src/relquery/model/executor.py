@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk
-from relquery.model.attention import PackedBatch, Rotate
+from relquery.model.batch import PackedBatch, Rotate
 from relquery.model.cache import KVCache
 from relquery.model.rotary import PositionScheme
 from relquery.model.sampling import draw_tokens

@@ -22,7 +22,8 @@ from transformers.utils import logging as transformers_logging
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError, did_you_mean
 from relquery.model.adapters.adapt import adapt
-from relquery.model.attention import NAME, PackedBatch
+from relquery.model.attention import NAME
+from relquery.model.batch import PackedBatch
 from relquery.model.cache import KVCache
 from relquery.model.positions import probe_positions
 from relquery.model.random import RandomSpec, build_network, byte_tokenizer

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk
-from relquery.model.attention import PackedBatch
+from relquery.model.batch import PackedBatch
 from relquery.model.cache import KVCache
 from relquery.model.rotary import PositionScheme, Rotary
 

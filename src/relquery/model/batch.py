@@ -1,0 +1,167 @@
+"""One step's batch as attention needs it: buckets on the device, masks, what is to be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relquery.engine.executor import Chunk
+from relquery.errors import ModelError
+from relquery.model.cache import KVCache
+from relquery.model.rotary import PositionScheme
+from relquery.model.segments import Bucket, Ints, plan_buckets
+
+Rotate = Literal["queries", "keys"]
+
+
+@dataclass(slots=True)
+class DeviceBucket:
+    """A bucket as tensors.
+
+    rows: of its padded output that are real, None for all. start: the first of its queries, where
+    these are a run of the packed batch, so that views of it serve; else None.
+    tokens: (real rows,) token of the packed batch of each. merging: (real rows,) its number among
+    the tokens whose partial results are merged; None where this bucket alone has the results.
+    turn: (jobs, q), by how many positions to rotate queries, or (jobs, k), keys; None for none.
+    """
+
+    bucket: Bucket
+    queries: Tensor
+    keys: Tensor
+    rows: Tensor | None
+    start: int | None
+    tokens: Tensor
+    merging: Tensor | None
+    turn: Tensor | None
+    masks: dict[int | None, Tensor | None] = field(default_factory=dict)
+
+
+class PackedBatch:
+    """All that attention needs to know of one step; the same for every layer.
+
+    share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed where
+    spans are used at another place than they were computed. rotate: "queries" per span, or "keys"
+    when they are read.
+
+    tokens: of the packed batch. merged: those that have several partial results.
+    """
+
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        cache: KVCache,
+        share: bool,
+        device: torch.device,
+        scheme: PositionScheme | None = None,
+        rotate: Rotate = "queries",
+    ) -> None:
+        self.cache, self.device = cache, device
+        self.scheme, self.rotate = scheme, rotate
+        self.writes = self._tensor(np.concatenate([chunk.writes for chunk in chunks]))
+        self.positions = np.concatenate(
+            [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
+        )
+        self.tokens = len(self.positions)
+        buckets = plan_buckets(chunks, share, by_shift=rotate == "keys")
+        partials = np.zeros(self.tokens, dtype=np.int64)
+        for bucket in buckets:
+            np.add.at(partials, bucket.queries[_real(bucket)], 1)
+        # All tokens of a bucket are merged if one is.
+        for bucket in buckets:
+            own = bucket.queries[_real(bucket)]
+            if (partials[own] > 1).any():
+                partials[own] = np.maximum(partials[own], 2)
+        merged = np.flatnonzero(partials > 1)
+        self.merged = self._tensor(merged)
+        self.buckets = [self._to_device(bucket, merged) for bucket in buckets]
+
+    def turned(self, layer: int, states: Tensor, turn: Tensor | None) -> Tensor:
+        """States (jobs, n, heads, head_dim), rotated to where they are used."""
+        if turn is None:
+            return states
+        assert self.scheme is not None
+        rotary = self.scheme.layers[layer]
+        return states if rotary is None else rotary.rotate(states, turn)
+
+    def mask(self, item: DeviceBucket, window: int | None) -> Tensor | None:
+        """Additive mask of a bucket under a sliding window; None if nothing is hidden."""
+        if window not in item.masks:
+            visible = self._visible(item.bucket, window)
+            item.masks[window] = None
+            if visible is not None:
+                mask = torch.zeros(visible.shape, device=self.device)
+                mask.masked_fill_(~self._tensor(visible), -torch.inf)
+                item.masks[window] = mask.unsqueeze(1)
+        return item.masks[window]
+
+    def with_distance(
+        self, item: DeviceBucket, mask: Tensor | None, slopes: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """ALiBi: (additive mask (jobs, heads, q or 1, k), what log-sum-exps (jobs, heads, q) lack).
+
+        A score falls by slope x (position of the query - position of the key). The mask counts
+        from the last key of the job, so that all queries share one; the rest is the same for all
+        keys of a query, and matters only where partial results are merged.
+        """
+        positions = self._tensor(item.bucket.positions)
+        last = positions.amax(-1)
+        falls = (positions - last[:, None])[:, None] * slopes[None, :, None]
+        bias = falls[:, :, None].float()
+        at = self._tensor(item.bucket.at)
+        offset = (last[:, None] - at)[:, None] * slopes[None, :, None]
+        return bias if mask is None else mask + bias, offset.float()
+
+    def _visible(self, bucket: Bucket, window: int | None) -> Any:
+        """(jobs, q or 1, k) booleans, or None if all is visible (causality aside)."""
+        width = bucket.keys.shape[1]
+        columns = np.arange(width)
+        within = columns[None, None, :] < bucket.key_counts[:, None, None]
+        if window is not None and int(bucket.at.max() - bucket.positions.min()) >= window:
+            near = bucket.at[:, :, None] - bucket.positions[:, None, :] < window
+            near |= ~_real(bucket)[:, :, None]  # a padded query may see what it likes
+            if bucket.causal:
+                near &= np.tri(width, dtype=bool)[None]
+            if not near.all():
+                return within & near
+        return None if bucket.causal or within.all() else within
+
+    def _to_device(self, bucket: Bucket, merged: Ints) -> DeviceBucket:
+        real = _real(bucket).reshape(-1)
+        tokens = bucket.queries.reshape(-1)[real]
+        merging = np.searchsorted(merged, tokens)
+        merges = len(merged) > 0 and np.array_equal(
+            merged[merging.clip(max=len(merged) - 1)], tokens
+        )
+        run = real.all() and bool((np.diff(tokens) == 1).all())
+        return DeviceBucket(
+            bucket,
+            self._tensor(bucket.queries),
+            self._tensor(bucket.keys),
+            rows=None if real.all() else self._tensor(np.flatnonzero(real)),
+            start=int(tokens[0]) if run else None,
+            tokens=self._tensor(tokens),
+            merging=self._tensor(np.searchsorted(merged, tokens)) if merges else None,
+            turn=self._turn(bucket),
+        )
+
+    def _turn(self, bucket: Bucket) -> Tensor | None:
+        if not bucket.shifted:
+            return None
+        if self.scheme is None or not self.scheme.relocatable:
+            raise ModelError("This network's keys cannot be used at another position.")
+        if self.rotate == "queries":
+            return self._tensor(-bucket.shifts)
+        # One shift for each job: only chunks that see a span at the same place share it.
+        return self._tensor(bucket.shifts[:, :1].repeat(bucket.keys.shape[1], axis=1))
+
+    def _tensor(self, array: Any) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+
+def _real(bucket: Bucket) -> Any:
+    return np.arange(bucket.queries.shape[1])[None, :] < bucket.query_counts[:, None]
