@@ -205,3 +205,12 @@ def test_a_prompt_that_begins_with_a_span_shares_it_with_one_that_is_plain() -> 
     span = PASSAGES[2]
     requests = check("llama", [(*span, *QUESTION), (span, *QUESTION)], max_num_seqs=1)
     assert requests[1].cached == len(span) // 4 * 4
+
+
+def test_a_network_whose_frequencies_follow_the_longest_request_keeps_to_its_original_length() -> (
+    None
+):
+    model = loaded("longrope")
+    assert model.context == 64
+    assert model.positions.relocatable
+    check("longrope", [(*SYSTEM, PASSAGES[0], *QUESTION), (*QUESTION, PASSAGES[1], *SYSTEM)])

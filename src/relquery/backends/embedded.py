@@ -6,15 +6,16 @@ import hashlib
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Engine
-from relquery.engine.pieces import Chain
+from relquery.engine.pieces import Chain, own_pieces
 from relquery.engine.request import Draw, Request
+from relquery.engine.schedule import cached_tokens
 from relquery.errors import (
     ConfigError,
     MissingExtraError,
@@ -27,6 +28,7 @@ from relquery.prompt import Answer, Finish, Prompt, Sampling
 if TYPE_CHECKING:
     from relquery.model.load import LoadedModel
 
+PREVIEW_TOKENS = 12
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
 
@@ -52,6 +54,16 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     config = EngineConfig(**{k: v for k, v in options.items() if k in _ENGINE_OPTIONS})
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     return EmbeddedBackend(replace(loaded, name=model), config)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanState:
+    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve."""
+
+    preview: str
+    tokens: int
+    cached: int
+    independent: bool
 
 
 class EmbeddedBackend:
@@ -102,6 +114,26 @@ class EmbeddedBackend:
             for _, request in open_requests.values():
                 self.engine.cancel(request)
             del self._finished[group]
+
+    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
+        """The pieces of a prompt in order, and how much of each the cache would serve now.
+
+        Raises RequestError for a prompt that cannot be rendered.
+        """
+        (chain,) = self._renderer.render([prompt])
+        request = Request(-1, chain, 1, relocatable=self._model.positions.relocatable)
+        cached = cached_tokens(request, self.config, self.engine.pool)
+        own = set(own_pieces(request.pieces))
+        return tuple(
+            SpanState(
+                preview=self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist()),
+                tokens=len(piece.tokens),
+                cached=served,
+                independent=index not in own,
+            )
+            for index, (piece, served) in enumerate(zip(request.pieces, cached, strict=True))
+            if len(piece.tokens)
+        )
 
     def close(self) -> None:
         """Free the model and the KV cache; a second time does nothing."""

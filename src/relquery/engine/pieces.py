@@ -8,6 +8,7 @@ and to those of the spans in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -131,6 +132,14 @@ def _reopen(pieces: list[Piece], at: _Open) -> None:
         piece = pieces.pop()
         at.own, at.spans, at.previous = [piece.tokens], list(piece.spans), piece.previous
         at.length -= len(piece.tokens)
+
+
+def own_pieces(pieces: list[Piece]) -> Iterator[int]:
+    """Numbers of the pieces of the prompt's own chain, last to first; the others are spans'."""
+    index: int | None = len(pieces) - 1
+    while index is not None:
+        yield index
+        index = pieces[index].previous
 
 
 def find_root(pieces: list[Piece], piece: Piece) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Protocol
 
 from relquery.config import EngineConfig
@@ -151,6 +152,18 @@ class Draft:
             for index, start, stop in spread(work.request, work.tokens, done):
                 for block in filled(work.request, index, start, stop, self._limits.block_size):
                     self._filled.add(work.request.key(index, block, self._limits.block_size))
+
+
+def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> list[int]:
+    """Per piece of a waiting request, the leading tokens that the cache would serve now."""
+    size = limits.block_size
+    found = []
+    for index in range(len(request.pieces)):
+        blocks = range(servable(request, index, size) if limits.prefix_caching else 0)
+        keys = (request.key(index, block, size) for block in blocks)
+        hits = sum(1 for _ in takewhile(lambda key: pool.lookup(key) is not None, keys))
+        found.append(min(hits * size, request.size(index)))
+    return found
 
 
 def servable(request: Request, index: int, block_size: int) -> int:

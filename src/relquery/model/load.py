@@ -86,13 +86,26 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         if not adapt(network):
             network.set_attn_implementation(NAME)
         _check_attention(network)
-        positions = probe_positions(network)
+        context = _context(network)
+        positions = probe_positions(network, context)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
         raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
-    config = network.config.get_text_config()
-    context = int(getattr(config, "max_position_embeddings", 0) or 2**31)
     end = _end_tokens(network, tokenizer)
-    return LoadedModel(name, network, tokenizer, context, end, positions)
+    return LoadedModel(name, network, tokenizer, context or 2**31, end, positions)
+
+
+def _context(network: PreTrainedModel) -> int | None:
+    """Positions that a network serves, in tokens; None if it does not say.
+
+    Frequencies of LongRoPE follow the longest position of a forward pass: beyond its original
+    length one request of a batch would change the others.
+    """
+    config = network.config.get_text_config()
+    declared = int(getattr(config, "max_position_embeddings", 0) or 0)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        declared = int(rope.get("original_max_position_embeddings") or declared)
+    return declared or None
 
 
 def keep_freed_memory() -> None:
