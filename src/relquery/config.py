@@ -9,6 +9,8 @@ from relquery.errors import ConfigError, did_you_mean
 
 Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
+Relocation = Literal["queries", "keys", "cidra"]
+RELOCATIONS: tuple[Relocation, ...] = get_args(Relocation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,9 @@ class EngineConfig:
     cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.
     segment_sharing: read a context that several requests of a step share once (not once each).
+    relocation: how a span's cached keys serve at another position: "queries" rotates the queries
+        that see it, "keys" the keys whenever they are read, "cidra" moves them in the cache. The
+        latter two are there to be compared.
     """
 
     max_num_batched_tokens: int = 2048
@@ -29,8 +34,14 @@ class EngineConfig:
     cache_tokens: int = 65_536
     prefix_caching: bool = True
     segment_sharing: bool = True
+    relocation: Relocation = "queries"
 
     def __post_init__(self) -> None:
+        if self.relocation not in RELOCATIONS:
+            raise ConfigError(
+                f"relocation is '{self.relocation}'. Choices: {', '.join(RELOCATIONS)}."
+                + did_you_mean(self.relocation, RELOCATIONS)
+            )
         for name in ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens"):
             value = getattr(self, name)
             if value < 1:

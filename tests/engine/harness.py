@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from relquery.config import EngineConfig
+from relquery.engine.cidra import Batch
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import Chunk, SimulatedExecutor
 from relquery.engine.loop import Engine
-from relquery.engine.pieces import Chain, Tokens
+from relquery.engine.pieces import Chain, Placing, Tokens
 from relquery.engine.request import Request
 
 Answer = Callable[[int, int], int]
@@ -52,6 +53,7 @@ class LedgerExecutor(SimulatedExecutor):
         self.requests: dict[int, Request] = {}
         self.prompts: dict[int, Spec] = {}
         self.holds: dict[int, tuple[Any, ...]] = {}
+        self.at: dict[int, int] = {}  # position that a slot's key is rotated to
         self.steps: list[list[Chunk]] = []
         self.failure: BaseException | None = None
 
@@ -65,10 +67,11 @@ class LedgerExecutor(SimulatedExecutor):
         found = []
         for chunk in chunks:
             found.append(self._find(chunk))
-            for slot, place in zip(chunk.writes.tolist(), found[-1], strict=True):
-                self.holds[slot] = place.meaning
+            for i, (slot, place) in enumerate(zip(chunk.writes.tolist(), found[-1], strict=True)):
+                self.holds[slot], self.at[slot] = place.meaning, chunk.position + i
         for chunk, computed in zip(chunks, found, strict=True):
-            assert self._reads(chunk) == computed[0].visible(), "a slot is read after another use"
+            read = self._reads(chunk, computed[0])
+            assert read == computed[0].visible(), "a slot is read after another use"
         return super().execute(chunks)
 
     @property
@@ -81,25 +84,44 @@ class LedgerExecutor(SimulatedExecutor):
         spec = (*self.prompts[chunk.request], *self.requests[chunk.request].output)
         order, count = places(spec), len(chunk.tokens)
         assert count == len(chunk.writes) > 0
-        reads = self._reads(chunk)
         for at, place in enumerate(order):
             run = order[at : at + count]
             same = [one.token for one in run] == chunk.tokens.tolist()
             own = all(one.chain is place.chain for one in run)
             draws = (chunk.draw is not None) == (at + count == len(order))
-            here = place.position == chunk.position
-            if same and own and draws and here and place.visible() == reads:
+            here = place.position + self._begin(place) == chunk.position
+            if same and own and draws and here and place.visible() == self._reads(chunk, place):
                 return run
         raise AssertionError("a chunk reads a stale slot, or not what it should attend to")
 
-    def _reads(self, chunk: Chunk) -> set[Seen]:
-        seen = [
-            (segment.shift + segment.start + i, self.holds.get(slot, UNWRITTEN))
-            for segment in chunk.context
-            for i, slot in enumerate(segment.slots.tolist())
-        ]
+    def _begin(self, place: Place) -> int:
+        """Where the positions of a token's chain begin, as they are computed."""
+        return place.begin if self.config.relocation == "cidra" else 0
+
+    def _reads(self, chunk: Chunk, place: Place) -> set[Seen]:
+        """What a chunk reads, by position in the chain of a token."""
+        seen = []
+        for segment in chunk.context:
+            for i, slot in enumerate(segment.slots.tolist()):
+                assert self.at.get(slot, segment.start + i) == segment.start + i, "keys are off"
+                position = segment.shift + segment.start + i - self._begin(place)
+                seen.append((position, self.holds.get(slot, UNWRITTEN)))
         assert len(set(seen)) == len(seen) == chunk.context_tokens, "a token is read twice"
         return set(seen)
+
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        assert self.config.relocation == "cidra"
+        for batch in batches:
+            moves = [
+                (move.source * block_size + i, move.target * block_size + i, move.turn)
+                for move in batch.moves
+                for i in range(block_size)
+            ]
+            read = [
+                (self.holds.get(s, UNWRITTEN), self.at.get(s, 0) + turn) for s, _, turn in moves
+            ]
+            for (_, target, _), (meaning, at) in zip(moves, read, strict=True):
+                self.holds[target], self.at[target] = meaning, at
 
     def _check_limits(self, chunks: Sequence[Chunk]) -> None:
         assert chunks, "a step has no work"
@@ -114,12 +136,13 @@ class LedgerExecutor(SimulatedExecutor):
 class Place:
     """A token of a request, in document order.
 
-    position: in its chain. meaning: the chain up to it, spans in it as tuples: all that its
-    states depend on. chain: (position, meaning) of all that the chain holds; the first `before`
-    of them are what the token attends to besides itself.
+    begin: where its chain begins in the request. position: in its chain. meaning: the chain up to
+    it, spans in it as tuples: all that its states depend on. chain: (position, meaning) of all
+    that the chain holds; the first `before` of them are what the token attends to besides itself.
     """
 
     token: int
+    begin: int
     position: int
     meaning: tuple[Any, ...]
     chain: list[Seen]
@@ -131,10 +154,10 @@ class Place:
 
 def places(spec: Spec) -> list[Place]:
     """The tokens of a prompt, an independent span in it being a tuple."""
-    return _places(spec)[0]
+    return _places(spec, 0)[0]
 
 
-def _places(spec: Spec) -> tuple[list[Place], list[Any]]:
+def _places(spec: Spec, start: int) -> tuple[list[Place], list[Any]]:
     """The tokens, and the meaning of the whole chain.
 
     A span that begins its chain attends to what it would without being one.
@@ -145,12 +168,12 @@ def _places(spec: Spec) -> tuple[list[Place], list[Any]]:
     for part in spec:
         if isinstance(part, int):
             prefix.append(part)
-            place = Place(part, len(chain), tuple(prefix), chain, len(chain))
+            place = Place(part, start, len(chain), tuple(prefix), chain, len(chain))
             found.append(place)
             chain.append((place.position, place.meaning))
         else:
-            inner, whole = _places(part)
             begin = len(chain)
+            inner, whole = _places(part, start + begin)
             chain += [(begin + at, place.meaning) for at, place in enumerate(inner)]
             prefix += (whole if begin == 0 else [tuple(whole)]) if inner else []
             found += inner
@@ -185,7 +208,8 @@ class Harness:
         """prompt: token ids, and independent spans as tuples of the same."""
         number = len(self.executor.requests)
         spec = tuple(part if isinstance(part, tuple) else int(part) for part in prompt)
-        request = Request(number, chain_of(spec), max_tokens, **options)
+        placing: Placing = "request" if self.config.relocation == "cidra" else "chain"
+        request = Request(number, chain_of(spec), max_tokens, placing=placing, **options)
         self.engine.submit(request)
         self.executor.requests[number], self.executor.prompts[number] = request, spec
         return request

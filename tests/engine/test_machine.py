@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
+from relquery.config import Relocation
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -56,14 +57,24 @@ class EngineMachine(RuleBasedStateMachine):
         budget=st.integers(1, 12),
         seqs=st.integers(1, 6),
         caching=st.booleans() | st.just(True),
+        relocation=st.sampled_from(["queries", "cidra"]),
     )
-    def start(self, block_size: int, blocks: int, budget: int, seqs: int, caching: bool) -> None:
+    def start(
+        self,
+        block_size: int,
+        blocks: int,
+        budget: int,
+        seqs: int,
+        caching: bool,
+        relocation: Relocation,
+    ) -> None:
         self.harness = Harness(
             block_size=block_size,
             cache_tokens=block_size * blocks,
             max_num_batched_tokens=budget,
             max_num_seqs=seqs,
             prefix_caching=caching,
+            relocation=relocation,
         )
 
     @rule(

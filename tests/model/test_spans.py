@@ -15,11 +15,11 @@ from tests.model.dense import dense_logits
 from tests.model.networks import VOCABULARY, NoTokenizer, build
 from torch import Tensor
 
-from relquery.config import EngineConfig
+from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk
 from relquery.engine.loop import Engine
-from relquery.engine.pieces import Chain
+from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
 from relquery.model import executor as executor_module
 from relquery.model.batch import Rotate
@@ -87,17 +87,19 @@ def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def serve(
-    model: LoadedModel, specs: Sequence[Spec], rotate: Rotate = "queries", **limits: Any
+    model: LoadedModel, specs: Sequence[Spec], **limits: Any
 ) -> tuple[list[Request], Recorded]:
     """Submit all, run; the pool must be in order after every step."""
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
+    rotate: Rotate = "keys" if config.relocation == "keys" else "queries"
     executor = Recorded(model.network, slots, config.segment_sharing, model.positions, rotate)
     engine = Engine(executor, config, RealClock())
-    relocatable = model.positions.relocatable
+    placing: Placing = "request" if config.relocation == "cidra" else "chain"
+    if not model.positions.relocatable:
+        placing = "bound"
     requests = [
-        Request(i, engine_chain(spec), ANSWER, relocatable=relocatable)
-        for i, spec in enumerate(specs)
+        Request(i, engine_chain(spec), ANSWER, placing=placing) for i, spec in enumerate(specs)
     ]
     for request in requests:
         engine.submit(request)
@@ -145,12 +147,13 @@ def prompts(draw: st.DrawFn) -> list[Spec]:
     specs=prompts(),
     budget=st.sampled_from([3, 16, 2048]),
     share=st.booleans(),
-    rotate=st.sampled_from(["queries", "keys"]),
+    relocation=st.sampled_from(RELOCATIONS),
 )
 def test_logits_are_those_of_a_dense_network_with_a_block_mask(
-    name: str, specs: list[Spec], budget: int, share: bool, rotate: Rotate
+    name: str, specs: list[Spec], budget: int, share: bool, relocation: Relocation
 ) -> None:
-    check(name, specs, rotate=rotate, max_num_batched_tokens=budget, segment_sharing=share)
+    limits = {"max_num_batched_tokens": budget, "segment_sharing": share}
+    check(name, specs, relocation=relocation, **limits)
 
 
 RNG = np.random.default_rng(0)
@@ -158,11 +161,14 @@ PASSAGES = [tuple(RNG.integers(3, VOCABULARY, n).tolist()) for n in (21, 16, 30,
 SYSTEM, QUESTION = (5, 6, 7, 8, 9), (11, 12)
 
 
+@pytest.mark.parametrize("relocation", RELOCATIONS)
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_passages_in_another_order_are_found_in_the_cache_where_that_is_possible(name: str) -> None:
+def test_passages_in_another_order_are_found_in_the_cache_where_that_is_possible(
+    name: str, relocation: Relocation
+) -> None:
     orders = [(0, 1, 2, 3), (3, 1, 0, 2), (2, 2, 1)]
     specs = [(*SYSTEM, *(PASSAGES[i] for i in order), *QUESTION) for order in orders]
-    requests = check(name, specs)
+    requests = check(name, specs, relocation=relocation, max_num_seqs=1)
     served = [request.cached for request in requests]
     if loaded(name).positions.relocatable:
         assert served[1] == 5 + 74
@@ -183,13 +189,14 @@ def test_an_inner_generation_is_found_with_its_input_and_output(name: str) -> No
     assert outer.cached >= sum(len(span) // 4 * 4 for span in spans) - 3 * 4
 
 
+@pytest.mark.parametrize("relocation", RELOCATIONS)
 @pytest.mark.parametrize("name", ["llama", "qwen3", "bloom"])
-def test_one_span_at_two_positions_at_once(name: str) -> None:
+def test_one_span_at_two_positions_at_once(name: str, relocation: Relocation) -> None:
     """Both requests decode in the same steps, and each gets what it would get alone."""
     span = PASSAGES[2]
     specs = [(*SYSTEM, span, *QUESTION), (*PASSAGES[0], *PASSAGES[1], span, *QUESTION)]
-    both = check(name, specs)
-    alone = [check(name, [spec])[0] for spec in specs]
+    both = check(name, [*specs, *specs[::-1]], relocation=relocation, max_num_seqs=3)
+    alone = [check(name, [spec])[0] for spec in [*specs, *specs[::-1]]]
     assert [r.output for r in both] == [r.output for r in alone]
 
 

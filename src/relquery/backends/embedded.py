@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Engine
-from relquery.engine.pieces import Chain, own_pieces
+from relquery.engine.pieces import Chain, Placing, own_pieces
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import cached_tokens
 from relquery.errors import (
@@ -82,6 +82,12 @@ class EmbeddedBackend:
         self._finished: dict[int, deque[Request]] = {}
 
     @property
+    def _placing(self) -> Placing:
+        if not self._model.positions.relocatable:
+            return "bound"
+        return "request" if self.config.relocation == "cidra" else "chain"
+
+    @property
     def name(self) -> str:
         """The model's name and version: other weights under this name have another one."""
         return f"{self._model.name}@{self._model.version}"
@@ -121,7 +127,7 @@ class EmbeddedBackend:
         Raises RequestError for a prompt that cannot be rendered.
         """
         (chain,) = self._renderer.render([prompt])
-        request = Request(-1, chain, 1, relocatable=self._model.positions.relocatable)
+        request = Request(-1, chain, 1, placing=self._placing)
         cached = cached_tokens(request, self.config, self.engine.pool)
         own = set(own_pieces(request.pieces))
         return tuple(
@@ -167,7 +173,7 @@ class EmbeddedBackend:
                 stop=stop,
                 choices=choices,
                 group=group,
-                relocatable=self._model.positions.relocatable,
+                placing=self._placing,
             )
             # The seed of a request comes from its content, so that neither the order of the rows
             # nor what else is asked changes a sampled answer.

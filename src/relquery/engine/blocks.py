@@ -21,6 +21,8 @@ class BlockPool:
         self._block_of: dict[bytes, int] = {}
         self._free = list(range(total - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()
+        self.place = [0] * total
+        """Position of each block's first token, as its states are now. Kept by the engine."""
 
     @property
     def available(self) -> int:

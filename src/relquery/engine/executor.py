@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from relquery.engine.cidra import Batch
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.pieces import Tokens
@@ -60,6 +61,9 @@ class Executor(Protocol):
     def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
         """Compute all chunks as one batch; per chunk the drawn token id, or None if not wanted."""
 
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """Move cached blocks, batch by batch; block b has the slots from b * block_size on."""
+
 
 class SimulatedExecutor:
     """Lets time pass on a virtual clock as a cost model says, and draws tokens from a function.
@@ -85,6 +89,9 @@ class SimulatedExecutor:
         context = sum(chunk.context_tokens for chunk in chunks)
         self.clock.advance(self.cost.seconds(total - len(decodes), len(decodes), context))
         return [self._draw(chunk, chunk.draw) if chunk.draw else None for chunk in chunks]
+
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """Takes no time."""
 
     def _draw(self, chunk: Chunk, draw: Draw) -> int:
         token = self._answer(chunk.request, chunk.position + len(chunk.tokens))

@@ -11,8 +11,10 @@ import numpy as np
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
+from relquery.engine.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Executor, Segment, Slots
+from relquery.engine.hits import Held, StepHits
 from relquery.engine.pieces import Piece
 from relquery.engine.policies.fcfs import fcfs
 from relquery.engine.request import Draw, Request
@@ -36,6 +38,7 @@ class Engine:
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self._executor, self._policy = executor, policy
+        self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
 
     @property
@@ -98,29 +101,20 @@ class Engine:
         for request in plan.preempt:
             self._preempt(request)
         # All hits are held before the first allocation, which might evict them.
-        held = [self._hold_hits(work) for work in plan.work]
-        return [self._chunks(work, hits) for work, hits in zip(plan.work, held, strict=True)]
+        hits = StepHits(self.pool, self.config)
+        held = [hits.hold(work) for work in plan.work]
+        hits.copy()
+        self._hits = hits
+        return [self._chunks(work, blocks) for work, blocks in zip(plan.work, held, strict=True)]
 
     def _preempt(self, request: Request) -> None:
         self.running.remove(request)
         self._release(request)
         self.waiting.appendleft(request)
 
-    def _hold_hits(self, work: Work) -> list[list[int | None]]:
-        """Hold a waiting request's hits, per piece; None for a block filled in this step only."""
-        size = self.config.block_size
-        hits = [
-            [self.pool.lookup(work.request.key(index, block, size)) for block in range(count)]
-            for index, count in enumerate(work.hits)
-        ]
-        for block in chain.from_iterable(hits):
-            if block is not None:
-                self.pool.take(block)
-        return hits
-
-    def _chunks(self, work: Work, hits: list[list[int | None]]) -> list[Chunk]:
+    def _chunks(self, work: Work, hits: Held) -> list[Chunk]:
         """The work as chunks: one for each piece that it touches."""
-        request = work.request
+        request, size = work.request, self.config.block_size
         if hits:
             self._admit(request, hits)
         self._hold(request, len(request.pieces) - 1)
@@ -128,9 +122,9 @@ class Engine:
         for index, start, stop in spread(request, work.tokens):
             piece = request.pieces[index]
             if self.config.prefix_caching:
-                for block in filled(request, index, start, stop, self.config.block_size):
-                    key = request.key(index, block, self.config.block_size)
-                    self.pool.publish(key, piece.blocks[block])
+                for block in filled(request, index, start, stop, size):
+                    self.pool.publish(request.key(index, block, size), piece.blocks[block])
+                    self.pool.place[piece.blocks[block]] = request.place(index, block, size)
             slots = self._slots(piece, stop)
             own = (Segment(slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
@@ -154,7 +148,7 @@ class Engine:
                 slots = self._slots(other, len(other.tokens))
                 yield Segment(slots, other.start, other.origin - piece.origin)
 
-    def _admit(self, request: Request, hits: list[list[int | None]]) -> None:
+    def _admit(self, request: Request, hits: Held) -> None:
         """Take a waiting request in, with the cached blocks of its prompt."""
         size = self.config.block_size
         self.waiting.remove(request)
@@ -195,6 +189,7 @@ class Engine:
     def _execute(self, chunks: list[list[Chunk]]) -> list[int | None]:
         """Compute a step; per work the token drawn after its last chunk, if one is wanted."""
         try:
+            self._relocate()
             drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
             return [list(islice(drawn, len(of_work)))[-1] for of_work in chunks]
         except BaseException:
@@ -208,6 +203,20 @@ class Engine:
             for request in list(reversed(self.running)):
                 self._preempt(request)
             raise
+
+    def _relocate(self) -> None:
+        """Move blocks to where the step's new requests need them."""
+        hits = self._hits
+        try:
+            if hits.moves:
+                self._executor.relocate(plan_batches(hits.moves), self.config.block_size)
+        except BaseException:
+            for move in hits.moves:
+                self.pool.withdraw(move.target)
+            raise
+        finally:
+            self.pool.release(hits.originals)
+            hits.originals = []
 
     def _apply(self, plan: Plan, drawn: list[int | None]) -> list[Request]:
         finished = []

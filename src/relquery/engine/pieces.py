@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -75,11 +76,16 @@ class _Open:
     spans: list[tuple[int, int]] = field(default_factory=list)
 
 
-def lay_out(chain: Chain, relocatable: bool = True) -> list[Piece]:
+Placing = Literal["chain", "request", "bound"]
+"""Where the positions of a span begin: "chain": at 0, its states serving at any position;
+"request": where it stands, its states being moved to serve elsewhere; "bound": where it stands,
+which its keys say, as its states serve nowhere else."""
+
+
+def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
     """The pieces of a prompt in document order; the last one is open: the answer grows in it.
 
-    relocatable: whether a span's states serve at any position. Else its positions are those in
-    the request, and its keys say where it stands. Spans without tokens vanish.
+    Spans without tokens vanish.
     """
     pieces: list[Piece] = []
     path = [_open(chain, 0, 0)]
@@ -88,18 +94,18 @@ def lay_out(chain: Chain, relocatable: bool = True) -> list[Piece]:
         if at.todo:
             part = at.todo.pop()
             if isinstance(part, Chain):
-                _close(pieces, at, relocatable)
+                _close(pieces, at, placing)
                 path.append(_open(part, len(pieces), at.begin + at.length))
             elif len(part):
                 at.own.append(part)
             continue
         path.pop()
         if not path:
-            _close(pieces, at, relocatable, ends=True)
+            _close(pieces, at, placing, ends=True)
             pieces[-1].closed = False
             return pieces
         if at.length or at.own:
-            _close(pieces, at, relocatable, ends=True)
+            _close(pieces, at, placing, ends=True)
             path[-1].spans.append((len(pieces) - 1, path[-1].length))
             path[-1].length += at.length
         else:
@@ -110,7 +116,7 @@ def _open(chain: Chain, first: int, begin: int) -> _Open:
     return _Open(list(reversed(chain.parts)), first, begin)
 
 
-def _close(pieces: list[Piece], at: _Open, relocatable: bool, ends: bool = False) -> None:
+def _close(pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False) -> None:
     """End a piece where a span begins, or the chain ends.
 
     A chain that ends with a span has an empty piece after it, whose key names the whole chain.
@@ -118,7 +124,8 @@ def _close(pieces: list[Piece], at: _Open, relocatable: bool, ends: bool = False
     if not at.own and not ends:
         return
     tokens = np.concatenate(at.own) if at.own else np.empty(0, np.int32)
-    origin, anchor = (at.begin, 0) if relocatable else (0, at.begin)
+    origin = at.begin if placing == "chain" else 0
+    anchor = at.begin if placing == "bound" else 0
     start = at.begin + at.length - origin
     spans = tuple(at.spans)
     pieces.append(Piece(tokens, at.first, start, origin, anchor, at.previous, spans))

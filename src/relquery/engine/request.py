@@ -8,7 +8,7 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from relquery.engine.keys import block_key
-from relquery.engine.pieces import Chain, Piece, Tokens, find_root, lay_out
+from relquery.engine.pieces import Chain, Piece, Placing, Tokens, find_root, lay_out
 from relquery.prompt import Finish
 
 
@@ -31,7 +31,7 @@ class Draw:
 class Request:
     """A prompt on its way to an answer. Only the engine's loop changes it.
 
-    source: the prompt, token ids (n,) or a chain. relocatable: see relquery.engine.pieces.
+    source: the prompt, token ids (n,) or a chain. placing: see relquery.engine.pieces.
     max_tokens: bound of the answer, the context's limit included. end: token ids that end the
     answer and are not part of it. stop: whether an output that has just grown contains a stop
     string. choices: if not empty, the answer is one of these token sequences. group: id of the
@@ -47,7 +47,7 @@ class Request:
     choices: tuple[tuple[int, ...], ...] = ()
     group: int = 0
     arrival: float = 0.0
-    relocatable: InitVar[bool] = True
+    placing: InitVar[Placing] = "chain"
 
     pieces: list[Piece] = field(init=False)
     prompt_tokens: int = field(init=False)
@@ -58,9 +58,9 @@ class Request:
     cached: int | None = None
     """Prompt tokens that the cache served at first admission; None before it."""
 
-    def __post_init__(self, source: Tokens | Chain, relocatable: bool) -> None:
+    def __post_init__(self, source: Tokens | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
-        self.pieces = lay_out(chain, relocatable)
+        self.pieces = lay_out(chain, placing)
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
 
     @property
@@ -113,6 +113,10 @@ class Request:
             stop = min(start + block_size, self.size(index))
             piece.keys.append(block_key(piece.last_key, self.tokens(index, start, stop)))
         return piece.keys[block]
+
+    def place(self, index: int, block: int, block_size: int) -> int:
+        """Position of a block's first token, as it is computed."""
+        return self.pieces[index].start + block * block_size
 
     def _find_roots(self, index: int, block_size: int) -> None:
         for i, piece in enumerate(self.pieces[: index + 1]):

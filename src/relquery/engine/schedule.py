@@ -76,7 +76,8 @@ class Draft:
         self.blocks = state.pool.available
         self.work: list[Work] = []
         self.preempt: list[Request] = []
-        self._filled: set[bytes] = set()
+        self._moves = state.limits.relocation == "cidra"
+        self._filled: dict[bytes, int] = {}
         self._taken: set[int] = set()
         self._released: Counter[int] = Counter()
 
@@ -95,13 +96,13 @@ class Draft:
         """Plan the first work of a waiting request; False if it does not fit this step."""
         if self.tokens <= 0 or self.seats <= 0:
             return False
-        hits, unheld = self._hits(request)
+        hits, unheld, copies = self._hits(request)
         served = [self._served(request, index, count) for index, count in enumerate(hits)]
         tokens = min(self.tokens, request.length - sum(served))
         # An admitted request gets blocks for its whole prompt, so that prompts that cannot
         # finish together do not block one another half-way.
         blocks = sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
-        needed = blocks - sum(hits) + len(unheld)
+        needed = blocks - sum(hits) + len(unheld) + copies
         if needed > self.blocks:
             return False
         self.blocks -= needed
@@ -128,30 +129,45 @@ class Draft:
         """Tokens of a piece in its first `hits` blocks."""
         return min(hits * self._limits.block_size, request.size(index))
 
-    def _hits(self, request: Request) -> tuple[list[int], set[int]]:
-        """Blocks per piece that the cache or this draft serves, and those no request holds yet."""
+    def _hits(self, request: Request) -> tuple[list[int], set[int], int]:
+        """Blocks per piece that the cache or this draft serves; of these, those no request holds
+        yet; and how many must be copied, as another request needs them at another position.
+        """
         unheld: set[int] = set()
-        hits = [0] * len(request.pieces)
+        hits, copies = [0] * len(request.pieces), 0
         if not self._limits.prefix_caching:
-            return hits, unheld
+            return hits, unheld, copies
+        size = self._limits.block_size
         for index in range(len(hits)):
-            for block in range(servable(request, index, self._limits.block_size)):
-                key = request.key(index, block, self._limits.block_size)
+            for block in range(servable(request, index, size)):
+                key, place = request.key(index, block, size), request.place(index, block, size)
                 held = self._pool.lookup(key)
-                if held is None and key not in self._filled:
+                if held is None and not self._fills(key, place):
                     break
-                if held is not None and self._pool.references(held) == 0:
-                    unheld.add(held)
+                if held is not None:
+                    free = self._pool.references(held) == 0
+                    taken = held in self._taken or held in unheld
+                    if self._moves and self._pool.place[held] != place:
+                        copies += taken or not free
+                    if free:
+                        unheld.add(held)
                 hits[index] += 1
-        return hits, unheld - self._taken
+        return hits, unheld - self._taken, copies
+
+    def _fills(self, key: bytes, place: int) -> bool:
+        """Whether work before fills the block; where states are moved, at this very place."""
+        filled_at = self._filled.get(key)
+        return filled_at is not None and (not self._moves or filled_at == place)
 
     def _commit(self, work: Work, done: Sequence[int]) -> None:
         self.tokens -= work.tokens
         self.work.append(work)
         if self._limits.prefix_caching:
+            size = self._limits.block_size
             for index, start, stop in spread(work.request, work.tokens, done):
-                for block in filled(work.request, index, start, stop, self._limits.block_size):
-                    self._filled.add(work.request.key(index, block, self._limits.block_size))
+                for block in filled(work.request, index, start, stop, size):
+                    place = work.request.place(index, block, size)
+                    self._filled.setdefault(work.request.key(index, block, size), place)
 
 
 def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> list[int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from relquery.model.rotary import PositionScheme
+
 
 class KVCache:
     """Slot-addressed keys and values. A layer's tensors are made at its first write.
@@ -15,12 +17,14 @@ class KVCache:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._heads: dict[int, int] = {}
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
         if layer not in self._layers:
             # torch.empty: the system gives memory to a slot when it is first written.
             self._layers[layer] = (self._like(key), self._like(value))
+            self._heads[layer] = key.shape[1]
         keys, values = self._layers[layer]
         keys.index_copy_(0, slots, key.reshape(len(slots), -1))
         values.index_copy_(0, slots, value.reshape(len(slots), -1))
@@ -33,6 +37,20 @@ class KVCache:
             keys.index_select(0, flat).view(*slots.shape, heads, -1),
             values.index_select(0, flat).view(*slots.shape, heads, -1),
         )
+
+    def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
+        """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).
+
+        All sources are read before a target is written.
+        """
+        for layer, (keys, values) in self._layers.items():
+            rotary = scheme.layers[layer]
+            key, value = keys.index_select(0, sources), values.index_select(0, sources)
+            if rotary is not None:
+                heads = self._heads[layer]
+                key = rotary.rotate(key.view(len(sources), heads, -1), turns).flatten(1)
+            keys.index_copy_(0, targets, key)
+            values.index_copy_(0, targets, value)
 
     @property
     def layers(self) -> int:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from relquery.engine.cidra import Batch
 from relquery.engine.executor import Chunk
+from relquery.errors import ModelError
 from relquery.model.batch import PackedBatch, Rotate
 from relquery.model.cache import KVCache
 from relquery.model.rotary import PositionScheme
@@ -55,3 +58,24 @@ class TorchExecutor:
             return [None] * len(chunks)
         drawn = iter(draw_tokens(output.logits[0], [c.draw for _, c in wanted if c.draw]))
         return [next(drawn) if chunk.draw else None for chunk in chunks]
+
+    @torch.inference_mode()
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """Rotate and move cached blocks. Raises ModelError if this network's keys cannot be."""
+        if self._scheme is None or not self._scheme.relocatable:
+            raise ModelError("This network's keys cannot be used at another position.")
+        for batch in batches:
+            sources, targets, turns = (
+                np.array([getattr(move, name) for move in batch.moves])
+                for name in ("source", "target", "turn")
+            )
+            self._cache.move(
+                self._slots(sources, block_size),
+                self._slots(targets, block_size),
+                torch.from_numpy(turns.repeat(block_size)).to(self._network.device),
+                self._scheme,
+            )
+
+    def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
+        slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
+        return torch.from_numpy(slots).to(self._network.device)
