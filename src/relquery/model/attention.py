@@ -51,7 +51,7 @@ def attention(
         if item.bucket.causal:
             k, v = (_pick(packed, item.keys, item.start) for packed in (keys, values))
         else:
-            k, v = batch.cache.read(layer, item.keys, keys.shape[1])
+            k, v = batch.cache.read(layer, item.keys, keys.shape[1], item.slot)
         q = _pick(queries, item.queries, item.start)
         k = batch.turned(layer, k, item.turn if rotate_keys else None)
         q = batch.turned(layer, q, None if rotate_keys else item.turn)

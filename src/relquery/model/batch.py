@@ -23,8 +23,8 @@ Rotate = Literal["queries", "keys"]
 class DeviceBucket:
     """A bucket as tensors.
 
-    rows: of its padded output that are real, None for all. start: the first of its queries, where
-    these are a run of the packed batch, so that views of it serve; else None.
+    rows: of its padded output that are real, None for all. start, slot: the first of its queries
+    or keys, where these are a run, so that a view serves; else None.
     tokens: (real rows,) token of the packed batch of each. merging: (real rows,) its number among
     the tokens whose partial results are merged; None where this bucket alone has the results.
     turn: (jobs, q), by how many positions to rotate queries, or (jobs, k), keys; None for none.
@@ -35,6 +35,7 @@ class DeviceBucket:
     keys: Tensor
     rows: Tensor | None
     start: int | None
+    slot: int | None
     tokens: Tensor
     merging: Tensor | None
     turn: Tensor | None
@@ -137,13 +138,15 @@ class PackedBatch:
         merges = len(merged) > 0 and np.array_equal(
             merged[merging.clip(max=len(merged) - 1)], tokens
         )
-        run = real.all() and bool((np.diff(tokens) == 1).all())
+        slots = bucket.keys.reshape(-1)
+        alone = len(bucket.keys) == 1
         return DeviceBucket(
             bucket,
             self._tensor(bucket.queries),
             self._tensor(bucket.keys),
             rows=None if real.all() else self._tensor(np.flatnonzero(real)),
-            start=int(tokens[0]) if run else None,
+            start=int(tokens[0]) if real.all() and _is_run(tokens) else None,
+            slot=int(slots[0]) if alone and _is_run(slots) else None,
             tokens=self._tensor(tokens),
             merging=self._tensor(np.searchsorted(merged, tokens)) if merges else None,
             turn=self._turn(bucket),
@@ -161,6 +164,10 @@ class PackedBatch:
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def _is_run(numbers: Ints) -> bool:
+    return bool((np.diff(numbers) == 1).all())
 
 
 def _real(bucket: Bucket) -> Any:

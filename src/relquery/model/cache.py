@@ -29,14 +29,19 @@ class KVCache:
         keys.index_copy_(0, slots, key.reshape(len(slots), -1))
         values.index_copy_(0, slots, value.reshape(len(slots), -1))
 
-    def read(self, layer: int, slots: Tensor, heads: int) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
-        keys, values = self._layers[layer]
+    def read(
+        self, layer: int, slots: Tensor, heads: int, first: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim).
+
+        first: the first slot if they follow one another: then the answer is a view.
+        """
         flat = slots.reshape(-1)
-        return (
-            keys.index_select(0, flat).view(*slots.shape, heads, -1),
-            values.index_select(0, flat).view(*slots.shape, heads, -1),
+        keys, values = (
+            states.index_select(0, flat) if first is None else states[first : first + len(flat)]
+            for states in self._layers[layer]
         )
+        return keys.view(*slots.shape, heads, -1), values.view(*slots.shape, heads, -1)
 
     def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
         """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).

@@ -12,7 +12,7 @@ cascade inference). Pure numpy: a plan is made once per step and serves all laye
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +26,8 @@ CALL_OVERHEAD = 4_000
 """Query-key pairs whose computation takes about as long as one more kernel call."""
 MOVE = 16
 """Query-key pairs whose computation takes about as long as gathering one token."""
+MERGE = 32
+"""Query-key pairs whose computation takes about as long as merging one more partial result."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +66,12 @@ class Job:
         return len(self.queries), len(self.keys)
 
     @property
+    def run(self) -> bool:
+        """Whether its slots follow one another, so that the cache serves them without a copy."""
+        slots = self.keys.slots
+        return not self.causal and bool((slots[1:] - slots[:-1] == 1).all())
+
+    @property
     def shifted(self) -> bool:
         """Whether some query sees the segment at another place than where it was computed."""
         return bool(self.shifts.any())
@@ -98,7 +106,8 @@ def plan_buckets(
     whether a segment that several chunks have in common becomes one job; else one per chunk.
     by_shift: whether only chunks that see a span at the same place share it.
     """
-    return [_pad(jobs) for jobs in _similar(list(_jobs(chunks, share, by_shift)))]
+    jobs = [part for job in _jobs(chunks, share, by_shift) for part in _runs(job)]
+    return [_pad(group) for group in _similar(jobs)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +222,27 @@ class _Trie:
             open_ranges += [(a, b, depth) for a, b in pairwise([low, *cuts, high])]
 
 
+def _runs(job: Job) -> Iterator[Job]:
+    """A job, or its long runs of slots by themselves, which need no copy, and what remains."""
+    queries, keys = job.shape
+    least = (CALL_OVERHEAD + MERGE * queries) // MOVE
+    if job.causal or keys <= least:
+        yield job
+        return
+    breaks = np.flatnonzero(np.diff(job.keys.slots) != 1) + 1
+    bounds = [0, *breaks.tolist(), keys]
+    long = [(a, b) for a, b in pairwise(bounds) if b - a > least]
+    if len(long) == len(bounds) - 1 == 1:
+        yield job
+        return
+    rest = np.ones(keys, dtype=np.bool_)
+    for a, b in long:
+        rest[a:b] = False
+        yield replace(job, keys=job.keys[a:b])
+    if rest.any():
+        yield replace(job, keys=Context(job.keys.slots[rest], job.keys.positions[rest]))
+
+
 def _worth_sharing(chunks: int, tokens: int, queries: int) -> bool:
     """Whether reading `tokens` once, not `chunks` times, outweighs merging one more partial."""
     return (chunks - 1) * tokens > queries
@@ -225,7 +255,14 @@ def _common_prefix(a: Ints, b: Ints) -> int:
 
 
 def _similar(jobs: list[Job]) -> Iterator[list[Job]]:
-    """Group jobs so that padding costs less than the kernel calls that it saves."""
+    """Group jobs so that padding and copying cost less than the kernel calls that it saves.
+
+    A long job that needs no copy stands alone.
+    """
+    alone = [job for job in jobs if job.shape[1] * MOVE > CALL_OVERHEAD and job.run]
+    yield from ([job] for job in alone)
+    taken = set(map(id, alone))
+    jobs = [job for job in jobs if id(job) not in taken]
     jobs.sort(key=lambda job: (*_kind(job), job.shape[0].bit_length(), job.shape[1]), reverse=True)
     group: list[Job] = []
     waste = 0
