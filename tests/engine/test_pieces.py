@@ -1,0 +1,126 @@
+"""Prompts as pieces: what attends to what, at which positions, under which keys."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.harness import Place, Spec, chain_of, numbered, places
+
+from relquery.engine.pieces import Chain, Placing, own_pieces
+from relquery.engine.request import Request
+
+PLACINGS: list[Placing] = ["chain", "request", "bound"]
+TOKEN = st.integers(0, 2)  # few, so that different trees hold equal runs of tokens
+SPECS = st.lists(
+    st.recursive(TOKEN, lambda inner: st.lists(inner, max_size=6).map(tuple), max_leaves=12),
+    min_size=1,
+    max_size=8,
+).map(tuple)
+
+
+def request(spec: Spec, placing: Placing = "chain") -> Request:
+    return Request(0, chain_of(spec), 4, placing=placing)
+
+
+def pieces_and_places(spec: Spec, placing: Placing) -> list[tuple[int, list[Place]]]:
+    """The pieces of a request that have tokens, and the places of these."""
+    one, order, found = request(spec, placing), iter(places(spec)), []
+    for index, piece in enumerate(one.pieces):
+        own = [next(order) for _ in piece.tokens]
+        assert [place.token for place in own] == piece.tokens.tolist()
+        if own:
+            found.append((index, own))
+    assert next(order, None) is None
+    return found
+
+
+@given(SPECS, st.sampled_from(PLACINGS))
+def test_a_piece_is_a_run_of_one_chain_and_attends_to_what_the_chain_holds_before_it(
+    spec: Spec, placing: Placing
+) -> None:
+    one = request(spec, placing)
+    of = dict(pieces_and_places(spec, placing))
+    for index, own in of.items():
+        piece = one.pieces[index]
+        assert all(place.chain is own[0].chain for place in own)
+        begin = own[0].begin if placing != "chain" else 0
+        assert piece.start == own[0].position + begin
+        seen = set()
+        for other in range(piece.first, index):
+            shift = one.pieces[other].origin - piece.origin
+            for i, place in enumerate(of.get(other, [])):
+                seen.add((one.pieces[other].start + shift + i - begin, place.meaning))
+        assert seen == own[0].visible()
+
+
+def block_meanings(spec: Spec, placing: Placing, size: int) -> dict[bytes, set[Any]]:
+    """By key: what the blocks of that key hold."""
+    one = request(spec, placing)
+    found: dict[bytes, set[Any]] = defaultdict(set)
+    for index, own in pieces_and_places(spec, placing):
+        for block in range(one.named_blocks(index, size)):
+            inside = own[block * size : (block + 1) * size]
+            bound = inside[0].begin if placing == "bound" else 0
+            meaning = tuple(place.meaning for place in inside)
+            found[one.key(index, block, size)].add((inside[0].position, bound, meaning))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(SPECS, min_size=2, max_size=4), st.sampled_from(PLACINGS), st.integers(1, 4))
+def test_two_contexts_never_share_a_key_where_what_they_attend_to_differs(
+    specs: list[Spec], placing: Placing, size: int
+) -> None:
+    together: dict[bytes, set[Any]] = defaultdict(set)
+    for spec in specs:
+        for key, meanings in block_meanings(spec, placing, size).items():
+            together[key] |= meanings
+    assert all(len(meanings) == 1 for meanings in together.values())
+
+
+@given(SPECS, st.integers(1, 4))
+def test_a_span_has_the_keys_that_it_has_alone(spec: Spec, size: int) -> None:
+    """A whole prompt, answered before, is found as a span of another; a part of a block is not."""
+    inner = request(spec)
+    outer = request((1, spec, 2))
+    alone = [inner.key(i, b, size) for i, b in full_blocks(inner, size)]
+    inside = {outer.key(i, b, size) for i, b in full_blocks(outer, size)}
+    assert set(alone) <= inside
+
+
+def full_blocks(one: Request, size: int) -> list[tuple[int, int]]:
+    return [
+        (index, block)
+        for index, piece in enumerate(one.pieces)
+        for block in range(len(piece.tokens) // size)
+    ]
+
+
+def test_bound_spans_share_keys_only_at_the_same_position() -> None:
+    span = (1, 2, 3, 4)
+    at_two, at_three = request((9, 9, span, 5), "bound"), request((9, 9, 9, span, 5), "bound")
+    again = request((8, 8, span, 5), "bound")
+    assert at_two.key(1, 0, 4) != at_three.key(1, 0, 4)
+    assert at_two.key(1, 0, 4) == again.key(1, 0, 4)
+
+
+@pytest.mark.parametrize("spec", [(1, (), 2), ((), 1, 2), (1, 2, ((), ())), (1, ((),), 2)])
+def test_spans_without_tokens_change_nothing(spec: Spec) -> None:
+    one, plain = request(spec), request((1, 2))
+    assert len(one.pieces) == 1
+    assert one.key(0, 0, 2) == plain.key(0, 0, 2)
+
+
+def test_chains_may_be_nested_deeply() -> None:
+    chain = Chain((numbered(2),))
+    for depth in range(5_000):
+        chain = Chain((chain, numbered(1, depth)))
+    one = Request(0, Chain((chain, numbered(1))), 4)
+    assert one.prompt_tokens == 5_003
+    assert list(own_pieces(one.pieces)) == [len(one.pieces) - 1]
+    last = len(one.pieces) - 1
+    assert len(one.key(last, 0, 1)) == 16
