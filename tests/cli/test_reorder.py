@@ -177,6 +177,14 @@ def test_a_csv_whose_quotes_come_late_is_read(tmp_path: Path) -> None:
     assert table["a"][-1].as_py() == "p,q"
 
 
+def test_a_ragged_csv_is_an_error_that_names_the_line(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "ragged.csv"
+    path.write_text("a,b\n1,2\n1,2,3\n", encoding="utf-8")
+    _, err = run(str(path), code=1)
+    assert err.startswith("Error: Table 'ragged.csv': Line 3 of ")
+    assert "Expected Number of Columns: 2 Found: 3" in err
+
+
 def test_columns_and_rows_take_a_part_of_the_table(
     figures: Callable[..., dict[str, Any]], shop: str
 ) -> None:
@@ -245,6 +253,8 @@ def test_a_dependency_may_name_columns_with_commas_and_arrows() -> None:
         (("demo:movies", "--cache-tokens", "3"), "one block of 16"),
         (("demo:movies", "-o", "order.xls"), ".parquet, .csv, .json"),
         (("demo:movies", "-o", "/no/folder/order.csv"), "/no/folder does not exist"),
+        (("demo:movies", "-o", "/proc/order.csv"), "--output /proc/order.csv cannot be written"),
+        (("demo:movies", "--fd", '"a'), "Dependency '\"a' names fewer than two columns"),
     ],
 )
 def test_what_a_person_may_get_wrong_is_one_line_with_a_remedy(
@@ -255,6 +265,33 @@ def test_what_a_person_may_get_wrong_is_one_line_with_a_remedy(
     assert err.startswith("Error: ")
     assert len(err.splitlines()) == 1
     assert out == ""
+
+
+def test_a_folder_as_output_is_refused_and_nothing_is_left_by_asking(
+    run: Run, shop: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    assert "is a folder" in run(shop, "-o", str(tmp_path / "folder.csv"), code=1)[1]
+    run(shop, "-o", str(tmp_path / "order.csv"), "--fd", "zip -> nothing", code=1)
+    assert not (tmp_path / "order.csv").exists()
+    (tmp_path / "order.csv").write_text("mine", encoding="utf-8")
+    run(shop, "-o", str(tmp_path / "order.csv"), "--fd", "zip -> nothing", code=1)
+    assert (tmp_path / "order.csv").read_text(encoding="utf-8") == "mine"
+
+
+def test_an_ending_in_capitals_is_one(run: Run, shop: str, tmp_path: Path) -> None:
+    run(shop, "--method", "fixed", "-o", str(tmp_path / "ORDER.CSV"))
+    assert (tmp_path / "ORDER.CSV").read_text(encoding="utf-8").startswith('"row","fields"')
+
+
+def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: str) -> None:
+    out, _ = run(shop, "--weight", "gpt-4o-mini")
+    assert "cheapest" not in out
+    assert "(most token hits)" in out
+    assert "No prefix in the cache reaches the minimum of 1,024 tokens of gpt-4o-mini" in out
+    out, _ = run(shop, "--weight", "gpt-4o-mini", "--prefix", "word " * 2000)
+    assert "(cheapest)" in out
+    assert "No prefix" not in out
 
 
 def test_help_shows_examples(run: Run) -> None:

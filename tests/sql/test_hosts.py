@@ -193,9 +193,54 @@ def test_a_file_that_is_not_utf8_says_so_and_what_to_do(con, tmp_path):
 def test_a_line_with_too_many_values_is_said_to_have_them(con, tmp_path):
     path = tmp_path / "ragged.csv"
     path.write_text("a,b\n" + "1,2\n" * 30_000 + "1,2,3\n")
-    con.register("t", path)
     with pytest.raises(TableError, match=r"Line 30002 of .*Expected Number of Columns: 2"):
-        con.sql("SELECT sum(b) FROM t")
+        con.register("t", path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected", "found"),
+    [
+        ("a,b\n1,2\n1,2,3\n", 3, 2, 3),
+        ("id,name\n1,a\n2,b\n3,c,EXTRA\n4,d\n", 4, 2, 3),
+        ("id,name\n1,a\n2\n4,d\n", 3, 2, 1),
+        ("a;b\n1;2\n3\n", 3, 2, 1),
+        ("a,b\nbroken\n1,2\n3,4\n", 2, 2, 1),
+        ("a,b\n1,2,3\n4,5,6\n", 2, 2, 3),
+        ("\ufeffa,b\n1,2\n1,2,3\n", 3, 2, 3),
+        ('"a,1",b\n"1,2",2\n1,2,3\n', 3, 2, 3),
+    ],
+)
+def test_lines_unlike_the_header_are_never_guessed_at(text, line, expected, found, con, tmp_path):
+    for name, data in (("rows.csv", text.encode()), ("rows.csv.gz", gzip.compress(text.encode()))):
+        (tmp_path / name).write_bytes(data)
+        columns = f"Expected Number of Columns: {expected} Found: {found}"
+        with pytest.raises(TableError, match=f"Table 't': Line {line} of .*{columns}"):
+            con.register("t", tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "rows"),
+    [
+        ("t.csv", 'a,b\n"x,y",z\n"p\n""q""",w\n', ["a", "b"], [("x,y", "z"), ('p\n"q"', "w")]),
+        ("t.csv", "a;b\nx,y;z\np;q\n", ["a", "b"], [("x,y", "z"), ("p", "q")]),
+        ("t.csv", "a\tb\nx,y\tz\n", ["a", "b"], [("x,y", "z")]),
+        ("t.csv", "a|b\nx|z\n", ["a", "b"], [("x", "z")]),
+        ("t.tsv", "a,b\nx\n", ["a,b"], [("x",)]),
+        ("t.csv", "1,2\n3,4\n", ["column0", "column1"], [(1, 2), (3, 4)]),
+        ("t.csv", "text\nHello, world\nx\n", ["text"], [("Hello, world",), ("x",)]),
+        ("t.csv", "\ufeffa,b\nx,z\n", ["a", "b"], [("x", "z")]),
+        ("t.csv", "\n\na,b\nx,z\n", ["a", "b"], [("x", "z")]),
+        ("t.csv", "# said\na,b\nx,z\n", ["a", "b"], [("x", "z")]),
+        ("t.csv", "a,b\r\nx,z\r\n", ["a", "b"], [("x", "z")]),
+        ("t.csv", "a,b\n", ["a", "b"], []),
+        ("t.csv", '"a\nx",b\nx,z\n', ["a\nx", "b"], [("x", "z")]),
+    ],
+)
+def test_files_of_every_dialect_are_read(name, text, columns, rows, con, tmp_path):
+    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    con.register("t", tmp_path / name)
+    result = con.sql("SELECT * FROM t")
+    assert (result.columns, result.fetchall()) == (columns, rows)
 
 
 @pytest.mark.parametrize("name", ["folder", "folder.csv", "folder.db"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -77,6 +79,35 @@ def test_columns_of_any_type_are_written_as_text(
     array: pa.Array | pa.ChunkedArray, text: list[str | None]
 ) -> None:
     assert decode(encode(pa.table({"a": array}))) == [[value] for value in text]
+
+
+def test_categories_of_polars_are_written_as_text() -> None:
+    kinds = {"a": pl.Categorical, "b": pl.Enum(["x", "y"])}
+    frame = pl.DataFrame({"a": ["x", None, "x"], "b": ["y", "x", None]}, schema=kinds)
+    assert decode(encode(frame)) == [["x", "y"], [None, "x"], ["x", None]]
+    twice = pl.concat([frame, frame], rechunk=False)
+    assert decode(encode(twice)) == decode(encode(frame)) * 2
+    assert encode(frame.slice(0, 0)).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([10**30, 1], "cannot be read as text"),
+        ([2**64, 1], "cannot be read as text"),
+        ("xyz", "given as str. Give a list of values"),
+        (b"xyz", "given as bytes"),
+        ([1, "x"], "mixes kinds of values: int, str"),
+    ],
+)
+def test_what_is_wrong_with_a_column_is_said(column: object, message: str) -> None:
+    with pytest.raises(TableError, match=f"Column 'a' .*{message}"):
+        encode({"a": column})
+
+
+def test_a_frame_that_arrow_cannot_take_is_refused() -> None:
+    with pytest.raises(TableError, match="Duplicate column names"):
+        encode(pd.DataFrame([[1, 2]], columns=["x", "x"]))
 
 
 def test_columns_of_one_name_stay_apart() -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Timer
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.table import reference
 from tests.table.strategies import (
     AUTOMATIC,
+    PAID,
     WEIGHTS,
     bags_of,
     columns_of,
@@ -24,7 +30,7 @@ from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, TableError, UnknownColumnError
 from relquery.table.columns import encode
 from relquery.table.cost.hits import measure_hits
-from relquery.table.cost.tokens import tokenize
+from relquery.table.cost.tokens import Encode, tokenize
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import Schedule, reorder
 
@@ -207,10 +213,30 @@ def test_a_column_that_is_no_sequence_is_refused_by_name(column: object) -> None
         ("tree", {"second": 3}, "Did you mean 'seconds'"),
         ("tree", {"weight": "token"}, "Did you mean 'tokens'"),
         ("tree", {"cache_tokens": 15}, "less than one block of 16"),
-        ("tree", {"requests_per_minute": 0}, "must be above 0"),
-        ("tree", {"requests_per_minute": float("nan")}, "must be above 0"),
+        ("tree", {"requests_per_minute": 0}, "must be a number above 0"),
+        ("tree", {"requests_per_minute": float("nan")}, "must be a number above 0"),
         ("tree", {"bags": [["a", "b"], ["b", "c"]]}, "Column b is in two bags"),
         ("tree", {"dependencies": "a -> b -> c"}, "more than one arrow"),
+        (None, {}, "method is 'None'"),
+        ("tree", {"weight": None}, "weight is 'None'"),
+        ("tree", {"weight": 5}, "weight is '5'"),
+        ("tree", {"seconds": "1"}, "must be a number from 0 on"),
+        ("tree", {"requests_per_minute": "60"}, "must be a number above 0"),
+        ("tree", {"cache_tokens": float("nan")}, "must be a whole number"),
+        ("tree", {"cache_tokens": 100.5}, "must be a whole number"),
+        ("tree", {"cache_tokens": 10**30}, "must be a whole number"),
+        ("tree", {"cache_tokens": "4096"}, "must be a whole number"),
+        ("tree", {"prefix": None}, "prefix is None; it must be text"),
+        ("tree", {"prefix": b"x"}, "prefix is b'x'; it must be text"),
+        ("tree", {"tokenizer": "demo"}, r"Use load_tokenizer\('demo'\)"),
+        ("tree", {"dependencies": None}, "dependencies is None"),
+        ("tree", {"dependencies": 5}, "dependencies is 5"),
+        ("tree", {"dependencies": b"a -> b"}, "dependencies is b'a -> b'"),
+        ("tree", {"dependencies": ["a -> b", None]}, "'None' is no text or list of names"),
+        ("tree", {"bags": None}, "bags is None. A bag is a list of column names"),
+        ("tree", {"bags": [[0, 1]]}, "A bag is a list of column names"),
+        ("tree", {"bags": ["a", "b"]}, "A bag is a list of column names"),
+        ("tree", {"bags": ["ab"]}, "A bag is a list of column names"),
     ],
 )
 def test_wrong_settings_are_refused(
@@ -218,6 +244,87 @@ def test_wrong_settings_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         reorder(encode({"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y"]}), method, **settings)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [None, 5, "text", [1.5], [-1], [2**31], [2**70], [None], [[1], [2, 3]], [True]],
+    ids=str,
+)
+def test_a_tokenizer_that_gives_no_ids_is_refused(ids: Any) -> None:
+    with pytest.raises(ConfigError, match=r"The tokenizer gave .*Expected"):
+        reorder({"a": ["x", "y"]}, tokenizer=lambda texts: [ids for _ in texts])
+
+
+@pytest.mark.parametrize("given", [None, 5, "xy", {"x": [1], "y": [2]}, [[1]]], ids=str)
+def test_a_tokenizer_that_gives_no_list_per_text_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="The tokenizer gave"):
+        reorder({"a": ["x", "y"]}, tokenizer=lambda _: given)
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(bags=True), st.sampled_from(["gpt-4o-mini", AUTOMATIC, PAID]))
+def test_no_other_method_costs_less_than_tree_under_a_price(
+    table: reference.Table, price: Weight
+) -> None:
+    def usd(method: Order) -> float:
+        given_rules = dependencies_of(table)
+        schedule = reorder(columns_of(table), method, given_rules, bags_of(table), price)
+        assert schedule.report.bill is not None
+        return schedule.report.bill.usd
+
+    assert usd("tree") <= min(usd("original"), usd("fixed"), usd("ggr")) + 1e-12
+
+
+@settings(deadline=None, max_examples=60)
+@given(tables(bags=True), st.sampled_from(["squared", "tokens"]))
+def test_no_other_method_hits_more_than_tree_in_a_bounded_cache(
+    table: reference.Table, weight: Weight
+) -> None:
+    def hit(method: Order) -> int:
+        given_rules, bags = dependencies_of(table), bags_of(table)
+        schedule = reorder(
+            columns_of(table), method, given_rules, bags, weight, tokenizer=letters, cache_tokens=32
+        )
+        assert schedule.report.tokens is not None
+        assert schedule.report.tokens.lru is not None
+        return schedule.report.tokens.lru
+
+    assert hit("tree") >= max(hit("original"), hit("fixed"), hit("ggr"))
+
+
+@pytest.mark.parametrize("tokenizer", [None, letters])
+def test_values_that_begin_alike_count_where_tokens_are_saved(tokenizer: Encode | None) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        data = {name: [f"{v:06}" for v in rng.integers(0, 3000, 30)] for name in "abc"}
+        tree, fixed = (
+            reorder(data, method, weight="tokens", tokenizer=tokenizer).report
+            for method in ("tree", "fixed")
+        )
+        assert tree.phr >= fixed.phr
+        assert tree.phc >= fixed.phc
+        if tree.tokens and fixed.tokens:
+            assert tree.tokens.unlimited >= fixed.tokens.unlimited
+
+
+@pytest.mark.parametrize("method", ["tree", "ggr"])
+def test_ctrl_c_ends_a_search_soon(method: Order) -> None:
+    rng = np.random.default_rng(0)
+    data = {f"c{k}": rng.integers(0, 50, 20_000).astype(str) for k in range(60)}
+    columns = encode(pa.table(data))
+    reorder(pa.table(data).slice(0, 4), method)  # compiles
+    pressed: list[float] = []
+
+    def press() -> None:
+        pressed.append(time.monotonic())
+        signal.raise_signal(signal.SIGINT)
+
+    Timer(1.5 if method == "tree" else 0.1, press).start()
+    options = {"seconds": 300.0} if method == "tree" else {"row_depth": None, "threshold": 0}
+    with pytest.raises(KeyboardInterrupt):
+        reorder(columns, method, **options)
+    assert time.monotonic() - pressed[0] < 4  # generous: others may use the processor
 
 
 def test_the_report_takes_its_seconds_from_the_clock_handed_in() -> None:

@@ -70,13 +70,28 @@ def tokens_note(hits: HitReport, estimated: bool) -> str:
     return f"Tokens served by the previous prompt, by any earlier one{lru}.{guess}"
 
 
-def criterion(report: Report) -> str:
+def criterion(comparison: Comparison) -> str:
     """What the best method is best by."""
-    if report.bill is not None:
+    report = comparison.reports[comparison.best]
+    if report.bill is not None and is_cached(comparison):
         return "cheapest"
     if report.tokens is not None:
         return "most token hits" if report.tokens.lru is None else "most hits under LRU"
     return "highest hit rate"
+
+
+def is_cached(comparison: Comparison) -> bool:
+    """Whether a provider's cache takes part in any bill."""
+    bills = [report.bill for report in comparison.reports.values() if report.bill is not None]
+    return any(bill.read or bill.written for bill in bills)
+
+
+def too_short(bill: Bill) -> str:
+    """Why nothing is cached."""
+    return (
+        f"No prefix in the cache reaches the minimum of {bill.price.minimum:,} tokens of "
+        f"{bill.price.name}: every order costs the same."
+    )
 
 
 def depths_table(depths: Sequence[Depth]) -> Table:
@@ -106,7 +121,7 @@ def dependency_lines(comparison: Comparison, best: Report) -> Iterator[str]:
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
-    """Everything, for JSON."""
+    """All figures, for JSON."""
     best = comparison.reports[comparison.best]
     return {
         "rows": comparison.rows,

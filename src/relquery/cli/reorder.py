@@ -88,7 +88,9 @@ def reorder(
             "in the order to send, each with its fields in order.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON; --output has the order.")
+    ] = False,
 ) -> None:
     """Order a table so that prompts share prefixes, and show what each method reaches.
 
@@ -106,7 +108,7 @@ def reorder(
     relquery reorder reviews.csv --weight claude-sonnet-5 --requests-per-minute 600
     """
     if output is not None:
-        check_output(output, list(WRITERS))
+        check_output(output, list(WRITERS), any_case=True)
     settings = _settings(weight, tokenizer, prefix, cache_tokens, requests_per_minute)
     settings["bags"] = [split_names(names) for names in bag or ()]
     given = [each for text in fd or () for each in read_dependency(text)]
@@ -119,7 +121,7 @@ def reorder(
             comparison = compare(data, methods, found, seconds, status.update, **settings)
             if output is not None:
                 order = order_table(comparison.schedules[comparison.best], comparison.names)
-                WRITERS[output.suffix](order, output)
+                WRITERS[output.suffix.lower()](order, output)
     except KeyboardInterrupt:
         errors_console().print("Interrupted.")
         raise typer.Exit(INTERRUPTED) from None
@@ -185,7 +187,10 @@ def _print(comparison: Comparison, estimated: bool) -> None:
         console.print(figures.tokens_table(comparison))
         say(figures.tokens_note(best.tokens, estimated) + "\n")
     if len(comparison.schedules) > 1:
-        say(f"Best: {best.method} ({figures.criterion(best)}), weight {best.weight}.")
+        criterion = figures.criterion(comparison)
+        say(f"Best: {best.method} ({criterion}), weight {best.weight}.")
+    if not figures.is_cached(comparison) and best.bill is not None:
+        say(figures.too_short(best.bill))
     for method, reason in comparison.left_out.items():
         say(f"{method} is left out. {reason}")
     for text in figures.dependency_lines(comparison, best):

@@ -11,30 +11,41 @@ import pyarrow as pa
 from relquery.demo.files import table_path
 from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
 from relquery.sql.database import Database
-from relquery.sql.hosts import quoted, register
+from relquery.sql.hosts import csv_reader, quoted, register, text
 
 _DEMO = "demo:"
 
 
-def find_file(text: str) -> Path:
+def find_file(name: str) -> Path:
     """The path that a person gave; demo:NAME is a bundled table. Raises TableError."""
-    return table_path(text.removeprefix(_DEMO)) if text.startswith(_DEMO) else Path(text)
+    return table_path(name.removeprefix(_DEMO)) if name.startswith(_DEMO) else Path(name)
 
 
-def find_table(text: str) -> tuple[str, Path]:
+def find_table(given: str) -> tuple[str, Path]:
     """NAME=FILE, or FILE alone, as a name and a path."""
-    name, separator, file = text.partition("=")
+    name, separator, file = given.partition("=")
     if not separator:
-        file, name = text, Path(text.removeprefix(_DEMO)).name.partition(".")[0]
+        file, name = given, Path(given.removeprefix(_DEMO)).name.partition(".")[0]
     return name, find_file(file)
 
 
-def check_output(path: Path, endings: Sequence[str]) -> None:
+def check_output(path: Path, endings: Sequence[str], *, any_case: bool = False) -> None:
     """Whether a result can be written there, before it has cost anything. Raises ConfigError."""
-    if path.suffix not in endings:
+    if (path.suffix.lower() if any_case else path.suffix) not in endings:
         raise ConfigError(f"--output {path} must end in {', '.join(endings)}.")
     if not path.parent.is_dir():
         raise ConfigError(f"--output {path}: the folder {path.parent} does not exist.")
+    if path.is_dir():
+        raise ConfigError(f"--output {path} is a folder. Give the name of a file.")
+    if path.exists() and not path.is_file():  # a pipe: to open it would wait for its reader
+        return
+    is_new = not path.exists()
+    try:
+        path.open("ab").close()  # permissions alone do not tell: the file system may be read-only
+    except OSError as error:
+        raise ConfigError(f"--output {path} cannot be written: {error.strerror}.") from error
+    if is_new:
+        path.unlink()
 
 
 def read_text(
@@ -73,15 +84,14 @@ def _source(database: Database, path: Path, table: str | None) -> str:
     if table is not None:
         raise ConfigError(f"--table {table}: {path} is one table. It is for DuckDB files.")
     if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith((".csv", ".tsv")):
-        # A sample would miss quotes that come late in the file.
-        return f"read_csv({_text(str(path))}, all_varchar = true, sample_size = -1)"
+        return csv_reader(path, "all_varchar = true")
     return quoted(path.name)
 
 
 def _source_in_database(database: Database, path: Path, table: str | None) -> str:
     found = database.fetch(
         "SELECT DISTINCT schema_name AS s, table_name AS t FROM duckdb_columns() "
-        f"WHERE database_name = {_text(path.name)} AND NOT internal ORDER BY ALL"
+        f"WHERE database_name = {text(path.name)} AND NOT internal ORDER BY ALL"
     ).to_pylist()
     places = {
         (row["t"] if row["s"] == "main" else f"{row['s']}.{row['t']}"): ".".join(
@@ -97,7 +107,3 @@ def _source_in_database(database: Database, path: Path, table: str | None) -> st
     if table is None:
         raise TableError(f"{path} has {len(places)} tables. Name one with --table. {listing}")
     raise TableError(f"{path} has no table '{table}'. {listing}" + did_you_mean(table, places))
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from relquery.errors import RelqueryError, TableError
+from relquery.errors import QueryError, RelqueryError, TableError
 from relquery.sql.database import Database
 from relquery.sql.result import distinct_names
 
@@ -23,12 +25,15 @@ _READERS = {
 }
 _DATABASES = (".duckdb", ".ddb", ".db")
 _COMPRESSED = (".gz", ".zst")
+_DELIMITERS = ",;\t|"
+_HEAD = 1 << 20  # bytes of a CSV file in which its header ends
 
 
 def register(database: Database, name: str, data: object) -> None:
     """Make `data` readable as table `name`, which may replace one registered before.
 
-    data: the path of a CSV, TSV, Parquet, JSON or JSONL file; the path of a DuckDB file, which
+    data: the path of a CSV, TSV, Parquet, JSON or JSONL file (lines of a CSV that differ from its
+        first in the number of values are refused); the path of a DuckDB file, which
         becomes a read-only database `name` whose tables also go by their own names; a pandas or
         polars frame; an Arrow table, batch or reader; a dict of columns; a list of dicts.
     Columns whose names differ in nothing but case get a suffix, as SQL cannot tell them apart.
@@ -67,12 +72,93 @@ def _register_path(database: Database, name: str, path: Path) -> None:
         raise TableError(
             f"Table '{name}': '{path.name}' has no ending that tells its format. Endings: {known}."
         )
-    read = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {_READERS[ending]}"
-    if _READERS[ending] == "read_csv":  # a sample would miss quotes that come late
-        with contextlib.suppress(TableError):  # read by a sample, the query names the bad line
-            _define(database, f"{read}({_text(str(path))}, sample_size = -1)", name, path)
-            return
-    _define(database, f"{read}({_text(str(path))})", name, path)
+    read = f"{_READERS[ending]}({text(path)})"
+    if _READERS[ending] == "read_csv":
+        read = csv_reader(path)
+        try:
+            _check_csv(database, path)
+        except RelqueryError as error:
+            raise TableError(f"Table '{name}': {error}") from error
+    view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {read}"
+    _define(database, view, name, path)
+
+
+def csv_reader(path: Path, *options: str) -> str:
+    """What to select a CSV file's rows from, once it is registered. options: of `read_csv`."""
+    # A sample would miss quotes that come late.
+    return f"read_csv({', '.join((text(path), 'sample_size = -1', *options))})"
+
+
+def _check_csv(database: Database, path: Path) -> None:
+    """Raises TableError, which names the line, unless all have as many values as the first.
+
+    Where they do not, DuckDB finds a reading in which they do: it passes over the lines before, or
+    takes each line for one value. So what it found is held against the first line.
+    """
+    try:
+        (found,) = database.fetch(f"FROM sniff_csv({text(path)}, sample_size = -1)").to_pylist()
+    except QueryError:  # there is no reading of all lines
+        _check_lines(database, path, _most_values(path))
+        raise
+    width = len(found["Columns"])
+    delimiters = found["Delimiter"] if width > 1 else _delimiters(path)
+    quote = found["Quote"] if len(found["Quote"]) == 1 else '"'
+    if any(_differs(path, each, quote, found["SkipRows"], width) for each in delimiters):
+        header = _most_values(path)
+        _check_lines(database, path, header)
+        raise TableError(
+            f"The first line has {len(header[1])} values, where {width} columns were found. "
+            "Register the file as a pandas frame: pandas.read_csv(path, ...)."
+        )
+
+
+def _differs(path: Path, delimiter: str, quote: str, skipped: int, width: int) -> bool:
+    """Whether lines that say something were passed over, or the first has another width."""
+    lines = _lines(path, delimiter, quote)
+    before = list(islice(lines, skipped))
+    if any(line and not line[0].startswith("#") for line in before):
+        return True
+    first = next(filter(None, lines), None)
+    return first is not None and len(first) != width
+
+
+def _most_values(path: Path) -> tuple[str, list[str]]:
+    """The delimiter by which the first line has most values, and these values."""
+    first = ((each, next(filter(None, _lines(path, each)), [])) for each in _delimiters(path))
+    return max(first, key=lambda each: len(each[1]))
+
+
+def _delimiters(path: Path) -> str:
+    return "\t" if ".tsv" in path.name.lower() else _DELIMITERS
+
+
+def _lines(path: Path, delimiter: str, quote: str = '"') -> Iterator[list[str]]:
+    """Values of the first lines; none where they are longer than any header."""
+    head = _head(path)
+    try:
+        yield from csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, quotechar=quote)
+    except csv.Error:
+        return
+
+
+def _head(path: Path) -> str:
+    with pa.input_stream(path) as file:  # decompresses
+        head: bytes = file.read(_HEAD)
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1]
+    return head.decode("utf-8-sig", "replace")
+
+
+def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str]]) -> None:
+    """Raises TableError for the first line that has another number of values than the header."""
+    delimiter, names = header
+    if not names:
+        return
+    columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(names)))
+    database.fetch(
+        f"SELECT count(*) FROM read_csv({text(path)}, auto_detect = false, header = true, "
+        f"delim = '{delimiter}', columns = {{{columns}}})"
+    )
 
 
 def _define(database: Database, sql: str, name: str, path: Path) -> None:
@@ -84,10 +170,10 @@ def _define(database: Database, sql: str, name: str, path: Path) -> None:
 
 def _attach(database: Database, name: str, path: Path) -> None:
     known = {table.lower() for table in database.tables()}
-    _define(database, f"ATTACH {_text(str(path))} AS {quoted(name)} (READ_ONLY)", name, path)
+    _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", name, path)
     tables = database.fetch(
         "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
-        f"WHERE database_name = {_text(name)} AND NOT internal ORDER BY ALL"
+        f"WHERE database_name = {text(name)} AND NOT internal ORDER BY ALL"
     )
     for row in tables.to_pylist():
         if row["table_name"].lower() in known:
@@ -150,5 +236,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+def text(value: object) -> str:
+    """A text as an SQL literal."""
+    return "'" + str(value).replace("'", "''") + "'"

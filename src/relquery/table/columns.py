@@ -53,8 +53,8 @@ def encode(data: Any) -> Columns:
     text form.
     """
     if isinstance(data, Mapping):
-        names = list(data)
-        arrays = [_as_array(name, column) for name, column in data.items()]
+        names = list(map(str, data))
+        arrays = [_as_array(str(name), column) for name, column in data.items()]
     else:
         arrow = _as_arrow(data)
         names, arrays = list(arrow.column_names), list(arrow.columns)
@@ -94,29 +94,42 @@ def _as_arrow(data: Any) -> pa.Table:
         )
     try:
         return pa.table(data)
-    except (pa.ArrowException, TypeError) as error:
-        raise TableError(f"The table cannot be read: {error}.") from error
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = ". ".join(map(str, error.args))
+        raise TableError(f"The table cannot be read: {said}.") from error
 
 
 def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedArray:
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return column
+    if isinstance(column, str | bytes):
+        raise TableError(
+            f"Column '{name}' is given as {type(column).__name__}. Give a list of values, one per "
+            "row."
+        )
     try:
         return pa.array(column, type=None if len(column) else pa.string())
-    except (pa.ArrowException, TypeError, UnicodeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        kinds = _kinds(column)
+        if len(kinds) > 1:
+            raise TableError(
+                f"Column '{name}' mixes kinds of values: {', '.join(kinds)}. Give one kind, or all "
+                "as text."
+            ) from error
         raise TableError(f"Column '{name}' cannot be read as text: {error}.") from error
+
+
+def _kinds(column: object) -> list[str]:
+    """Types of the values of a sequence, NULL aside."""
+    if not isinstance(column, Sequence | np.ndarray):
+        return []
+    return sorted({type(value).__name__ for value in column if value is not None})
 
 
 def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s, pa.Array]:
     """(codes, distinct values as text)."""
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    if pa.types.is_string_view(array.type):  # of which Arrow's dictionary encoding loses NULL
-        array = array.cast(pa.large_string())
-    if pa.types.is_null(array.type):
-        array = array.cast(pa.string())
     try:
-        encoded = array.dictionary_encode(null_encoding="encode")
+        encoded = _decoded(array).dictionary_encode(null_encoding="encode")
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.unify_dictionaries().combine_chunks()
         distinct = encoded.dictionary.cast(pa.large_string())
@@ -125,3 +138,17 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
             f"Column '{name}' of type {array.type} has no text form: {error}. Cast it to text."
         ) from error
     return encoded.indices.to_numpy(zero_copy_only=False), distinct
+
+
+def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The values in a type that Arrow encodes without losing NULL."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        if not pa.types.is_string_view(kind.value_type):
+            return _decoded(array.cast(kind.value_type))
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        parts = [each.dictionary.cast(pa.large_string()).take(each.indices) for each in chunks]
+        return pa.chunked_array(parts, pa.large_string())
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    return array.cast(pa.string()) if pa.types.is_null(kind) else array

@@ -1,11 +1,21 @@
-"""The one place that names the compiler, so that the solvers stay typed Python."""
+"""The one place that names the compiler, so that the solvers stay typed Python.
+
+Nothing interrupts compiled code from outside: its long loops look at a flag, an array `stopped` of
+one bool, and what they give once it is set means nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import ParamSpec, TypeVar, cast
 
 import numba
+
+from relquery.table.columns import Bools
+
+THREADS = 2
+PATIENCE = 0.1  # seconds after which to see whether a signal came that woke another thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,3 +32,34 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
     except RuntimeError:  # numba found no place for its cache
         return cast(Callable[P, R], numba.njit(nogil=True)(function))
+
+
+class StoppedError(Exception):
+    """A search ended early: in a thread whose result nobody awaits any more."""
+
+
+def go_on(stopped: Bools) -> None:
+    """Raises StoppedError once the flag is set."""
+    if stopped[0]:
+        raise StoppedError
+
+
+def _result(task: Future[R]) -> R:
+    while not wait([task], PATIENCE).done:
+        pass
+    return task.result()
+
+
+def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools) -> list[R]:
+    """What the tasks give, THREADS at a time: compiled code runs side by side.
+
+    Where this thread is broken off (Ctrl-C), the flag is set and the tasks end soon.
+    """
+    with ThreadPoolExecutor(THREADS) as threads:
+        running = [threads.submit(task) for task in tasks]
+        try:
+            return [_result(each) for each in running]
+        except BaseException:
+            stopped[0] = True
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -8,8 +8,9 @@ own, so that no item is in a row twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +77,7 @@ class Items:
 def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
     """Columns as items; `bags` names the columns of each bag.
 
-    Raises UnknownColumnError, and ConfigError for a column in two bags.
+    Raises UnknownColumnError, and ConfigError for a column in two bags and for what is no bag.
     """
     bag_of = _bag_of(columns.names, bags)
     labels = tuple(
@@ -118,6 +119,11 @@ def _label(name: str) -> str:
 def _bag_of(names: Sequence[str], bags: Sequence[Sequence[str]]) -> Int32s:
     bag_of = np.arange(len(names), dtype=np.int32)
     taken: set[int] = set()
+    if not _are_bags(bags):
+        raise ConfigError(
+            f"bags is {bags!r}. A bag is a list of column names, and bags a list of them: "
+            "[['p1', 'p2', 'p3']]."
+        )
     for bag in bags:
         for name in bag:
             if name not in names:
@@ -129,6 +135,16 @@ def _bag_of(names: Sequence[str], bags: Sequence[Sequence[str]]) -> Int32s:
         taken.update(members)
         bag_of[members] = min(members, default=0)
     return bag_of
+
+
+def _are_bags(given: object) -> bool:
+    return _is_list(given) and all(
+        _is_list(bag) and all(isinstance(name, str) for name in bag) for bag in given
+    )
+
+
+def _is_list(given: object) -> TypeGuard[Collection[object]]:
+    return isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping)
 
 
 def _is_bag(bag_of: Int32s, column: int) -> bool:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from numbers import Real
+from operator import index
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +14,10 @@ import numpy as np
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Bools, Columns, Int32s, Int64s, encode
+from relquery.table.compiled import side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter
 from relquery.table.cost.tokens import Encode
-from relquery.table.cost.weigh import Weight, Weighting, weigh
+from relquery.table.cost.weigh import Weight, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc
 from relquery.table.rules.dependencies import (
@@ -26,7 +30,7 @@ from relquery.table.rules.dependencies import (
 from relquery.table.rules.discover import discover
 from relquery.table.schedule import Report, Schedule
 from relquery.table.solvers.fixed import fixed
-from relquery.table.solvers.ggr import NO_LIMIT, Limits, ggr
+from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, ggr
 from relquery.table.solvers.ophr import ophr
 from relquery.table.solvers.original import original
 from relquery.table.solvers.segment import Problem, pose
@@ -34,11 +38,6 @@ from relquery.table.solvers.tree import tree
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 
-GGR_DEFAULTS: dict[str, float | None] = {
-    "row_depth": 4,
-    "column_depth": 2,
-    "threshold": 100_000,
-}
 DISCOVER = "discover"
 SHARE = 0.0035  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
@@ -62,8 +61,8 @@ def reorder(
     """Order the rows of a table, and the fields of each row, so that prompts share prefixes.
 
     table: an Arrow, pandas or polars table, or a mapping from names to columns.
-    method: `tree` (searches; never below `fixed` in what is maximised), `ggr` and `ophr` (paper
-        000), `fixed` (one order of columns, by statistics) or `original`.
+    method: `tree` (searches; never below `fixed` in PHC, unless a price or a cache size decides),
+        `ggr` and `ophr` (paper 000), `fixed` (one order of columns, by statistics) or `original`.
     dependencies: what determines what: ("id", "name") each the other, "city -> state", "street,
         city -> zip"; "discover" finds them, and may stand among those given, which come first.
     bags: groups of columns with interchangeable values, such as retrieved passages.
@@ -76,7 +75,8 @@ def reorder(
     requests_per_minute: how fast requests are sent, for prices that depend on it.
     options: of `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000; None lifts a depth,
         as the threshold it means that only the depths count. Of `tree`: `seconds`, about how long
-        to search (default: a small share of the predicted inference time).
+        to search (default: a small share of the predicted inference time), on top of one pass of
+        each start, which takes several seconds for a million rows even if `seconds` is 0.
 
     Raises UnknownColumnError for a column that is not there, TableError for what is no table,
     ConfigError for settings that are unknown, out of range or contradict one another, and for
@@ -84,18 +84,19 @@ def reorder(
     """
     if method not in ORDERS:
         raise ConfigError(
-            f"method is '{method}'. Methods: {', '.join(ORDERS)}." + did_you_mean(method, ORDERS)
+            f"method is '{method}'. Methods: {', '.join(ORDERS)}."
+            + did_you_mean(str(method), ORDERS)
         )
     settings = _settings(method, options)
-    _check(cache_tokens, requests_per_minute)
+    _check(tokenizer, prefix, cache_tokens, requests_per_minute)
     columns = table if isinstance(table, Columns) else encode(table)
     start = clock()
     items = itemize(columns, bags)
     known = _dependencies(columns, items, dependencies)
     weighting = weigh(items, weight, tokenizer, prefix)
     problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
-    found = _solve(method, items, problem, weighting, settings)
-    meter = Meter(items, weighting.price, tokenizer, prefix, cache_tokens, requests_per_minute)
+    meter = Meter(items, weighting, tokenizer, prefix, cache_tokens, requests_per_minute)
+    found = _solve(method, items, problem, meter, settings)
     rows, fields = meter.best(found)
     seconds = clock() - start
     shared = hits(items, rows, fields)
@@ -118,23 +119,24 @@ def _solve(
     method: Order,
     items: Items,
     problem: Problem,
-    weighting: Weighting,
+    meter: Meter,
     settings: dict[str, float | None],
 ) -> list[tuple[Int64s, Fields]]:
     """Schedules to choose from, the best by weight first."""
     if items.slots.size == 0 or method == "original":
         found = [original(problem)]
     elif method == "fixed":
-        found = [fixed(problem)]
+        found = side_by_side([partial(fixed, problem)], problem.stopped)
     elif method == "ggr":
         limits = [NO_LIMIT if value is None else int(value) for value in settings.values()]
-        found = [ggr(problem, Limits(*limits))]
+        found = side_by_side([partial(ggr, problem, Limits(*limits))], problem.stopped)
     elif method == "ophr":
         found = [ophr(problem)]
     else:
         given = settings["seconds"]
         seconds = _predicted(items) if given is None else given
-        best = tree(items, problem, weighting.objective, seconds)
+        objective = meter.weighting.objective
+        best = tree(items, problem, objective, seconds, priced=meter.prices)
         found = [(schedule.rows, schedule.fields) for schedule in best]
     return [_by_position(rows, fields) for rows, fields in found]
 
@@ -154,7 +156,7 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
     """The options of a method, defaults filled in."""
     known: dict[str, float | None] = {}
     if method == "ggr":
-        known = dict(GGR_DEFAULTS)
+        known = dict(PAPER_LIMITS._asdict())
     elif method == "tree":
         known = {"seconds": None}
     for name, value in options.items():
@@ -163,22 +165,48 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
                 f"'{name}' is not an option of {method}. Options: {', '.join(known) or 'none'}."
                 + did_you_mean(name, known)
             )
-        if value is not None and not 0 <= value < NO_LIMIT:
-            raise ConfigError(f"{name} is {value}; it must be a number from 0 on.")
+        if value is not None and not (isinstance(value, Real) and 0 <= value < NO_LIMIT):
+            raise ConfigError(f"{name} is {value!r}; it must be a number from 0 on.")
     return {**known, **options}
 
 
-def _check(cache_tokens: int | None, requests_per_minute: float | None) -> None:
-    if cache_tokens is not None and cache_tokens < BLOCK_SIZE:
+def _check(
+    tokenizer: object, prefix: object, cache_tokens: object, requests_per_minute: Any
+) -> None:
+    if tokenizer is not None and not callable(tokenizer):
+        remedy = f" Use load_tokenizer({tokenizer!r})." if isinstance(tokenizer, str) else ""
         raise ConfigError(
-            f"cache_tokens is {cache_tokens}, less than one block of {BLOCK_SIZE} tokens."
+            f"tokenizer is {tokenizer!r}; it must be a function from texts to token ids.{remedy}"
         )
-    if requests_per_minute is not None and not requests_per_minute > 0:
-        raise ConfigError(f"requests_per_minute is {requests_per_minute}; it must be above 0.")
+    if not isinstance(prefix, str):
+        raise ConfigError(f"prefix is {prefix!r}; it must be text.")
+    if cache_tokens is not None:
+        tokens = _whole(cache_tokens)
+        if tokens is None or tokens >= NO_LIMIT:
+            raise ConfigError(f"cache_tokens is {cache_tokens!r}; it must be a whole number.")
+        if tokens < BLOCK_SIZE:
+            raise ConfigError(
+                f"cache_tokens is {tokens}, less than one block of {BLOCK_SIZE} tokens."
+            )
+    rate = requests_per_minute
+    if rate is not None and not (isinstance(rate, Real) and float(rate) > 0):
+        raise ConfigError(f"requests_per_minute is {rate!r}; it must be a number above 0.")
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return index(value)
+    except TypeError:
+        return None
 
 
 def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Dependency, ...]:
     """Those given, then those found if asked for."""
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(
+            f"dependencies is {given!r}. Give 'discover', 'a -> b', or a list of such texts, of "
+            "lists of names and of Dependency."
+        )
     wanted = [given] if isinstance(given, str) else list(given)
     written = [each for each in wanted if each != DISCOVER]
     known = tuple(rule for each in written for rule in parse_dependency(each))

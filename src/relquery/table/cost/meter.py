@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from relquery.table.columns import Int64s
+from relquery.table.compiled import side_by_side
 from relquery.table.cost.billing import Bill, bill
-from relquery.table.cost.hits import HitReport, measure_hits
+from relquery.table.cost.hits import HitReport, measure_hits, unlimited_hits
 from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
 from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
+from relquery.table.cost.weigh import Weighting
 from relquery.table.items import Items
-from relquery.table.measure import Fields
+from relquery.table.measure import Fields, hits, phc
 
 BLOCK_SIZE = 16
 
@@ -28,36 +33,64 @@ class Meter:
     """
 
     items: Items
-    price: Price | None
+    weighting: Weighting
     tokenizer: Encode | None
     prefix: str
     cache_tokens: int | None
     requests_per_minute: float | None
 
+    @property
+    def prices(self) -> bool:
+        """Whether a price or a bounded cache decides."""
+        return self.weighting.price is not None or self.cache_tokens is not None
+
     def best(self, schedules: Sequence[Sent]) -> Sent:
-        """The cheapest, or that which hits most in the cache; else the first."""
-        if len(schedules) == 1 or (self.price is None and self.cache_tokens is None):
+        """The cheapest if there is a price, or that which hits most in a bounded cache.
+
+        Else by the weight: "tokens": most tokens hit, or characters without a tokenizer, those of
+        partial items included; "squared": the highest PHC, then most characters. First of equals.
+        """
+        if len(schedules) == 1:
             return schedules[0]
-        pieces = tokenize_items(self.items, self._encode, self.prefix)
+        if self.prices or (self.weighting.name == "tokens" and self.tokenizer is not None):
+            found = _most(self._saved(), schedules)
+        elif self.weighting.name == "tokens":
+            found = _most(self._characters, schedules)
+        else:
+            found = _most(self._characters, _most(self._phc, schedules))
+        return found[0]
+
+    def _saved(self) -> Callable[[Sent], float]:
+        """What a schedule saves in money, or tokens."""
+        pieces = self.weighting.pieces or tokenize_items(self.items, self._encode, self.prefix)
         same = self.items.same[self.items.slots]
 
-        def score(schedule: Sent) -> float:
+        def saved(schedule: Sent) -> float:
             rows, fields = schedule
             tokens = pieces.put_together(same[fields, rows[:, None]])
-            if self.price is not None:
-                return -self._bill(tokens, self.price).usd
-            return float(lru_hits(tokens, self._blocks, BLOCK_SIZE).sum())
+            if self.weighting.price is not None:
+                return -self._bill(tokens, self.weighting.price).usd
+            if self.cache_tokens is not None:
+                return int(lru_hits(tokens, self._blocks, BLOCK_SIZE).sum())
+            return int(unlimited_hits(tokens).sum())
 
-        return max(schedules, key=score)
+        return saved
+
+    def _characters(self, schedule: Sent) -> int:
+        return hits(self.items, *schedule).hit
+
+    def _phc(self, schedule: Sent) -> int:
+        return phc(self.items, *schedule)
 
     def read(self, rows: Int64s, fields: Fields) -> tuple[HitReport | None, Bill | None]:
         """Hits on tokens of whole prompts, and the bill."""
-        if self.tokenizer is None and self.price is None and self.cache_tokens is None:
+        if self.tokenizer is None and not self.prices:
             return None, None
         texts = self.items.texts_in_order(rows, fields, self.prefix)
         tokens = tokenize(texts, self._encode)
         blocks = None if self.cache_tokens is None else self._blocks
-        charged = None if self.price is None else self._bill(tokens, self.price)
+        price = self.weighting.price
+        charged = None if price is None else self._bill(tokens, price)
         return measure_hits(tokens, blocks, BLOCK_SIZE), charged
 
     def _bill(self, tokens: Tokens, price: Price) -> Bill:
@@ -71,3 +104,11 @@ class Meter:
     def _blocks(self) -> int:
         assert self.cache_tokens is not None
         return self.cache_tokens // BLOCK_SIZE
+
+
+def _most(score: Callable[[Sent], float], schedules: Sequence[Sent]) -> list[Sent]:
+    """All that score highest, in their order."""
+    if len(schedules) == 1:
+        return list(schedules)
+    scores = side_by_side([partial(score, each) for each in schedules], np.zeros(1, np.bool_))
+    return [each for each, scored in zip(schedules, scores, strict=True) if scored == max(scores)]

@@ -6,7 +6,8 @@ what the model sees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -51,16 +52,44 @@ def tokenize(texts: Sequence[str], encode: Encode) -> Tokens:
     """Token ids of whole prompts.
 
     encode: gives one sequence of ids per text; it decides on special tokens.
-    Raises ConfigError if it gives another number of sequences than it got texts.
+    Raises ConfigError if it gives another number of sequences than it got texts, or anything else
+    than ids: whole numbers from 0 to below 2^31.
     """
     prompts: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), BATCH):
         batch = list(texts[start : start + BATCH])
         encoded = encode(batch)
+        if not isinstance(encoded, Collection) or isinstance(encoded, str | Mapping):
+            raise _no_ids(encoded)
         if len(encoded) != len(batch):
             raise ConfigError(
                 f"The tokenizer gave {len(encoded)} sequences for {len(batch)} texts. "
                 "Pass a function that encodes each text by itself."
             )
-        prompts.extend(np.asarray(ids, dtype=np.int32) for ids in encoded)
+        if not start:
+            _check_ids(encoded)
+        try:
+            prompts.extend(np.asarray(ids, dtype=np.int32) for ids in encoded)
+        except (TypeError, ValueError, OverflowError):
+            raise _no_ids(encoded) from None
     return Tokens.of(prompts)
+
+
+def _check_ids(encoded: Sequence[Sequence[int]]) -> None:
+    """The first that there are: a tokenizer that gives ids gives no other thing later."""
+    first: object = encoded
+    try:
+        first = next((ids for ids in encoded if len(ids)), [0])
+        ids = np.asarray(first)
+    except (TypeError, ValueError):
+        raise _no_ids(first) from None
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**31:
+        raise _no_ids(first)
+
+
+def _no_ids(given: object) -> ConfigError:
+    shown = textwrap.shorten(repr(given), 60, placeholder="...")
+    return ConfigError(
+        f"The tokenizer gave {shown}. Expected, for a list of texts, a list of token ids per text: "
+        "whole numbers from 0 to below 2^31."
+    )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Int64s
-from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
+from relquery.table.cost.pieces import EstimatedTokens, Pieces, tokenize_items
 from relquery.table.cost.price import PRICES, Price, find_price
 from relquery.table.cost.tokens import Encode
 from relquery.table.items import Items
@@ -17,12 +17,13 @@ WEIGHTS = ("squared", "tokens")
 
 
 class Weighting(NamedTuple):
-    """weights: (items,). price: None where money is no matter."""
+    """weights: (items,). price: None where money is no matter. pieces: None where not counted."""
 
     name: str
     weights: Int64s
     objective: Objective
     price: Price | None
+    pieces: Pieces | None
 
 
 def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> Weighting:
@@ -35,14 +36,14 @@ def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> W
     Raises ConfigError for an unknown name.
     """
     if weight == "squared":
-        return Weighting(weight, items.lengths**2, Objective(), None)
+        return Weighting(weight, items.lengths**2, Objective(), None, None)
     if weight == "tokens" and encode is None:
-        return Weighting(weight, items.characters, Objective(), None)
+        return Weighting(weight, items.characters, Objective(), None, None)
     price = None if weight == "tokens" else _as_price(weight)
     pieces = tokenize_items(items, encode or EstimatedTokens(), prefix)
     tokens = pieces.items.lengths[items.same]
     if price is None:
-        return Weighting("tokens", tokens, Objective(), None)
+        return Weighting("tokens", tokens, Objective(), None, pieces)
     objective = Objective(
         start=len(pieces.prefix),
         minimum=price.minimum,
@@ -50,16 +51,16 @@ def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> W
         read=(price.uncached - price.read) / price.uncached,
         write=(price.write - price.uncached) / price.uncached,
     )
-    return Weighting(price.name, tokens, objective, price)
+    return Weighting(price.name, tokens, objective, price, pieces)
 
 
 def _as_price(weight: Weight) -> Price:
     if isinstance(weight, Price):
         return weight
-    if weight in PRICES:
+    if isinstance(weight, str) and weight in PRICES:
         return find_price(weight)
     known = [*WEIGHTS, *PRICES]
     raise ConfigError(
         f"weight is '{weight}'. Weights: {', '.join(known)}, or a Price."
-        + did_you_mean(weight, known)
+        + did_you_mean(str(weight), known)
     )

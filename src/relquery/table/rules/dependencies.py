@@ -66,8 +66,10 @@ def parse_dependency(given: str | Sequence[str] | Dependency) -> tuple[Dependenc
     """
     if isinstance(given, Dependency):
         return (given,)
+    if isinstance(given, bytes) or not isinstance(given, str | Sequence):
+        raise _unreadable(repr(given), "is no text or list of names")
     if not isinstance(given, str):
-        return _group(tuple(given), str(given))
+        return _group(tuple(given), ", ".join(map(str, given)))
     arrow = TWO_WAY if TWO_WAY in given else ONE_WAY
     sides = [tuple(map(str.strip, side.split(","))) for side in given.split(arrow)]
     if len(sides) == 1:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.table.columns import Bools, Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery.table.compiled import compiled, go_on
 from relquery.table.items import Items
 from relquery.table.prefixes import common_prefix, least_table
 from relquery.table.solvers.trie import NONE, ROOT, Trie
@@ -42,11 +42,14 @@ def texts_of(items: Items) -> Texts:
 
 def arrange(trie: Trie, texts: Texts, items: Int32s) -> tuple[Int64s, Int32s]:
     """(rows, columns by row id). Reorders the labels of the trie. items: (m, n)."""
+    go_on(trie.stopped)
     first, next_sibling = _children(trie)
     row_of = np.full(len(trie.parent), NONE, np.int64)
     row_of[trie.leaf] = np.arange(len(trie.leaf))
     rows = _order(trie, texts, first, next_sibling, row_of)
-    return rows, _read_out(trie, items, len(texts.rank))
+    fields = _read_out(trie, items, len(texts.rank))
+    go_on(trie.stopped)
+    return rows, fields
 
 
 @compiled
@@ -66,7 +69,7 @@ def _order(trie: Trie, texts: Texts, first: Int64s, next_sibling: Int64s, row_of
     rows = np.empty(len(trie.leaf), np.int64)
     filled = 0
     todo = [ROOT]
-    while todo:
+    while todo and not trie.stopped[0]:
         node = todo.pop()
         if row_of[node] != NONE:
             rows[filled] = row_of[node]
@@ -92,7 +95,7 @@ def _order(trie: Trie, texts: Texts, first: Int64s, next_sibling: Int64s, row_of
 def _begin_alike(trie: Trie, texts: Texts, siblings: Int64s) -> None:
     """Move an item of the same column to the front of as many labels as pays."""
     settled = np.zeros(len(siblings), np.bool_)
-    while True:
+    while not trie.stopped[0]:
         column = _best_column(trie, texts, siblings, settled)
         if column == NONE:
             return
@@ -164,6 +167,8 @@ def _read_out(trie: Trie, items: Int32s, values: int) -> Int32s:
     fields = np.empty((rows, slots), np.int32)
     column_of = np.empty(values, np.int32)
     for row in range(rows):
+        if trie.stopped[0]:
+            break
         for slot in range(slots):
             column_of[items[slot, row]] = slot
         node = trie.leaf[row]

@@ -76,6 +76,8 @@ def new_search(items: Int32s, weights: Int64s) -> Search:
 def insert_all(trie: Trie, search: Search, items: Int32s, order: Int64s) -> None:
     """Insert the rows of `order` that are not in."""
     for row in order:
+        if trie.stopped[0]:
+            return
         if trie.leaf[row] == NONE:
             make_room(trie)
             _put_in(trie, search, items, row, _find(trie, search, items, row, NONE))
@@ -85,13 +87,13 @@ def insert_all(trie: Trie, search: Search, items: Int32s, order: Int64s) -> None
 def move_rows(trie: Trie, search: Search, items: Int32s, most: int) -> int:
     """Take out every row and insert it again; gives the weight gained.
 
-    Stops where `most` steps have been made.
+    Stops where `most` steps have been made. All rows are in, unless the trie is stopped.
     """
     gained = 0
     stop = search.counters[1] + most
     enter_all(trie)
     for row in range(items.shape[1]):
-        if search.counters[1] > stop:
+        if search.counters[1] > stop or trie.stopped[0]:
             break
         make_room(trie)
         hit, place = _take_out(trie, search, row)
@@ -115,7 +117,7 @@ def break_groups(trie: Trie, search: Search, items: Int32s, most: int) -> int:
     enter_all(trie)
     begin, rows = _rows_by_parent(trie)
     for node in range(1, len(begin) - 1):
-        if search.counters[1] > stop:
+        if search.counters[1] > stop or trie.stopped[0]:
             break
         group = rows[begin[node] : begin[node + 1]]
         if not _is_group(trie, node, group) or search.settled[group[0]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.table.columns import Bools, Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.segment import Problem, Segment, fill_segment, new_segment
 
 CANDIDATES = 16  # classes compared at each place, the best by their own statistics
@@ -42,6 +42,7 @@ def fixed(problem: Problem) -> tuple[Int64s, Int32s]:
     everything = np.arange(rows, dtype=np.int64)
     live = fill_segment(segment, problem, everything, np.empty(0, np.int32))
     order, ranked = sort_by_statistics(segment, problem, everything, live)
+    go_on(problem.stopped)
     return order, problem.places[segment.columns[ranked]].T
 
 
@@ -60,7 +61,7 @@ def sort_by_statistics(
     done = np.zeros(live, np.bool_)
     ranked = np.empty(live, np.int64)
     placed, head = 0, 0
-    while placed < live:
+    while placed < live and not problem.stopped[0]:
         while done[head]:
             head += 1
         best = head
@@ -84,6 +85,8 @@ def _rank_alone(segment: Segment, problem: Problem, none: Prefixes, live: int) -
     columns = segment.columns[:live]
     gain, most = np.zeros(len(problem.classes)), np.ones(len(problem.classes))
     for j in range(live):
+        if problem.stopped[0]:
+            break
         which = problem.classes[columns[j]]
         more, distinct = _gain(segment, problem, none, j)
         gain[which] += more
@@ -121,7 +124,7 @@ def _best_choice(
 ) -> int:
     """Where in `choices` the class begins that should come next."""
     best, best_score, k, compared = head, -1.0, head, 0
-    while k < len(choices) and compared < CANDIDATES:
+    while k < len(choices) and compared < CANDIDATES and not problem.stopped[0]:
         end = _class_end(segment, problem, choices, k)
         if not done[k]:
             compared += 1

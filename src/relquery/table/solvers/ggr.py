@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.table.columns import Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.fixed import sort_by_statistics
 from relquery.table.solvers.groups import (
     align,
@@ -46,6 +46,9 @@ class Limits(NamedTuple):
     row_depth: int
     column_depth: int
     threshold: int
+
+
+PAPER_LIMITS = Limits(row_depth=4, column_depth=2, threshold=100_000)
 
 
 class Task(NamedTuple):
@@ -80,6 +83,7 @@ def ggr(problem: Problem, limits: Limits) -> tuple[Int64s, Int32s]:
         members=np.empty(rows * columns, np.int32),
     )
     _solve(problem, limits, new_segment(problem), work)
+    go_on(problem.stopped)
     fields = np.take_along_axis(problem.places.T, work.fields.astype(np.int64), axis=1)
     return work.order, fields
 
@@ -93,10 +97,14 @@ def _solve(problem: Problem, limits: Limits, segment: Segment, work: Work) -> No
         placed = work.fields[rows[0], : task.placed]
         live = fill_segment(segment, problem, rows, placed)
         for i in range(len(rows)):
+            if problem.stopped[0]:
+                return
             add_row(segment, problem, i, live, 1)
         rest = _split_groups(problem, limits, segment, work, task, rows, live, todo)
         if len(rest) > 0:
             rest, ranked = sort_by_statistics(segment, problem, rest, live)
+            if problem.stopped[0]:
+                return
             for k in range(len(rest)):
                 at = task.stop - len(rest) + k
                 _place(segment, work, at, rows[rest[k]], task.placed, ranked)
@@ -121,7 +129,7 @@ def _split_groups(
     at = task.start
     while True:
         group = pop_best(segment, heap, 1 if free > 0 else limits.threshold)
-        if group < 0:
+        if group < 0 or problem.stopped[0]:
             return np.flatnonzero(alive)
         free -= 1
         members = still_there(work.members[begin[group] : begin[group + 1]], alive)

@@ -112,6 +112,8 @@ def split_by_value(
     """
     live = fill_segment(segment, problem, rows, placed)
     for i in range(len(rows)):
+        if problem.stopped[0]:
+            return rows, np.array([0, len(rows)]), segment.columns[:1].copy()
         add_row(segment, problem, i, live, 1)
     begin = list_members(segment, members, len(rows), live)
     heap = build_heap(segment, live, 1)
@@ -120,7 +122,7 @@ def split_by_value(
     starts = np.zeros(len(rows) + 1, np.int64)
     groups, at = 0, 0
     group = pop_best(segment, heap, 1)
-    while group >= 0:
+    while group >= 0 and not problem.stopped[0]:
         found = still_there(members[begin[group] : begin[group + 1]], alive)
         align(segment, problem, rows, found, group, live)
         slots[groups] = segment.columns[slot_of(segment, group)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from relquery.table.columns import Float64s, Int32s, Int64s
-from relquery.table.compiled import compiled
+from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.groups import split_by_value
 from relquery.table.solvers.objective import Objective, is_plain
 from relquery.table.solvers.rollout import (
@@ -51,6 +51,7 @@ def look_ahead(problem: Problem, objective: Objective, reach: Reach) -> tuple[In
     members = np.empty(rows * slots, np.int32)
     segment, scratch = new_segment(problem), new_scratch(problem, reach)
     _solve(problem, objective, reach, scratch, segment, members, order, chosen)
+    go_on(problem.stopped)
     return order, chosen
 
 
@@ -69,7 +70,7 @@ def _solve(
     slots = len(problem.items)
     gain, distinct = np.empty(slots), np.empty(slots, np.int64)
     todo = [(0, len(order), 0, 0.0)]  # rows order[start:stop] share `placed` fields of that weight
-    while todo:
+    while todo and not problem.stopped[0]:
         start, stop, placed, begin = todo.pop()
         rows = order[start:stop].copy()
         left = _left(chosen[rows[0], :placed], slots)

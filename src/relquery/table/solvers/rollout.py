@@ -90,6 +90,9 @@ def measure_gains(
 ) -> None:
     """Per slot, what rows gain if it comes next, and its distinct items."""
     for k in range(len(slots)):
+        if problem.stopped[0]:
+            gain[k], distinct[k] = 0.0, 0
+            continue
         scratch.stamp[0] += 1
         stamp = scratch.stamp[0]
         found = 0
@@ -158,6 +161,8 @@ def best_slot(
     for _ in range(min(reach.first, len(left))):
         k = _most(untried)
         untried[k] = -1.0
+        if problem.stopped[0]:
+            break
         which = problem.classes[left[k]]
         if tried[which]:
             continue  # a slot that determines this one, and is determined by it, was tried
@@ -229,7 +234,7 @@ def _roll_out(
     depth: int,
 ) -> float:
     """What a group of at least two rows can gain with these slots, `depth` columns deep."""
-    if len(slots) == 0:
+    if len(slots) == 0 or problem.stopped[0]:
         return 0.0
     if len(rows) == 2:
         return _pair(problem, objective, rows, slots, begin)

@@ -21,6 +21,7 @@ class Problem(NamedTuple):
     implied_begin: (m + 1,), implied: slots that slot c alone determines are
         `implied[implied_begin[c]:implied_begin[c + 1]]`.
     pairs: (p, 3), two slots that together determine the third.
+    stopped: (1,), set to end every search on it (see relquery.table.compiled).
     """
 
     items: Int32s
@@ -31,6 +32,7 @@ class Problem(NamedTuple):
     implied_begin: Int64s
     implied: Int32s
     pairs: Int32s
+    stopped: Bools
 
 
 def pose(
@@ -68,6 +70,7 @@ def pose(
         implied_begin=begin,
         implied=np.nonzero(others)[1].astype(np.int32),
         pairs=np.empty((0, 3), np.int32) if pairs is None else pairs,
+        stopped=np.zeros(1, np.bool_),
     )
 
 

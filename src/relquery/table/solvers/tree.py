@@ -1,4 +1,4 @@
-"""`tree`: the best of several searches, and never worse than `fixed`.
+"""`tree`: the best of several searches, of `fixed` and of `original`.
 
 Three ways to begin: columns and values chosen by lookahead, a segment at a time (lookahead.py);
 groups of equal values, the best first (ggr.py, without its early stopping); and rows inserted one
@@ -13,28 +13,27 @@ the same schedule on every machine.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from threading import Event
 from typing import NamedTuple
 
 import numpy as np
 
 from relquery.table.columns import Int32s, Int64s
+from relquery.table.compiled import go_on, side_by_side
 from relquery.table.items import Items
 from relquery.table.measure import phc
 from relquery.table.solvers.arrange import Texts, arrange, texts_of
 from relquery.table.solvers.climb import Search as Space
 from relquery.table.solvers.climb import break_groups, insert_all, move_rows, new_search
 from relquery.table.solvers.fixed import fixed
-from relquery.table.solvers.ggr import NO_LIMIT, Limits, ggr
+from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, ggr
 from relquery.table.solvers.lookahead import look_ahead, reach_within
 from relquery.table.solvers.objective import Objective, is_plain, total_worth
+from relquery.table.solvers.original import original
 from relquery.table.solvers.segment import Problem
 from relquery.table.solvers.trie import Trie, new_trie, plant
 
-THREADS = 2
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
 CELLS_IN_CACHE = 3e6  # beyond it the processor waits for its memory, up to SLOWEST times as long
@@ -53,33 +52,38 @@ class Schedule(NamedTuple):
     fields: Int32s
 
 
-Start = Callable[[Event], Schedule]  # set the event to end it early
+Start = Callable[[], Schedule]
 
 
-def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
+def tree(
+    items: Items, problem: Problem, objective: Objective, seconds: float, *, priced: bool = False
+) -> list[Schedule]:
     """Schedules found in about that many seconds for each search, those worth most first.
 
-    Unless a price is to decide, none is below `fixed` for the same weights, in what it is worth and
-    in PHC.
+    `fixed` is one of them, and `original`. None is below `fixed` in PHC, unless they are `priced`:
+    a bill or a bounded cache, which know nothing of PHC, choose among them. Then `ggr` as in paper
+    000 takes part, too.
     """
     texts = texts_of(items)
     searches = [_Search(items, texts, problem, objective, seconds)]
     if not is_plain(objective):  # far from a threshold only tokens can tell what leads there
         searches.append(_Search(items, texts, problem, Objective(), seconds))
     starts = [start for search in searches for start in search.starts]
+    if priced:
+        starts.append(lambda: Schedule(*ggr(problem, PAPER_LIMITS)))
+    starts += [lambda: Schedule(*original(problem)), lambda: Schedule(*fixed(problem))]
 
-    def judge(start: Start, stopped: Event) -> _Judged:
-        schedule = start(stopped)
+    def judge(start: Start) -> _Judged:
+        schedule = start()
+        go_on(problem.stopped)
         fields = np.ascontiguousarray(schedule.fields[schedule.rows])
         worth = _worth(items, problem, objective, schedule)
         return _Judged(worth, phc(items, schedule.rows, fields), schedule)
 
-    *found, floor = _run(
-        [partial(judge, start) for start in (*starts, searches[0].from_statistics)]
-    )
-    if is_plain(objective):  # else a bill decides
-        found = [each for each in found if each.worth >= floor.worth and each.phc >= floor.phc]
-    ranked = sorted([*found, floor], key=lambda each: each[:2], reverse=True)
+    found = side_by_side([partial(judge, start) for start in starts], problem.stopped)
+    least = 0 if priced else found[-1].phc
+    kept = [each for each in found if each.phc >= least]
+    ranked = sorted(kept, key=lambda each: each[:2], reverse=True)
     return [each.schedule for each in ranked]
 
 
@@ -95,22 +99,9 @@ def _worth(items: Items, problem: Problem, objective: Objective, schedule: Sched
     return total_worth(objective, problem.weights, same, schedule.rows, fields)
 
 
-def _run(tasks: list[Callable[[Event], _Judged]]) -> list[_Judged]:
-    """All of them, THREADS at a time: compiled code runs side by side."""
-    stopped = Event()
-    with ThreadPoolExecutor(THREADS) as threads:
-        running = [threads.submit(task, stopped) for task in tasks]
-        try:
-            return [each.result() for each in running]
-        except BaseException:  # Ctrl-C among them: let the threads end soon
-            stopped.set()
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Search:
-    """The ways to search, each in `seconds`; an event that is set ends them early."""
+    """The ways to search, each in `seconds`."""
 
     items: Items
     texts: Texts
@@ -125,7 +116,7 @@ class _Search:
             return [self.from_lookahead, self.from_groups]
         return [self.from_lookahead, self.from_groups, self.from_rows]
 
-    def from_lookahead(self, stopped: Event) -> Schedule:
+    def from_lookahead(self) -> Schedule:
         """Half of the time goes into looking ahead."""
         items, places = self.problem.items.copy(), self.problem.places.copy()
         problem = self.problem._replace(items=items, places=places)  # passages change slots
@@ -133,18 +124,18 @@ class _Search:
         order, slots = look_ahead(problem, self.objective, reach)
         trie, search = self._new()
         plant(trie, items, order, slots)
-        return self._climb(trie, search, self._count(STEPS_PER_SECOND) // 2, stopped)
+        return self._climb(trie, search, self._count(STEPS_PER_SECOND) // 2)
 
-    def from_groups(self, stopped: Event) -> Schedule:
+    def from_groups(self) -> Schedule:
         """Algorithm 1 of paper 000, without early stopping."""
         order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0))
         slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
         slots = slot_of[fields, np.arange(len(fields))[:, None]]
         trie, search = self._new()
         plant(trie, self.problem.items, order, slots)
-        return self._climb(trie, search, self._count(STEPS_PER_SECOND), stopped)
+        return self._climb(trie, search, self._count(STEPS_PER_SECOND))
 
-    def from_rows(self, stopped: Event) -> Schedule:
+    def from_rows(self) -> Schedule:
         """Rows inserted in their order, then in random ones while steps are left."""
         shuffle = np.random.default_rng(0)
         order = np.arange(self.problem.items.shape[1])
@@ -153,17 +144,13 @@ class _Search:
         for _ in range(MOST_STARTS if len(order) <= MOST_ROWS_SHUFFLED else 1):
             trie, search = self._new()
             insert_all(trie, search, self.problem.items, order)
-            schedules.append(self._climb(trie, search, steps, stopped))
+            schedules.append(self._climb(trie, search, steps))
             steps -= int(search.counters[1]) + STEPS_PER_START
-            if steps <= 0 or stopped.is_set():
+            if steps <= 0:
                 break
             order = shuffle.permutation(order)
         worth = partial(_worth, self.items, self.problem, self.objective)
         return max(schedules, key=worth)
-
-    def from_statistics(self, _: Event) -> Schedule:
-        """`fixed`, as it is."""
-        return Schedule(*fixed(self.problem))
 
     def _count(self, per_second: float) -> int:
         slower = min(1 + self.problem.items.size / CELLS_IN_CACHE, SLOWEST)
@@ -171,15 +158,17 @@ class _Search:
 
     def _new(self) -> tuple[Trie, Space]:
         items = self.problem.items
-        return new_trie(items), new_search(items, self.problem.weights)
+        trie = new_trie(items, self.problem.stopped)
+        return trie, new_search(items, self.problem.weights)
 
-    def _climb(self, trie: Trie, search: Space, steps: int, stopped: Event) -> Schedule:
+    def _climb(self, trie: Trie, search: Space, steps: int) -> Schedule:
         """Move rows, one by one and in small groups, until little is gained or the time is up."""
         items = self.problem.items
         least = LEAST_GAIN * float(self.problem.weights[items].sum())
         stop = int(search.counters[1]) + steps
         gained = least + 1
-        while gained > least and search.counters[1] < stop and not stopped.is_set():
+        while gained > least and search.counters[1] < stop:
+            go_on(self.problem.stopped)
             gained = break_groups(trie, search, items, stop - int(search.counters[1]))
             gained += move_rows(trie, search, items, stop - int(search.counters[1]))
         return Schedule(*arrange(trie, self.texts, self.items.slots))

@@ -32,6 +32,7 @@ class Trie(NamedTuple):
     bucket, next_entry, entry_parent, entry_item, entry_node: chains of entries (parent, item,
         child whose label has it). Entries are never removed: one that no longer holds is passed
         over, and when space is short all are made anew.
+    stopped: (1,), set to end what is done with it (see relquery.table.compiled).
     """
 
     parent: Int64s
@@ -49,9 +50,10 @@ class Trie(NamedTuple):
     entry_parent: Int32s
     entry_item: Int32s
     entry_node: Int32s
+    stopped: Bools
 
 
-def new_trie(items: Int32s) -> Trie:
+def new_trie(items: Int32s, stopped: Bools | None = None) -> Trie:
     """An empty trie with space for all rows. items: (m, n)."""
     slots, rows = items.shape
     nodes, entries = 2 * rows + 2, (3 * rows + 8) * slots
@@ -73,6 +75,7 @@ def new_trie(items: Int32s) -> Trie:
         entry_parent=np.empty(entries, np.int32),
         entry_item=np.empty(entries, np.int32),
         entry_node=np.empty(entries, np.int32),
+        stopped=np.zeros(1, np.bool_) if stopped is None else stopped,
     )
 
 
@@ -85,6 +88,8 @@ def plant(trie: Trie, items: Int32s, order: Int64s, slots: Int32s) -> None:
     path = np.zeros(items.shape[0] + 2, np.int64)  # nodes from the root to the last leaf
     depth = 0
     for i in range(len(order)):
+        if trie.stopped[0]:
+            return
         row = order[i]
         shared = 0
         if i > 0:
