@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
     "ir": BASE,
     "table": BASE,
     "span": BASE | {"ir"},
+    "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
     "markup": BASE | {"ir"},
     "sql": BASE | RECORDS | {"ir", "table", "markup", "backends.base"},
     # when and where
@@ -35,9 +36,16 @@ LAYERS: dict[str, set[str]] = {
     "backends": BASE | WHEN | RECORDS | {"backends.base", "demo"},
     # where both meet
     "demo": {"errors", "prompt"},
-    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo"},
-    "bench": BASE | WHAT | WHEN | RECORDS | {"backends.base", "backends", "demo", "connection"},
-    "cli": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "connection", "bench"},
+    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
+    "bench": BASE
+    | WHAT
+    | WHEN
+    | RECORDS
+    | {"backends.base", "backends", "demo", "connection", "span", "spans"},
+    "cli": BASE
+    | WHAT
+    | RECORDS
+    | {"backends.base", "backends", "demo", "connection", "bench", "span", "spans"},
 }
 
 # Third-party packages that stay inside one part.

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from demo_model.tokenizer import PAD_ID
 from relquery.demo.lessons import Lesson
 
+BATCH_TOKENS = 3072  # in training
 Encoded = tuple[list[int], list[float]]  # token ids, and how much each counts in the loss
 
 

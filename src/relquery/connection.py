@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from relquery.backends.base import Backend
 from relquery.config import Order, QueryConfig
@@ -21,6 +21,13 @@ from relquery.sql.database import Database
 from relquery.sql.result import Result
 from relquery.sql.run import run_query
 from relquery.sql.stub import install
+
+if TYPE_CHECKING:
+    from relquery.ir.nodes import Node
+    from relquery.ir.optimize import Goal
+    from relquery.spans.corpus import Corpora
+    from relquery.spans.explain import Explanation
+    from relquery.spans.result import SpanResult
 
 
 def connect(
@@ -118,6 +125,83 @@ class Connection:
         )
         asker = Asker(self.backend, config, self.ledger, progress, self.clock)
         return run_query(query, self.database, asker, _sampling(sampling))
+
+    def run(
+        self,
+        query: Node,
+        *,
+        for_: Goal = "cache",
+        arity: int = 2,
+        corpora: Corpora | None = None,
+        independent: bool = True,
+        progress: Progress | None = None,
+    ) -> SpanResult:
+        """Answer a span query, made with `relquery.span`; see `relquery.spans.run.run`.
+
+        The ledger is not asked: an answer in it has no attention states, and it is those of inner
+        generations that the outer ones reuse.
+
+        Raises QueryError, and RequestError where a generation fails.
+        """
+        from relquery.spans.run import run
+
+        return run(
+            query,
+            self.backend,
+            for_=for_,
+            arity=arity,
+            corpora=corpora,
+            independent=independent,
+            progress=progress,
+            clock=self.clock,
+        )
+
+    def run_bulk(
+        self,
+        queries: Sequence[Node],
+        *,
+        cache_tokens: int | None = None,
+        for_: Goal = "cache",
+        arity: int = 2,
+        corpora: Corpora | None = None,
+        independent: bool = True,
+        progress: Progress | None = None,
+    ) -> list[SpanResult]:
+        """Answer span queries in an order in which what they share comes close in time.
+
+        Results come in the order given; one that failed has an `error`. See
+        `relquery.spans.bulk.run_bulk`.
+        """
+        from relquery.spans.bulk import run_bulk
+
+        return run_bulk(
+            queries,
+            self.backend,
+            cache_tokens=cache_tokens,
+            for_=for_,
+            arity=arity,
+            corpora=corpora,
+            independent=independent,
+            progress=progress,
+            clock=self.clock,
+        )
+
+    def explain(
+        self,
+        query: Node,
+        *,
+        for_: Goal = "cache",
+        arity: int = 2,
+        corpora: Corpora | None = None,
+        warm: bool = False,
+    ) -> Explanation:
+        """Say what `run` would do: rules, prompts, tokens, what is in the cache.
+
+        warm: run the inner generations first. See `relquery.spans.explain.explain`.
+        """
+        from relquery.spans.explain import explain
+
+        return explain(query, self.backend, for_=for_, arity=arity, corpora=corpora, warm=warm)
 
     def __repr__(self) -> str:
         return f"<relquery connection to {self.backend.name}>"

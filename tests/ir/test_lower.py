@@ -7,9 +7,27 @@ from hypothesis import given
 from tests.ir.test_text import trees
 
 from relquery.errors import UnsupportedQueryError
-from relquery.ir.lower import lower
-from relquery.ir.nodes import Bag, Generate, Seq, Text
-from relquery.prompt import Reuse, Role, Span
+from relquery.ir.lower import Answered, lower
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
+from relquery.prompt import Answer, Exchange, Finish, Reuse, Role, Span
+
+INNER = Generate(Text("inner"))
+
+
+def plus(*children):
+    return Bag(children, independent=True)
+
+
+def apart(text, role=Role.USER):
+    return Span(text, role, Reuse.INDEPENDENT)
+
+
+def known(*answered):
+    """What generations have given: (node, text, tokens) each."""
+    return {
+        id(node): Answered(lower(node), Answer(text, Finish.STOP, tokens=tokens))
+        for node, text, tokens in answered
+    }
 
 
 def test_texts_of_different_roles_stay_apart():
@@ -52,10 +70,105 @@ def test_a_generation_inside_of_a_prompt_is_refused_with_a_remedy():
         lower(Generate(Seq((Text("a"), Generate(Text("b"))))))
 
 
+def test_each_child_of_plus_is_one_independent_span():
+    tree = Seq((Text("a"), plus(Text("b"), Prepare(Text("c")), Fragment("d")), Text("e")))
+    assert lower(tree) == (Span("a"), apart("b"), apart("c"), apart("d"), Span("e"))
+
+
+def test_texts_in_a_child_of_plus_join_to_its_span_said_by_their_role():
+    a, b, c = (Text(text, Role.SYSTEM) for text in "abc")
+    texts = Seq((a, Bag((b, c), ",")))
+    assert lower(plus(texts, Text("z"))) == (apart("ab,c", Role.SYSTEM), apart("z"))
+
+
+def test_texts_of_several_roles_in_a_child_of_plus_are_the_users_a_line_each():
+    texts = Seq((Text("a", Role.SYSTEM), Text("b"), Text("c"), Text("d", Role.ASSISTANT)))
+    assert lower(plus(texts, Text("z"))) == (apart("a\nbc\nd"), apart("z"))
+
+
+def test_a_plus_inside_a_child_of_plus_keeps_spans_of_its_own():
+    tree = plus(Seq((Text("a"), plus(Text("b"), Text("c")), Text("d"), Text("e"))), Text("z"))
+    assert lower(tree) == tuple(map(apart, ("a", "b", "c", "de", "z")))
+
+
+def test_the_separator_after_a_plus_is_no_part_of_its_children():
+    tree = Bag((plus(Text("a"), Text("b")), Text("c")), "; ")
+    assert lower(tree) == (apart("a"), apart("b"), Span("; "), Span("c"))
+
+
+@pytest.mark.parametrize(
+    "input",
+    [
+        plus(Text("a")),
+        plus(Prepare(Text("a"))),
+        Seq((Text(""), plus(Text("a"), Text("")))),
+        plus(plus(Seq((Text("a"),)))),
+    ],
+)
+def test_a_plus_of_one_child_that_is_all_there_is_to_read_is_that_child(input):
+    assert lower(Generate(input)) == (Span("a"),)
+
+
+def test_a_generation_below_plus_is_the_exchange_that_lies_in_the_cache():
+    tree = Generate(Seq((Text("judge"), plus(INNER, Text("b")))))
+    exchange = Exchange((Span("inner"),), (1, 2))
+    expected = Span("judge"), Span(exchange, reuse=Reuse.INDEPENDENT), apart("b")
+    assert lower(tree, known=known((INNER, "text", (1, 2)))) == expected
+
+
+def test_a_generation_below_plus_is_the_text_of_its_answer_if_there_are_no_tokens():
+    tree = plus(INNER, Text("b"))
+    assert lower(tree, known=known((INNER, "text", ()))) == (apart("text"), apart("b"))
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (Seq((Text("a"), INNER)), (Span("a"), Span("text"))),
+        (Seq((Text("a"), INNER, Text("b"))), (Span("a"), Span("text"), Span("b"))),
+        (Bag((INNER, Text("b")), "; "), (Span("text; "), Span("b"))),
+        (plus(Seq((Text("a: "), INNER)), Text("b")), (apart("a: text"), apart("b"))),
+        (Generate(plus(INNER)), (Span("text"),)),
+    ],
+)
+def test_a_generation_elsewhere_is_the_text_of_its_answer_said_by_the_user(tree, expected):
+    assert lower(tree, known=known((INNER, "text", (1,)))) == expected
+
+
+def test_an_answer_behind_the_very_messages_that_it_answers_is_the_assistants_turn():
+    first = Text("s", Role.SYSTEM), Text("inner")
+    answered = Generate(Seq(first))
+    tree = Generate(Seq((*first, answered, Text("go on"))))
+    expected = Span("s", Role.SYSTEM), Span("inner"), Span("text", Role.ASSISTANT), Span("go on")
+    assert lower(tree, known=known((answered, "text", (1,)))) == expected
+
+
+def test_a_retrieval_stands_for_what_was_found():
+    retrieve = Retrieve(Text("q"), "wiki")
+    found = plus(Text("a"), Text("b"))
+    tree = Seq((Text("q"), plus(retrieve)))
+    assert lower(tree, known={id(retrieve): found}) == (Span("q"), apart("a"), apart("b"))
+
+
+@pytest.mark.parametrize("sugar", [Chat((Text("a"),)), Retrieve(Text("a"), "wiki")])
+def test_sugar_is_refused_with_a_remedy(sugar):
+    with pytest.raises(UnsupportedQueryError, match=r"relquery\.optimize"):
+        lower(Seq((Text("q"), sugar)))
+
+
+def test_a_tree_of_any_depth_is_lowered():
+    tree = Text("a")
+    for _ in range(20_000):
+        tree = Seq((plus(Prepare(tree)), Text("b")))
+    assert len(lower(tree)) == 20_001
+
+
 @given(trees)
-def test_every_span_is_text_and_attends_to_all_before_it(tree):
+def test_every_span_is_text_and_outside_of_plus_attends_to_all_before_it(tree):
     try:
         prompt = lower(tree)
     except UnsupportedQueryError:
         return
-    assert all(span.content and span.reuse is Reuse.PREFIX for span in prompt)
+    assert all(span.content for span in prompt)
+    if not any(isinstance(node, Bag) and node.independent for node in tree.walk()):
+        assert all(span.reuse is Reuse.PREFIX for span in prompt)

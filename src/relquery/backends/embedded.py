@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
@@ -93,10 +93,23 @@ class EmbeddedBackend:
         return f"{self._model.name}@{self._model.version}"
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
-        """See Backend.answer. Prompts are served in the order given."""
+        """See Backend.answer. Prompts are served in the order given.
+
+        All are submitted at once, before the first answer is asked for, so that several calls
+        run in the same steps.
+        """
+        served = self._serve(prompts, sampling)
+        next(served)
+        return cast(Iterator[tuple[int, Answer]], served)
+
+    def _serve(
+        self, prompts: Sequence[Prompt], sampling: Sampling
+    ) -> Iterator[tuple[int, Answer] | None]:
+        """None once all prompts are submitted, then the answers."""
         group = next(self._groups)
         box = self._finished[group] = deque[Request]()
         open_requests: dict[int, tuple[int, Request]] = {}
+        refused: list[tuple[int, Answer]] = []
         try:
             make = self._maker(sampling, group)
             for index, prompt in enumerate(self._render(prompts)):
@@ -109,7 +122,10 @@ class EmbeddedBackend:
                     self._submit(request)
                     open_requests[request.id] = (index, request)
                 except RequestError as error:
-                    yield index, Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
+                    answer = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
+                    refused.append((index, answer))
+            yield None
+            yield from refused
             while open_requests:
                 while box:
                     index, request = open_requests.pop(box.popleft().id)

@@ -12,6 +12,7 @@ from relquery.cli.demo import demo
 from relquery.cli.exits import ERROR
 from relquery.cli.reorder import reorder
 from relquery.cli.show import errors_console
+from relquery.cli.span import span
 from relquery.cli.sql import sql
 from relquery.errors import RelqueryError
 
@@ -27,6 +28,7 @@ app.command()(sql)
 app.command()(reorder)
 app.command()(demo)
 app.command()(bench)
+app.add_typer(span, name="span")
 
 
 def _print_version(wanted: bool) -> None:

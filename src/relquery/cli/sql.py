@@ -201,5 +201,5 @@ _WRITERS = {
 
 def _writer(path: Path) -> Any:
     """A function that writes a result to `path`; checked before the query has cost anything."""
-    check_output(path, list(_WRITERS))
-    return lambda result: _WRITERS[path.suffix](result, path)
+    check_output(path, list(_WRITERS), any_case=True)
+    return lambda result: _WRITERS[path.suffix.lower()](result, path)

@@ -4,16 +4,19 @@ A lesson is one of
 - *single*: the exact prompt that relquery sends, and its answer;
 - *turns*: a prompt, its answer, and more questions about the same row, each answer learned;
 - *recall*: a JSON object, then the same object in another order, its values learned. This gives
-  a copying loss on most tokens, which forms the attention heads that find a field by its name.
+  a copying loss on most tokens, which forms the attention heads that find a field by its name;
+- *needles*: names in hay, or the lists that earlier answers made of them, and the list of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from random import Random
 
 from relquery.demo.generator import DOMAINS, MAX_EXTRA_FIELDS, pick_fields
+from relquery.demo.needles import NAMES, listed, question, text_around
 from relquery.demo.prompt import SYSTEM, Field, ask_text, json_text, user_text
 from relquery.demo.rows import Ask, Domain, Kind, Row
 from relquery.demo.split import Split
@@ -23,6 +26,8 @@ END = "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 _SYSTEM, _USER, _ASSISTANT = ROLES
 _WORDS = (*FIRST_NAMES, *LAST_NAMES, *TITLE_ADJECTIVES, *TITLE_NOUNS)
+MOST_NAMES = 8  # in the answer of a needle lesson
+_TEXT_COUNTS = (1, 4, 1, 2, 1, 2, 1, 5)  # how often a needle lesson has 1, 2, ... 8 texts
 Lesson = list[tuple[str, bool]]  # (text, to be learned)
 
 
@@ -49,6 +54,55 @@ def lessons(rng: Random, mix: Mix) -> Iterator[Lesson]:
         else:
             turns = 1 if draw < mix.recall + mix.single else rng.randint(2, mix.turns)
             yield _questions(rng, domain, row, mix, turns)
+
+
+def needle_lessons(rng: Random, most_hay: int) -> Iterator[Lesson]:
+    """An endless stream of needle lessons, of at most about `most_hay` words of hay each."""
+    while True:
+        draw = rng.random()
+        if draw < 0.6:
+            groups, hay = _names_of_texts(rng), _spread(rng, most_hay)
+        else:  # lists of names, as a reduction's later plies see them; now and then one in hay
+            groups, hay = _names_of_lists(rng), (0 if draw < 0.95 else most_hay // 4)
+        pieces = [_piece(rng, names, hay // len(groups), draw < 0.6) for names in groups]
+        answer = listed([name for names in groups for name in names])
+        yield [(_USER + question(pieces) + _ASSISTANT, False), (answer + END, True)]
+
+
+def _names_of_texts(rng: Random) -> list[list[str]]:
+    """The names of each text: one, seldom none or two, and never all together none."""
+    (count,) = rng.choices(range(1, MOST_NAMES + 1), _TEXT_COUNTS)
+    sizes = [1] * count
+    if count > 1 and rng.random() < 0.2:  # a name moves to another text
+        sizes[rng.randrange(count)] -= 1
+        sizes[rng.randrange(count)] += 1
+    return _grouped(rng, sizes)
+
+
+def _names_of_lists(rng: Random) -> list[list[str]]:
+    """The names of each list: of equal lengths half of the time."""
+    if rng.random() < 0.5:
+        return _grouped(rng, [rng.choice((1, 2, 3, 4, 4))] * 2)
+    count = rng.choice((2, 2, 2, 3, 4))
+    cuts = sorted(rng.sample(range(1, MOST_NAMES + 1), count))
+    return _grouped(rng, [end - start for start, end in pairwise((0, *cuts))])
+
+
+def _grouped(rng: Random, sizes: list[int]) -> list[list[str]]:
+    names = iter(rng.sample(NAMES, sum(sizes)))
+    return [list(islice(names, size)) for size in sizes]
+
+
+def _spread(rng: Random, most: int) -> int:
+    """A number from 1 to `most`, rather a small one."""
+    return 1 + round((most - 1) * rng.random() ** 2)
+
+
+def _piece(rng: Random, names: list[str], hay_words: int, is_text: bool) -> str:
+    if not is_text and (not hay_words or rng.random() < 0.5):
+        return listed(names)
+    words = max(1, round(hay_words * rng.uniform(0.6, 1.2)))
+    return text_around(rng, names, words, Split.TRAIN)
 
 
 def _questions(rng: Random, domain: Domain, row: Row, mix: Mix, turns: int) -> Lesson:

@@ -178,9 +178,11 @@ def _csv_error(message: str) -> str:
             f"{where} is not UTF-8 text. Convert the file to UTF-8, or register it as a pandas "
             "frame: pandas.read_csv(path, encoding='latin-1')."
         )
-    # DuckDB's first lines are the place, the line as it stands, and what is wrong with it.
-    said = [part for part in message.split("\n")[1:] if not part.startswith("Original Line:")]
-    why = said[0].strip().rstrip(".") if said else "it cannot be read"
+    # DuckDB says the place, the line as it stands, of several lines maybe, and what is wrong.
+    said = [part.strip() for part in message.splitlines()[1:]]
+    shown = [part for part in said if not part.startswith("Original Line:")]
+    reasons = [part for part in said if part.startswith("Expected")] or shown
+    why = reasons[0].rstrip(".") if reasons else "it cannot be read"
     return (
         f"{where} cannot be read: {why}. Correct the line, or register the file as a pandas "
         "frame: pandas.read_csv(path, ...)."

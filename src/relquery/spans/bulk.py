@@ -1,0 +1,124 @@
+"""Many span queries, ordered so that what they share comes close in time (paper 002, 5.8)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+
+from relquery.backends.base import Backend
+from relquery.errors import QueryError
+from relquery.ir.nodes import Bag, Fragment, Node, Prepare, Text
+from relquery.ir.optimize import Goal
+from relquery.ir.places import children_of, distinct
+from relquery.spans.corpus import Corpora
+from relquery.spans.execute import Progress, execute
+from relquery.spans.result import SpanReport, SpanResult
+from relquery.spans.run import plan, result_of
+from relquery.spans.work import Work
+from relquery.table.reorder import reorder
+
+_MOST_PASSAGES = 48  # per query, those that most queries share
+_CHARACTERS_PER_TOKEN = 4
+
+
+def run_bulk(
+    nodes: Sequence[Node],
+    backend: Backend,
+    *,
+    cache_tokens: int | None = None,
+    for_: Goal = "cache",
+    arity: int = 2,
+    corpora: Corpora | None = None,
+    independent: bool = True,
+    progress: Progress | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[SpanResult]:
+    """Answer span queries; results come in the order given.
+
+    cache_tokens: what the backend's cache holds; by default what its config says. The other
+        arguments: see `run`.
+
+    A query that cannot be run or that fails has its `error` in its result; the others go on.
+    """
+    start = clock()
+    works: list[Work | str] = []
+    for node in nodes:
+        try:
+            works.append(plan(node, for_, arity, corpora))
+        except QueryError as error:
+            works.append(str(error))
+    results: dict[int, SpanResult] = {}
+    index_of = {id(work): index for index, work in enumerate(works)}
+    planned = [work for work in works if isinstance(work, Work)]
+    if cache_tokens is None:
+        cache_tokens = getattr(getattr(backend, "config", None), "cache_tokens", None)
+    order = order_of([passages(work.root) for work in planned], cache_tokens)
+    ordered = [planned[place] for place in order]
+    for work in execute(ordered, backend, independent=independent, progress=progress):
+        results[index_of[id(work)]] = result_of(work, clock() - start)
+    return [
+        SpanResult((), None, SpanReport((), 0.0), work) if isinstance(work, str) else results[index]
+        for index, work in enumerate(works)
+    ]
+
+
+def passages(root: Node) -> list[str]:
+    """The texts that stand as children of plus anywhere in a tree, each once."""
+    found: dict[str, None] = {}
+    for node in distinct(root):
+        if isinstance(node, Bag) and node.independent:
+            for child in children_of(node):
+                text = child.input if isinstance(child, Prepare) else child
+                if isinstance(text, Text | Fragment) and text.content:
+                    found[text.content] = None
+    return list(found)
+
+
+def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> list[int]:
+    """An order of queries, given the passages of each, in which shared ones follow one another.
+
+    It is a table with a row for each query, whose columns are one bag, that is reordered. With
+    `cache_tokens` the order given is kept where it is as good.
+    """
+    given = list(range(len(rows)))
+    count = Counter(passage for row in rows for passage in row)
+    shared = [
+        sorted((p for p in row if count[p] > 1), key=lambda p: -count[p])[:_MOST_PASSAGES]
+        for row in rows
+    ]
+    width = max(map(len, shared), default=0)
+    if not width:
+        return given
+    names = [f"passage {column}" for column in range(width)]
+    # NULLs would be equal passages, so each cell that lacks one has a text of its own.
+    table = {
+        name: [
+            row[column] if column < len(row) else f"{index}.{column}"
+            for index, row in enumerate(shared)
+        ]
+        for column, name in enumerate(names)
+    }
+    schedule = reorder(table, bags=[names], weight="tokens", cache_tokens=cache_tokens)
+    found = [int(row) for row in schedule.rows]
+    if cache_tokens is None:
+        return found
+    return max((given, found), key=lambda order: _hits([rows[i] for i in order], cache_tokens))
+
+
+def _hits(rows: Sequence[Sequence[str]], cache_tokens: int) -> int:
+    """About how many tokens of passages an LRU cache serves, if they are read in this order."""
+    cache: OrderedDict[str, int] = OrderedDict()
+    held = hits = 0
+    for row in rows:
+        for passage in row:
+            tokens = len(passage) // _CHARACTERS_PER_TOKEN + 1
+            if passage in cache:
+                hits += tokens
+                cache.move_to_end(passage)
+                continue
+            cache[passage] = tokens
+            held += tokens
+            while held > cache_tokens:
+                held -= cache.popitem(last=False)[1]
+    return hits

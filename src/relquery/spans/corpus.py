@@ -1,0 +1,97 @@
+"""Named texts that a query retrieves from, searched by their words (BM25)."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from relquery.errors import QueryError, did_you_mean
+from relquery.ir.rules.desugar_retrieve import Lookup
+
+Search = Callable[[str, int], Sequence[str]]
+Corpora = Mapping[str, "Iterable[str] | Search | Corpus"]
+
+_WORD = re.compile(r"\w+")
+_MOST_WORDS = 200  # of a question; the rarest decide anyway, and SQLite bounds an expression
+
+
+class Corpus:
+    """Texts in memory, indexed by SQLite's FTS5. `search` gives those that fit best."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        """Index texts. Raises QueryError for what is no list of texts."""
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            raise QueryError(f"A corpus is a {type(texts).__name__}; give it a list of texts.")
+        self.texts = list(texts)
+        for text in self.texts:
+            if not isinstance(text, str):
+                raise QueryError(
+                    f"A corpus holds a {type(text).__name__}; it must hold text. "
+                    "Write the value as text first."
+                )
+        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        self._index.execute("CREATE VIRTUAL TABLE texts USING fts5(text, tokenize='porter')")
+        rows = ((i, _encodable(text)) for i, text in enumerate(self.texts))
+        self._index.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", rows)
+
+    def search(self, query: str, limit: int) -> list[str]:
+        """The at most `limit` texts that share words with the query, the best first."""
+        words = list(dict.fromkeys(_WORD.findall(_encodable(query).lower())))[:_MOST_WORDS]
+        if not words:
+            return []
+        # Quoted, a word is a word, whatever FTS5 means by it.
+        any_of = " OR ".join(f'"{word}"' for word in words)
+        found = self._index.execute(
+            "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank, rowid LIMIT ?",
+            (any_of, min(limit, len(self.texts))),
+        )
+        return [self.texts[row] for (row,) in found]
+
+
+def passages(text: str) -> list[str]:
+    """A document as a corpus: its paragraphs, which blank lines part."""
+    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def lookup(corpora: Corpora) -> Lookup:
+    """How `optimize` and `Work` look up; a list of texts is indexed when it is first asked.
+
+    The function raises QueryError for a name that is not there.
+    """
+    searches: dict[str, Search] = {}
+
+    def find(name: str, query: str, limit: int) -> Sequence[str]:
+        if name not in corpora:
+            known = ", ".join(corpora) or "none"
+            raise QueryError(
+                f"The query retrieves from corpus {name!r}, which is not given. Corpora: {known}. "
+                f"Give it: corpora={{{name!r}: [texts]}}." + did_you_mean(name, corpora)
+            )
+        if name not in searches:
+            given = corpora[name]
+            if isinstance(given, Corpus):
+                searches[name] = given.search
+            else:
+                searches[name] = given if callable(given) else Corpus(given).search
+        return _checked(searches[name](query, limit), name, limit)
+
+    return find
+
+
+look_up_nothing = lookup({})
+
+
+def _checked(texts: object, name: str, limit: int) -> Sequence[str]:
+    got = f"a {type(texts).__name__}"
+    if isinstance(texts, Sequence) and not isinstance(texts, str):
+        other = next((text for text in texts if not isinstance(text, str)), None)
+        if all(isinstance(text, str) for text in texts):
+            return texts[:limit]
+        got = f"a list with a {type(other).__name__}"
+    raise QueryError(f"The search of corpus {name!r} gave {got}; it must give a list of texts.")
+
+
+def _encodable(text: str) -> str:
+    """SQLite takes no lone surrogates, and ends text at a NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")

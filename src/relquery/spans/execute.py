@@ -1,0 +1,148 @@
+"""Running queries: each generation as soon as what it reads is there, all that can be together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from relquery.backends.base import Backend
+from relquery.errors import QueryError
+from relquery.ir.nodes import Generate
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
+from relquery.spans.streams import Streams
+from relquery.spans.work import Work
+
+Progress = Callable[[str, int, int], None]
+WINDOW = 32  # queries with inner generations under way at once: what they need stays in the cache
+_Ready = tuple[Work, Generate]
+_Asked = tuple[Work, Generate, Prompt]
+
+
+def execute(
+    works: Sequence[Work],
+    backend: Backend,
+    *,
+    independent: bool = True,
+    progress: Progress | None = None,
+) -> Iterator[Work]:
+    """Run queries, begun in the order given; yields each when it has ended, also when it failed.
+
+    independent: False asks with children of plus as ordinary text, one after another.
+    progress: called with ("generations", answered so far, in all).
+
+    Raises what the backend raises; closing the iterator cancels what is open.
+    """
+    run = _Execution(works, backend, independent, progress)
+    try:
+        yield from run.ended()
+    finally:
+        run.streams.close()
+
+
+class _Execution:
+    def __init__(
+        self,
+        works: Sequence[Work],
+        backend: Backend,
+        independent: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.streams: Streams[_Asked] = Streams(backend)
+        self._waiting = deque(works)
+        self._nested = 0  # queries under way that have inner generations
+        self._independent, self._progress = independent, progress
+        self._total, self._answered = sum(work.total for work in works), 0
+        self._left = len(works)
+
+    def ended(self) -> Iterator[Work]:
+        yield from self._admit()
+        while self.streams and self._left:
+            for (work, task, prompt), answer in self.streams.receive():
+                self._answered += 1
+                if self._progress is not None:
+                    self._progress("generations", self._answered, self._total)
+                if work.error is not None:
+                    continue
+                self._send(self._take(work, task, prompt, answer))
+                if work.done:
+                    yield self._end(work)
+            yield from self._admit()
+
+    def _admit(self) -> Iterator[Work]:
+        """Begin the next queries; yields those that end at once."""
+        ready: list[_Ready] = []
+        while self._waiting and (self._nested < WINDOW or not self._waiting[0].nested):
+            work = self._waiting.popleft()
+            ready += self._guarded(work, work.start)
+            self._nested += work.nested
+            if work.done:
+                yield self._end(work)
+        for work in self._send(ready):
+            yield self._end(work)
+
+    def _end(self, work: Work) -> Work:
+        self._nested -= work.nested
+        self._left -= 1
+        return work
+
+    def _take(self, work: Work, task: Generate, prompt: Prompt, answer: Answer) -> list[_Ready]:
+        trouble = None
+        if answer.finish is Finish.LENGTH and answer.text is not None:
+            work.notes.append(_cut(work, task, answer))
+        elif answer.finish is not Finish.STOP or answer.text is None:
+            trouble = answer.error or f"it ended without an answer ({answer.finish.value})."
+        if trouble is not None:
+            work.error = f"At {work.where(task)}: {trouble}"
+            return []
+        if not self._independent:
+            answer = replace(answer, tokens=())
+        return self._guarded(work, lambda: work.take(task, prompt, answer))
+
+    def _guarded(self, work: Work, step: Callable[[], list[Generate]]) -> list[_Ready]:
+        """A step of a query, whose error is the query's own."""
+        try:
+            return [(work, task) for task in step()]
+        except QueryError as error:
+            work.error = str(error)
+            return []
+
+    def _send(self, ready: Iterable[_Ready]) -> list[Work]:
+        """Ask together what has the same sampling, equal draws apart; gives queries that failed."""
+        groups: dict[tuple[Sampling, int], list[_Asked]] = {}
+        failed = []
+        for work, task in ready:
+            if work.error is not None:
+                continue
+            try:
+                prompt = work.prompt(task)
+            except QueryError as error:
+                work.error = f"At {work.where(task)}: {error}"
+                failed.append(work)
+                continue
+            asked = (work, task, prompt)
+            groups.setdefault((task.sampling, work.draw(task)), []).append(asked)
+        for (sampling, _), asked_together in reversed(groups.items()):
+            prompts = [self._form(prompt) for _, _, prompt in asked_together]
+            self.streams.send(prompts, sampling, asked_together)
+        return failed
+
+    def _form(self, prompt: Prompt) -> Prompt:
+        return prompt if self._independent else tuple(map(_in_line, prompt))
+
+
+def _in_line(span: Span) -> Span:
+    """A child of plus as ordinary text, a line of its own."""
+    if span.reuse is Reuse.PREFIX or not isinstance(span.content, str):
+        return span
+    end = "" if span.content.endswith("\n") else "\n"
+    return Span(span.content + end, span.role)
+
+
+def _cut(work: Work, task: Generate, answer: Answer) -> str:
+    used = "what came until then is the answer" if task is work.root else "the cut text is read on"
+    limit = task.sampling.max_tokens
+    remedy = f"Raise max_tokens (now {limit}) for a whole one."
+    if answer.output_tokens < limit:
+        remedy = "The model's context or the cache is full: shorten what it reads."
+    return f"{work.where(task)}: cut after {answer.output_tokens} tokens; {used}. {remedy}"

@@ -1,0 +1,172 @@
+"""What becomes of a span query: rules applied, prompts, tokens, and what the cache holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from relquery.backends.base import Backend
+from relquery.errors import ConfigError, RequestError
+from relquery.ir.draw import draw
+from relquery.ir.nodes import Generate, Node
+from relquery.ir.optimize import Goal, optimize
+from relquery.ir.rewrite import Step
+from relquery.ir.verify import verify
+from relquery.prompt import Exchange, Prompt, Reuse, Span
+from relquery.spans.corpus import Corpora, lookup
+from relquery.spans.execute import Progress, execute
+from relquery.spans.work import Work
+
+_SHOWN = 60  # characters of a text
+_LINES = 8  # of a tree before and after a rule
+_TREE = 60  # lines of the whole tree, beyond which its middle is drawn cut
+_LISTED = 16  # steps, prompts, and spans of one
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a prompt. tokens, cached: None where the backend does not tell."""
+
+    preview: str
+    independent: bool
+    tokens: int | None = None
+    cached: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one generation is asked. pieces: empty while it waits for `waits_for` others."""
+
+    where: str
+    pieces: tuple[Piece, ...]
+    waits_for: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """before, after: the tree as given and as optimised. steps: what was rewritten, in order."""
+
+    before: Node
+    after: Node
+    steps: tuple[Step, ...]
+    asks: tuple[Ask, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        for number, step in enumerate(self.steps[:_LISTED], 1):
+            yield f"{number}. {step.rule} at {step.where}"
+            yield from _shortened(step.before, "     ")
+            yield from _shortened(step.after, "  => ")
+        yield from _more(len(self.steps) - _LISTED, "steps")
+        yield "Optimised:" if self.steps else "Nothing to rewrite:"
+        lines = str(self.after).split("\n")
+        yield from (f"  {line}" for line in (lines if len(lines) <= _TREE else _drawn(self.after)))
+        for ask in self.asks[: _LISTED - 1]:
+            yield from _shown(ask)
+        yield from _more(len(self.asks) - _LISTED, "prompts")
+        for ask in self.asks[_LISTED - 1 :][-1:]:  # the outermost
+            yield from _shown(ask)
+
+
+def explain(
+    node: Node,
+    backend: Backend | None = None,
+    *,
+    for_: Goal = "cache",
+    arity: int = 2,
+    corpora: Corpora | None = None,
+    warm: bool = False,
+    progress: Progress | None = None,
+) -> Explanation:
+    """Say what `run` would do with a query.
+
+    backend: counts tokens and looks into its cache if it has `inspect(prompt)`, as the embedded
+        engine has; nothing is computed. warm: run the inner generations first, so that the
+        outermost prompt is known, and its exchanges are in the cache.
+    The other arguments: see `run`. Raises what `run` raises, and ConfigError for `warm` without a
+    backend.
+    """
+    verify(node)
+    find, steps = lookup(corpora or {}), list[Step]()
+    after = optimize(node, for_, arity=arity, retrieve=find, trace=steps)
+    work = Work(after, find, hold_root=True)
+    if warm:
+        if backend is None:
+            raise ConfigError("warm is set, and there is no backend to run on; give one.")
+        for _ in execute([work], backend, progress=progress):
+            if work.error is not None:
+                raise RequestError(work.error)
+    asks = tuple(_ask(work, task, backend) for task in work.generates)
+    return Explanation(node, after, tuple(steps), asks)
+
+
+def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
+    waits_for = work.waits_for(task)
+    if waits_for:
+        return Ask(work.where(task), (), waits_for)
+    return Ask(work.where(task), _pieces(work.prompt(task), backend))
+
+
+def _pieces(prompt: Prompt, backend: Backend | None) -> tuple[Piece, ...]:
+    inspect = getattr(backend, "inspect", None)
+    if inspect is None:
+        return tuple(Piece(_short(_text(span)), span.reuse is Reuse.INDEPENDENT) for span in prompt)
+    return tuple(
+        Piece(_short(state.preview), state.independent, state.tokens, state.cached)
+        for state in inspect(prompt)
+    )
+
+
+def _text(span: Span) -> str:
+    if isinstance(span.content, str):
+        return span.content
+    if not isinstance(span.content, Exchange):
+        return f"{len(span.content)} tokens"
+    first = span.content.prompt[0].content if span.content.prompt else ""
+    said = first if isinstance(first, str) else "..."
+    return f"{said} ... and its answer of {len(span.content.output)} tokens"
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
+
+
+def _shortened(node: Node, lead: str) -> Iterator[str]:
+    lines = str(node).split("\n")
+    shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], f"... {len(lines)} lines"]
+    for number, line in enumerate(shown):
+        cut = line if len(line) <= _SHOWN + 20 else f"{line[: _SHOWN + 17]}..."
+        yield (lead if number == 0 else " " * len(lead)) + cut
+
+
+def _drawn(node: Node) -> list[str]:
+    return draw(node).split("\n")
+
+
+def _more(count: int, what: str) -> Iterator[str]:
+    if count > 0:
+        yield f"... {count:,} more {what}"
+
+
+def _shown(ask: Ask) -> Iterator[str]:
+    if ask.waits_for:
+        yield f"{ask.where}: waits for {ask.waits_for} others"
+        return
+    counted = [piece for piece in ask.pieces if piece.tokens is not None]
+    if not counted:
+        yield f"{ask.where}:"
+    else:
+        tokens = sum(piece.tokens or 0 for piece in counted)
+        cached = sum(piece.cached or 0 for piece in counted)
+        yield f"{ask.where}: {tokens:,} tokens, {cached:,} in the cache"
+    yield from (f"  {_line(piece)}" for piece in ask.pieces[:_LISTED])
+    yield from (f"  {line}" for line in _more(len(ask.pieces) - _LISTED, "spans"))
+
+
+def _line(piece: Piece) -> str:
+    kind = "independent" if piece.independent else "prefix     "
+    if piece.tokens is None:
+        return f"{kind}  {piece.preview}"
+    return f"{piece.tokens:>6}  {piece.cached:>6} cached  {kind}  {piece.preview}"

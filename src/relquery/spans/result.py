@@ -1,0 +1,74 @@
+"""What comes back from a span query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relquery.prompt import Answer, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One generation that was run. where: its place in the optimised tree: `generate/plus[2]`."""
+
+    where: str
+    sampling: Sampling
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class SpanReport:
+    """What a query cost.
+
+    generations: in the order in which they ended. seconds: from the start to the query's end; in a
+        bulk, from the start of the bulk. notes: what a reader of the answer should know, such as
+        that an inner answer was cut.
+    """
+
+    generations: tuple[Generation, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts, inner exchanges included wherever they are read."""
+        return sum(generation.answer.prompt_tokens for generation in self.generations)
+
+    @property
+    def cached_tokens(self) -> int:
+        """Those whose attention states came from the cache."""
+        return sum(generation.answer.cached_tokens for generation in self.generations)
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens of all answers."""
+        return sum(generation.answer.output_tokens for generation in self.generations)
+
+    def __str__(self) -> str:
+        cached = self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+        count = len(self.generations)
+        return (
+            f"{count} generation{'s' * (count != 1)}, {self.prompt_tokens:,} prompt tokens, "
+            f"{self.cached_tokens:,} ({cached:.0%}) from the cache, {self.output_tokens:,} output "
+            f"tokens, {self.seconds:.2f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SpanResult:
+    """A query's outcome.
+
+    texts: the answer; for a tree that is no single generation, its texts and answers in order.
+    answer: the outermost generation's, with its finish reason; None if there is none.
+    error: why there is no whole result (in a bulk; alone, a query raises); `texts` is empty then.
+    """
+
+    texts: tuple[str, ...]
+    answer: Answer | None
+    report: SpanReport
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts, a line each."""
+        return "\n".join(self.texts)

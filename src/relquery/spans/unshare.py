@@ -1,0 +1,138 @@
+"""From a query to a tree in which each generation is one execution."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from relquery.errors import QueryError
+from relquery.ir.nodes import Generate, Node
+from relquery.ir.places import children_of
+from relquery.ir.rebuild import with_children
+from relquery.prompt import Sampling
+
+MAX_DRAWS = 100_000  # nodes in and above what is drawn at random, each in a place of its own
+_Asked = tuple[int, Sampling]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unshared:
+    """A tree in which each Generate object is one execution, however many places read it.
+
+    draws: by id of a generation at random, how many equal ones without a seed stand before it.
+    """
+
+    root: Node
+    draws: dict[int, int]
+
+
+def unshare(node: Node) -> Unshared:
+    """The same query, with equal greedy generations as one object and draws apart.
+
+    What is drawn at random (temperature above 0) is drawn anew in each place where it stands, also
+    when it is one node, as `repeat` makes it. With a seed, equal draws take that seed, the next one
+    and so on. What reads a draw is then asked once per draw; all else that is equal is asked once.
+
+    Raises QueryError for more than MAX_DRAWS nodes in such places.
+    """
+    merged = _Merged(node)
+    draws: dict[int, int] = {}
+    seeds = _Seeds()
+    count = 0
+    path: list[tuple[Node, list[Node]]] = [(node, [])]
+    while True:
+        current, built = path[-1]
+        children = children_of(current)
+        while len(built) < len(children) and not merged.drawn[id(children[len(built)])]:
+            built.append(merged.node[id(children[len(built)])])
+        if len(built) < len(children):
+            path.append((children[len(built)], []))
+            continue
+        path.pop()
+        if merged.drawn[id(current)]:
+            count += 1
+            if count > MAX_DRAWS:
+                raise QueryError(
+                    f"The query draws more than {MAX_DRAWS:,} times at random, repeats in repeats "
+                    "included. Repeat less, or ask in several queries."
+                )
+            new = with_children(current, tuple(built))
+            if isinstance(new, Generate) and new.sampling.temperature > 0:
+                new, draws_before = seeds.give(new, merged.number[id(children_of(current)[0])])
+                draws[id(new)] = draws_before
+        else:
+            new = merged.node[id(current)]
+        if not path:
+            return Unshared(new, draws)
+        path[-1][1].append(new)
+
+
+class _Merged:
+    """The distinct nodes of a tree, numbered so that equal ones have one number and one object.
+
+    drawn: whether a node or one below it is drawn at random.
+    """
+
+    def __init__(self, root: Node) -> None:
+        self.number: dict[int, int] = {}
+        self.drawn: dict[int, bool] = {}
+        self.node: dict[int, Node] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._nodes: list[Node] = []
+        for node in _children_first(root):
+            self._add(node)
+
+    def _add(self, node: Node) -> None:
+        children = children_of(node)
+        key = (type(node), node.own, tuple(self.number[id(child)] for child in children))
+        number = self._numbers.setdefault(key, len(self._numbers))
+        if number == len(self._nodes):
+            below = tuple(self.node[id(child)] for child in children)
+            same = all(a is b for a, b in zip(below, children, strict=True))
+            self._nodes.append(node if same else with_children(node, below))
+        self.number[id(node)] = number
+        self.node[id(node)] = self._nodes[number]
+        self.drawn[id(node)] = any(self.drawn[id(child)] for child in children) or (
+            isinstance(node, Generate) and node.sampling.temperature > 0
+        )
+
+
+class _Seeds:
+    """Seeds for draws, so that no two of one question are the same."""
+
+    def __init__(self) -> None:
+        self._before: Counter[_Asked] = Counter()
+        self._next: dict[tuple[_Asked, int], int] = {}
+
+    def give(self, node: Generate, input: int) -> tuple[Generate, int]:
+        """The generation with a seed of its own if it has one; how many equal ones came before."""
+        seed = node.sampling.seed
+        asked = (input, replace(node.sampling, seed=None))
+        if seed is None:
+            self._before[asked] += 1
+            return node, self._before[asked] - 1
+        free = seed
+        while (asked, free) in self._next:
+            free = self._next[asked, free]
+        self._next[asked, free] = self._next[asked, seed] = free + 1
+        if free == seed:
+            return node, 0
+        return Generate(node.input, replace(node.sampling, seed=free)), 0
+
+
+def _children_first(root: Node) -> list[Node]:
+    """All distinct nodes, each after those below it."""
+    order: list[Node] = []
+    seen = {id(root)}
+    path = [(root, iter(children_of(root)))]
+    while path:
+        node, rest = path[-1]
+        for child in rest:
+            if id(child) not in seen:
+                seen.add(id(child))
+                path.append((child, iter(children_of(child))))
+                break
+        else:
+            order.append(node)
+            path.pop()
+    return order

@@ -1,0 +1,171 @@
+"""One query under way: which generations can be asked now, and what they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from relquery.ir.lower import Answered, Spans, lower
+from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
+from relquery.ir.places import children_of, path
+from relquery.ir.rules.desugar_retrieve import Lookup
+from relquery.prompt import Answer, Exchange, Prompt
+from relquery.spans.corpus import look_up_nothing
+from relquery.spans.result import Generation
+from relquery.spans.unshare import unshare
+
+MAX_DEPTH = 64  # of exchanges in exchanges
+_Task = Generate | Retrieve
+
+
+class Work:
+    """The generations of one optimised query, and the retrievals that wait for an answer.
+
+    root: the tree under way, each generation an object of its own (see `unshare`).
+    total: how many generations there are. hold_root: never ask the outermost one.
+    generations, notes: what has been answered, and what to tell about it. error: why it failed.
+    """
+
+    def __init__(
+        self, node: Node, find: Lookup = look_up_nothing, *, hold_root: bool = False
+    ) -> None:
+        tree = unshare(node)
+        self.root, self._draws, self._find = tree.root, tree.draws, find
+        self.generations: list[Generation] = []
+        self.notes: list[str] = []
+        self.error: str | None = None
+        self._known: dict[int, Answered | Node] = {}
+        self._depths: dict[int, int] = {}  # by id of a prompt
+        self._spans: Spans = {}
+        self._parents: dict[int, tuple[Node, int]] = {}
+        self._missing: dict[int, int] = {}
+        self._readers: dict[int, list[_Task]] = {}
+        self._tasks: list[_Task] = []
+        self._scan()
+        self._held = self.root if hold_root else None
+        self.total = sum(isinstance(task, Generate) for task in self._tasks)
+        self.total -= isinstance(self._held, Generate)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to be asked."""
+        return self.error is not None or len(self.generations) == self.total
+
+    @property
+    def nested(self) -> bool:
+        """Whether a generation reads another."""
+        return any(self._readers.values())
+
+    @property
+    def generates(self) -> list[Generate]:
+        """All generations, inner ones first."""
+        return [task for task in self._tasks if isinstance(task, Generate)]
+
+    def start(self) -> list[Generate]:
+        """The generations that read no other, in the order of the tree."""
+        return self._ready([task for task in self._tasks if not self._missing[id(task)]])
+
+    def waits_for(self, task: Generate) -> int:
+        """How many generations and retrievals it reads that are not known yet."""
+        return self._missing[id(task)]
+
+    def prompt(self, task: Generate) -> Prompt:
+        """What is asked, once `waits_for` is 0."""
+        return lower(task, self._spans, self._known)
+
+    def draw(self, task: Generate) -> int:
+        """Number among equal draws without a seed: equal ones must not share a call's seed."""
+        return self._draws.get(id(task), 0)
+
+    def where(self, node: Node) -> str:
+        """The node's place; the first, if there are several."""
+        ancestors: list[tuple[Node, int]] = []
+        current = node
+        while id(current) in self._parents:
+            ancestors.append(self._parents[id(current)])
+            current = ancestors[-1][0]
+        return path(ancestors[::-1], node)
+
+    def take(self, task: Generate, prompt: Prompt, answer: Answer) -> list[Generate]:
+        """Note an answer; gives the generations that can be asked now."""
+        self.generations.append(Generation(self.where(task), task.sampling, answer))
+        contents = [span.content for span in prompt if isinstance(span.content, Exchange)]
+        depth = 1 + max((self._depths[id(content.prompt)] for content in contents), default=0)
+        if depth > MAX_DEPTH and answer.tokens:
+            answer = replace(answer, tokens=())
+            self.notes.append(
+                f"{self.where(task)}: {MAX_DEPTH} generations stand one in another; from here on "
+                "the text of the answer is read, without its input."
+            )
+        self._depths[id(prompt)] = depth
+        self._known[id(task)] = Answered(prompt, answer)
+        return self._ready(self._release(task))
+
+    def outcome(self) -> tuple[tuple[str, ...], Answer | None]:
+        """The texts of the whole query, and the outermost answer if there is one."""
+        texts = tuple(self._texts(self.root))
+        root = self._known.get(id(self.root))
+        return texts, root.answer if isinstance(root, Answered) else None
+
+    def _scan(self) -> None:
+        """Find the tasks, those that each reads before it, and who reads them."""
+        todo: list[tuple[Node, _Task | None]] = [(self.root, None)]
+        while todo:
+            node, reader = todo.pop()
+            if isinstance(node, Generate | Retrieve):
+                fresh = id(node) not in self._readers
+                readers = self._readers.setdefault(id(node), [])
+                if reader is not None:
+                    readers.append(reader)
+                    self._missing[id(reader)] += 1
+                if not fresh:
+                    continue
+                self._tasks.append(node)
+                self._missing[id(node)] = 0
+                reader = node
+            for index, child in enumerate(children_of(node)):  # popped from the right
+                if not isinstance(child, Text):
+                    self._parents[id(child)] = (node, index)
+                    todo.append((child, reader))
+        self._tasks.reverse()
+
+    def _release(self, task: _Task) -> list[_Task]:
+        ready = []
+        for reader in self._readers[id(task)]:
+            self._missing[id(reader)] -= 1
+            if not self._missing[id(reader)]:
+                ready.append(reader)
+        return ready
+
+    def _ready(self, tasks: list[_Task]) -> list[Generate]:
+        """The generations among these, and those that waited for retrievals among these."""
+        ready: list[Generate] = []
+        todo = tasks[::-1]
+        while todo:
+            task = todo.pop()
+            if isinstance(task, Generate):
+                if task is not self._held:
+                    ready.append(task)
+            else:
+                question = "\n".join(self._texts(task.query))
+                texts = self._find(task.corpus, question, task.limit)
+                self._known[id(task)] = Bag(tuple(map(Text, texts)), independent=True)
+                todo += reversed(self._release(task))
+        return ready
+
+    def _texts(self, node: Node) -> Iterator[str]:
+        """The texts below, answers in place of generations."""
+        todo = [node]
+        while todo:
+            current = todo.pop()
+            found = self._known.get(id(current))
+            if isinstance(found, Answered):
+                yield found.answer.text or ""
+            elif isinstance(current, Text | Fragment):
+                yield current.content
+            elif isinstance(current, Prepare):
+                todo.append(current.input)
+            elif found is not None:
+                todo.append(found)
+            else:
+                todo += reversed(children_of(current))

@@ -1,0 +1,165 @@
+"""Span queries on the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relquery.cli import main
+
+Run = Callable[..., tuple[str, str]]
+MODEL = "random:layers=1,hidden=64,heads=1"
+DRAFT = {"g": {"model": "{model}", "input": {"user": "Draft {n}"}, "temperature": 0.8}}
+WIRE = {
+    "g": {
+        "model": "{model}",
+        "max_tokens": "{max_tokens}",
+        "input": {
+            "cross": [
+                {"print": "judging"},
+                {"user": "Judge:"},
+                {"plus": [{"repeat": {"n": "{n}", "query": DRAFT}}]},
+            ]
+        },
+    }
+}
+TREE = (
+    'generate max_tokens=4\n  seq\n    user "who?"\n    retrieve "docs" limit=1\n      user "cat"\n'
+)
+
+
+@pytest.fixture
+def relquery(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., tuple[str, str]]:
+    """Runs `relquery span` in this process; gives standard output and error."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*arguments: str, code: int = 0, stdin: str = "") -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", "span", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = (stream.decode() for stream in capfdbinary.readouterr())
+        assert (ended.value.code or 0) == code, out + err
+        return out, err
+
+    return run
+
+
+@pytest.fixture
+def wire(tmp_path: Path) -> str:
+    path = tmp_path / "query.json"
+    path.write_text(json.dumps(WIRE), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> str:
+    path = tmp_path / "query.span"
+    path.write_text(TREE, encoding="utf-8")
+    return str(path)
+
+
+def test_run_answers_a_query_in_the_wire_form(relquery: Run, wire: str) -> None:
+    out, err = relquery("run", wire, "--var", "n=3", "--max-tokens", "6", "-m", MODEL, "--json")
+    document = json.loads(out)
+    assert [g["where"] for g in document["generations"]][-1] == "generate"
+    assert len(document["generations"]) == 4
+    assert all(g["output_tokens"] <= 6 for g in document["generations"])
+    assert "judging" in err
+    assert "4 generations" in err
+
+
+def test_run_prints_the_text_and_on_standard_error_notes_and_cost(relquery: Run, wire: str) -> None:
+    out, err = relquery("run", wire, "--var", "n=5", "--max-tokens", "2", "-m", MODEL)
+    assert out.strip()
+    assert "Note: generate/seq[1]/plus[0]/generate: cut after 2 tokens" in err
+    assert "more notes" in err
+
+
+def test_run_retrieves_from_a_file(relquery: Run, tree: str, tmp_path: Path) -> None:
+    docs = tmp_path / "docs.txt"
+    docs.write_text("A dog.\n\nA cat in a hat.\n", encoding="utf-8")
+    relquery("run", tree, "--corpus", f"docs={docs}", "-m", MODEL)
+    out, _ = relquery("explain", tree, "--corpus", f"docs={docs}", "-m", MODEL)
+    assert 'user "A cat in a hat."' in out
+    assert "A dog" not in out
+
+
+def test_a_query_comes_from_standard_input_in_either_form(relquery: Run) -> None:
+    relquery("run", "-", "-m", MODEL, "--max-tokens", "2", stdin='generate\n  user "a"')
+    relquery("run", "-", "-m", MODEL, stdin='{"g": {"model": "x", "input": {"user": "a"}}}')
+
+
+def test_the_model_in_the_file_is_taken_unless_one_is_given(relquery: Run) -> None:
+    query = json.dumps({"g": {"model": "random:layers=0", "input": {"user": "a"}}})
+    _, err = relquery("run", "-", stdin=query, code=1)
+    assert "layers" in err
+    relquery("run", "-", "-m", MODEL, "--max-tokens", "2", stdin=query)
+
+
+def test_explain_shows_rules_tokens_and_with_warm_what_is_in_the_cache(
+    relquery: Run, wire: str
+) -> None:
+    arguments = ("explain", wire, "--var", "n=2", "--max-tokens", "40", "-m", MODEL)
+    out, _ = relquery(*arguments)
+    assert "distribute_plus at generate/seq[1]/plus" in out
+    assert "generate: waits for 2 others" in out
+    out, _ = relquery(*arguments, "--warm")
+    exchanges = [line.split() for line in out.splitlines() if "independent" in line]
+    assert len(exchanges) == 2
+    assert all(int(cached) >= 16 for _, cached, *_ in exchanges)
+
+
+@pytest.mark.parametrize(
+    ("form", "begin"), [("text", "generate"), ("svg", "<svg"), ("mermaid", "flowchart")]
+)
+def test_draw_writes_a_picture(
+    relquery: Run, wire: str, tmp_path: Path, form: str, begin: str
+) -> None:
+    target = tmp_path / "out"
+    out, _ = relquery("draw", wire, "--var", "n=2", "-f", form)
+    relquery("draw", wire, "--var", "n=2", "-f", form, "-o", str(target))
+    assert out.startswith(begin)
+    assert target.read_text(encoding="utf-8") == out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--var", "n"), "write it as NAME=..."),
+        ((), "--var NAME=VALUE"),
+        (("--var", "n=2", "--corpus", "docs"), "write it as NAME=..."),
+    ],
+)
+def test_what_is_wrong_is_an_error_with_a_remedy(
+    relquery: Run, wire: str, arguments: tuple[str, ...], message: str
+) -> None:
+    _, err = relquery("run", wire, *arguments, "-m", MODEL, code=1)
+    assert message in err
+
+
+def test_variables_do_not_go_with_the_text_form(relquery: Run, tree: str) -> None:
+    _, err = relquery("run", tree, "--var", "n=2", code=1)
+    assert "write the values into the text" in err
+
+
+def test_a_query_that_fails_names_the_place(relquery: Run) -> None:
+    query = 'generate\n  seq\n    user "x"\n    generate\n      user "{}"'.format("long " * 9000)
+    model = "random:layers=1,hidden=64,heads=1,context=256"
+    _, err = relquery("run", "-", "-m", model, code=1, stdin=query)
+    assert "At generate/seq[1]/generate: The prompt has" in err
+
+
+def test_a_file_that_is_missing_or_not_utf8_is_an_error(relquery: Run, tmp_path: Path) -> None:
+    relquery("run", str(tmp_path / "none.json"), code=1)
+    path = tmp_path / "bad.json"
+    path.write_bytes(b'{"user": "\xff"}')
+    _, err = relquery("run", str(path), code=1)
+    assert "not UTF-8" in err

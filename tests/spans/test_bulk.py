@@ -1,0 +1,107 @@
+"""Many queries at once: the order of asking is ours, the order of results the caller's."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from tests.spans.fakes import Fake
+
+from relquery import span
+from relquery.prompt import Answer, Finish
+from relquery.spans.bulk import order_of, passages, run_bulk
+from relquery.spans.execute import WINDOW
+
+PASSAGES = [f"passage {i} " + "of some length " * 8 for i in range(12)]
+
+
+def question(number, *texts):
+    return span.generate(f"q{number}\n", span.plus(texts))
+
+
+def switches(rows):
+    """How often neighbours share no passage."""
+    return sum(not set(a) & set(b) for a, b in pairwise(rows))
+
+
+def test_results_come_in_the_order_given():
+    queries = [question(n, PASSAGES[n % 3], PASSAGES[n % 3 + 3]) for n in range(9)]
+    results = run_bulk(queries, Fake())
+    assert [result.text[:2] for result in results] == [f"Q{n}" for n in range(9)]
+
+
+def test_queries_that_share_passages_are_asked_one_after_another():
+    backend = Fake()
+    rng = random.Random(3)
+    rows = [(PASSAGES[n % 4], PASSAGES[n % 4 + 4], PASSAGES[8 + n % 3]) for n in range(24)]
+    rng.shuffle(rows)
+    run_bulk([question(n, *row) for n, row in enumerate(rows)], backend)
+    ((prompts, _),) = backend.calls
+    asked = [[p for p in PASSAGES[:8] if p in prompt] for prompt in prompts]
+    assert switches(asked) == 3
+    assert switches([row[:2] for row in rows]) > 10
+
+
+def test_rows_of_different_lengths_share_no_missing_passage():
+    rows = [("a " * 40, "b " * 40, "c " * 40), ("x " * 40,), ("a " * 40,), ("x " * 40, "y")]
+    order = order_of(rows)
+    assert sorted(order) == [0, 1, 2, 3]
+    assert abs(order.index(0) - order.index(2)) == 1
+
+
+def test_the_order_given_is_kept_where_all_fits_the_cache_or_nothing_is_shared():
+    rows = [(p,) for p in PASSAGES[:3]] * 2
+    assert order_of(rows, cache_tokens=100_000) == list(range(6))
+    assert order_of([("a",), ("b",)]) == [0, 1]
+    assert order_of([]) == []
+
+
+def test_a_cache_of_one_passage_is_served_by_runs_of_equal_ones():
+    rows = [(p,) for p in PASSAGES[:3]] * 4
+    order = order_of(rows, cache_tokens=64)
+    assert switches([rows[i] for i in order]) == 2
+
+
+def test_passages_are_the_known_texts_below_plus():
+    tree = span.generate(
+        "q", span.plus("a", span.prepare("b"), span.generate("c"), span.fragment("d"), "a")
+    )
+    assert passages(tree) == ["a", "b", "d"]
+
+
+def test_a_query_that_fails_does_not_stop_the_others():
+    def reply(text):
+        return Answer(None, Finish.ERROR, "no luck") if "bad" in text else text
+
+    queries = [span.generate("a"), span.generate("bad"), span.generate(""), span.generate("b")]
+    a, bad, empty, b = run_bulk(queries, Fake(reply))
+    assert (a.text, b.text) == ("a", "b")
+    assert bad.error == "At generate: no luck"
+    assert bad.texts == ()
+    assert "nothing to read" in str(empty.error)
+
+
+def test_queries_of_one_sampling_go_in_one_call():
+    backend = Fake()
+    run_bulk([span.generate(f"{n}") for n in range(200)], backend)
+    assert len(backend.calls) == 1
+
+
+@pytest.mark.parametrize("count", [1, WINDOW, 3 * WINDOW])
+def test_nested_queries_run_in_a_window_so_that_what_is_inside_stays_in_the_cache(count):
+    backend = Fake()
+    inner = [span.generate(f"inner {n}") for n in range(count)]
+    queries = [span.generate("judge ", span.plus(node, "x")) for node in inner]
+    results = run_bulk(queries, backend)
+    assert len(backend.calls[0][0]) == min(count, WINDOW)
+    assert [result.text for result in results] == [
+        f"JUDGE [INNER {n}>{len(f'inner {n}')}]X" for n in range(count)
+    ]
+
+
+def test_progress_counts_all_generations():
+    seen = []
+    queries = [span.generate("judge ", span.plus(span.generate(t), "x")) for t in "ab"]
+    run_bulk(queries, Fake(), progress=lambda *event: seen.append(event))
+    assert seen[-1] == ("generations", 4, 4)

@@ -1,0 +1,83 @@
+"""What a person is told about a query before it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from tests.spans.fakes import Fake, read
+
+from relquery import span
+from relquery.errors import ConfigError
+from relquery.spans.explain import explain
+
+QUERY = span.chat("judge", span.plus(span.generate("a"), "b"))
+
+
+@dataclass
+class State:
+    preview: str
+    tokens: int
+    cached: int
+    independent: bool
+
+
+class Inspected(Fake):
+    def inspect(self, prompt):
+        return tuple(State(read((s,)), 7, 3, s.reuse.value != "prefix") for s in prompt)
+
+
+def test_each_rule_stands_with_what_it_made_of_what():
+    explanation = explain(QUERY)
+    rules = [step.rule for step in explanation.steps]
+    assert rules == ["desugar_chat", "distribute_plus"]
+    text = str(explanation)
+    assert "1. desugar_chat at chat" in text
+    assert "Optimised:\n  generate\n    seq" in text
+
+
+def test_a_prompt_that_waits_for_answers_says_so():
+    asks = explain(QUERY).asks
+    assert [(ask.where, ask.waits_for) for ask in asks] == [
+        ("generate/seq[1]/plus[0]/generate", 0),
+        ("generate", 1),
+    ]
+    assert "generate: waits for 1 other" in str(explain(QUERY))
+
+
+def test_nothing_is_asked_unless_it_is_to_be_warm():
+    backend = Inspected()
+    explain(QUERY, backend)
+    assert not backend.calls
+
+
+def test_warm_runs_the_inner_generations_and_shows_the_outermost_prompt():
+    backend = Inspected()
+    explanation = explain(QUERY, backend, warm=True)
+    assert backend.asked == ["a"]
+    assert [piece.preview for piece in explanation.asks[-1].pieces] == ["'judge'", "'[a>1]'", "'b'"]
+    assert "generate: 21 tokens, 9 in the cache" in str(explanation)
+
+
+def test_without_a_tokenizer_spans_are_shown_without_tokens():
+    explanation = explain(QUERY, Fake(), warm=True)
+    pieces = explanation.asks[-1].pieces
+    assert [(piece.independent, piece.tokens) for piece in pieces] == [
+        (False, None),
+        (True, None),
+        (True, None),
+    ]
+    assert "independent  'a ... and its answer of 1 tokens'" in str(explanation)
+
+
+def test_warm_needs_a_backend():
+    with pytest.raises(ConfigError, match="give one"):
+        explain(QUERY, warm=True)
+
+
+def test_a_wide_query_is_shown_in_part_with_what_it_all_comes_to():
+    query = span.generate("q", span.plus(span.generate(f"{n}") for n in range(500)))
+    text = str(explain(query, Inspected(), warm=True))
+    assert len(text.split("\n")) < 150
+    assert "... 485 more prompts" in text
+    assert "generate: 3,507 tokens, 1,503 in the cache" in text

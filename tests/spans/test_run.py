@@ -1,0 +1,195 @@
+"""A span query is run from the inside out, and what fails says where."""
+
+from __future__ import annotations
+
+import pytest
+from tests.spans.fakes import Fake
+
+from relquery import span
+from relquery.errors import QueryError, RequestError
+from relquery.prompt import Answer, Exchange, Finish, Reuse, Role
+from relquery.spans.run import run
+from relquery.spans.work import MAX_DEPTH
+
+JUDGE = span.generate("judge ", span.plus(span.generate("a"), span.generate("b")), max_tokens=9)
+
+
+def test_one_generation_gives_its_answer():
+    result = run(span.generate("hello"), Fake())
+    assert result.text == "HELLO"
+    assert result.answer.finish is Finish.STOP
+    assert str(result.report).startswith("1 generation, 10 prompt tokens, 4 (40%) from the cache")
+
+
+def test_inner_generations_are_asked_together_and_stand_as_exchanges_in_the_outer_prompt():
+    backend = Fake()
+    result = run(JUDGE, backend)
+    assert [prompts for prompts, _ in backend.calls] == [["a", "b"], ["judge [a>1][b>1]"]]
+    first, *exchanges = backend.prompts[-1]
+    assert first.reuse is Reuse.PREFIX
+    assert all(isinstance(span.content, Exchange) for span in exchanges)
+    assert all(span.reuse is Reuse.INDEPENDENT for span in exchanges)
+    assert result.text == "JUDGE [A>1][B>1]"
+
+
+def test_without_tokens_the_text_of_an_inner_answer_is_an_independent_span():
+    backend = Fake(tokens=False)
+    run(JUDGE, backend)
+    assert backend.asked[-1] == "judge AB"
+    assert [s.reuse for s in backend.prompts[-1]] == [Reuse.PREFIX] + 2 * [Reuse.INDEPENDENT]
+
+
+def test_independent_false_sends_ordinary_text_a_line_each():
+    backend = Fake()
+    run(JUDGE, backend, independent=False)
+    assert backend.asked[-1] == "judge A\nB\n"
+    assert all(s.reuse is Reuse.PREFIX for s in backend.prompts[-1])
+
+
+def test_an_outer_generation_is_asked_as_soon_as_its_own_input_is_there():
+    deep = span.generate("x", span.generate("slow", max_tokens=5), max_tokens=2)
+    quick = span.generate("y", span.generate("quick", max_tokens=3), max_tokens=2)
+    backend = Fake()
+    run(span.seq(deep, quick), backend)
+    assert backend.asked.index("yQUICK") < 4
+    assert sorted(backend.asked) == ["quick", "slow", "xSLOW", "yQUICK"]
+
+
+def test_samplings_are_asked_apart_and_equal_ones_together():
+    backend = Fake()
+    query = span.seq(*(span.generate(t, max_tokens=n) for t, n in (("a", 1), ("b", 2), ("c", 1))))
+    assert run(query, backend).texts == ("A", "B", "C")
+    assert sorted(prompts for prompts, _ in backend.calls) == [["a", "c"], ["b"]]
+
+
+def test_equal_draws_are_asked_in_calls_of_their_own():
+    backend = Fake()
+    one = span.generate("a", temperature=0.5)
+    run(span.generate("judge", span.plus(span.repeat(3, one))), backend)
+    assert [prompts for prompts, _ in backend.calls[:3]] == [["a"]] * 3
+
+
+def test_equal_greedy_generations_are_asked_once():
+    backend = Fake()
+    one = span.generate("a")
+    run(span.generate("judge", span.plus(span.repeat(3, one))), backend)
+    assert backend.asked == ["a", "judge[a>1][a>1][a>1]"]
+
+
+def test_a_tree_that_is_no_generation_gives_its_texts_in_order():
+    result = run(span.seq(span.generate("a"), "mid", span.plus(span.generate("b"))), Fake())
+    assert result.texts == ("A", "mid", "B")
+    assert result.text == "A\nmid\nB"
+    assert result.answer is None
+
+
+def test_a_conversation_goes_on_behind_an_answer():
+    backend = Fake()
+    run(span.chat("hi", span.chat("hi"), "go on"), backend)
+    assert [s.role for s in backend.prompts[-1]] == [Role.USER, Role.ASSISTANT, Role.USER]
+
+
+def test_a_failed_inner_generation_names_its_place():
+    def reply(text):
+        return Answer(None, Finish.ERROR, "no luck") if text == "b" else text
+
+    backend = Fake(reply)
+    with pytest.raises(RequestError, match=r"At generate/seq\[1\]/plus\[1\]/generate: no luck"):
+        run(JUDGE, backend)
+    assert backend.asked == ["a", "b"]
+
+
+def test_what_is_open_is_cancelled_when_a_generation_fails():
+    backend = Fake(lambda text: Answer(None, Finish.ERROR, "no luck"))
+    with pytest.raises(RequestError):
+        run(span.seq(*(span.generate(t, max_tokens=9) for t in "abc")), backend)
+    assert backend.closed == 1
+    assert len(backend.calls) == 1
+
+
+def test_an_answer_that_was_cut_is_read_on_and_noted():
+    backend = Fake(lambda text: Answer(text, Finish.LENGTH, "cut", 5, 0, 256, tokens=(1, 2, 3)))
+    result = run(JUDGE, backend)
+    assert backend.asked[-1] == "judge [a>3][b>3]"
+    assert result.answer.finish is Finish.LENGTH
+    assert len(result.report.notes) == 3
+    assert "generate/seq[1]/plus[0]/generate: cut after 256 tokens" in result.report.notes[0]
+    assert "Raise max_tokens (now 9)" in result.report.notes[-1]
+
+
+def test_an_answer_cut_by_a_full_context_is_noted_with_another_remedy():
+    backend = Fake(lambda text: Answer(text, Finish.LENGTH, "cut", 5, 0, 3))
+    (note,) = run(span.generate("a", max_tokens=50), backend).report.notes
+    assert "shorten what it reads" in note
+
+
+def test_a_backend_that_gives_no_answer_is_an_error():
+    class Silent(Fake):
+        def answer(self, prompts, sampling):
+            return iter(())
+
+    with pytest.raises(RequestError, match="gave no answer"):
+        run(JUDGE, Silent())
+
+
+def test_a_tree_that_cannot_be_run_is_refused_before_anything_is_asked():
+    backend = Fake()
+    with pytest.raises(QueryError, match="nothing to read"):
+        run(span.generate("q", span.generate(span.plus())), backend)
+    assert not backend.calls
+
+
+def test_retrieval_reads_a_corpus():
+    backend = Fake()
+    query = span.generate("who barks?", span.retrieve("who barks", corpus="c", limit=1))
+    run(query, backend, corpora={"c": ["the cat meows", "a dog barks"]})
+    assert backend.asked == ["who barks?a dog barks"]
+    assert backend.prompts[0][1].reuse is Reuse.INDEPENDENT
+
+
+def test_retrieval_can_ask_for_what_a_generation_answers():
+    asked = []
+
+    def search(query, limit):
+        asked.append((query, limit))
+        return ["found 1", "found 2"]
+
+    backend = Fake()
+    inner = span.retrieve("about:", span.generate("topic"), corpus="c", limit=2)
+    run(span.generate("tell", span.plus(inner, "more")), backend, corpora={"c": search})
+    assert asked == [("about:\nTOPIC", 2)]
+    assert backend.asked[-1] == "tellfound 1found 2more"
+
+
+def test_a_corpus_that_is_not_given_is_an_error_with_its_name():
+    query = span.generate("q", span.retrieve("x", corpus="wikki"))
+    with pytest.raises(QueryError, match="Did you mean 'wiki'"):
+        run(query, Fake(), corpora={"wiki": []})
+
+
+def test_for_attention_asks_judges_in_a_tree():
+    backend = Fake()
+    drafts = [span.generate(text) for text in "abcd"]
+    run(span.generate("judge ", span.plus(drafts)), backend, for_="attention")
+    assert len(backend.asked) == 4 + 2 + 1
+
+
+def test_progress_counts_generations():
+    seen = []
+    run(JUDGE, Fake(), progress=lambda *event: seen.append(event))
+    assert seen == [("generations", n, 3) for n in (1, 2, 3)]
+
+
+def test_generations_may_stand_a_thousand_deep():
+    node = span.generate("0")
+    for _ in range(1500):
+        node = span.generate("x", node)
+    assert run(node, Fake(lambda text: text[:2])).text == "xx"
+
+
+def test_exchanges_in_exchanges_become_text_at_some_depth_with_a_note():
+    node = span.generate("0")
+    for _ in range(MAX_DEPTH + 2):
+        node = span.generate("x", span.plus(node, "y"))
+    result = run(node, Fake(lambda text: "a"))
+    assert any("the text of the answer is read" in note for note in result.report.notes)
