@@ -134,7 +134,7 @@ def test_keys_and_values_are_written_to_the_chunks_slots() -> None:
     batch = PackedBatch([chunk], cache, True, CPU)
     packed = [t.transpose(0, 1).unsqueeze(0) for t in (states(4, 3, 5), keys, values)]
     attention(Layer(), *packed, None, SCALE, batch=batch)
-    key, value = cache.read(0, torch.from_numpy(chunk.writes)[None], heads=2)
+    key, value = cache.read(0, torch.from_numpy(chunk.writes)[None])
     assert torch.equal(key[0], keys)
     assert torch.equal(value[0], values)
 

@@ -11,7 +11,7 @@ def test_what_is_written_to_a_slot_is_read_from_it_in_any_arrangement() -> None:
     cache = KVCache(10)
     key, value = torch.randn(4, 2, 3), torch.randn(4, 2, 3)
     cache.write(0, torch.tensor([7, 0, 3, 9]), key, value)
-    got_key, got_value = cache.read(0, torch.tensor([[9, 0], [3, 3]]), heads=2)
+    got_key, got_value = cache.read(0, torch.tensor([[9, 0], [3, 3]]))
     assert got_key.shape == (2, 2, 2, 3)
     assert torch.equal(got_key, key[torch.tensor([[3, 1], [2, 2]])])
     assert torch.equal(got_value, value[torch.tensor([[3, 1], [2, 2]])])
@@ -22,7 +22,7 @@ def test_a_later_write_replaces_an_earlier_one() -> None:
     for fill in (1.0, 2.0):
         states = torch.full((1, 1, 4), fill)
         cache.write(0, torch.tensor([1]), states, -states)
-    key, value = cache.read(0, torch.tensor([[1]]), heads=1)
+    key, value = cache.read(0, torch.tensor([[1]]))
     assert key.unique().tolist() == [2.0]
     assert value.unique().tolist() == [-2.0]
 
@@ -34,14 +34,14 @@ def test_layers_are_apart_and_may_differ_in_shape() -> None:
         states = torch.full((1, heads, 4), float(layer + 1))
         cache.write(layer, torch.tensor([0]), states, states)
     assert cache.layers == 2
-    assert cache.read(0, torch.tensor([[0]]), heads=2)[0].unique().tolist() == [1.0]
-    assert cache.read(5, torch.tensor([[0]]), heads=1)[0].unique().tolist() == [6.0]
+    assert cache.read(0, torch.tensor([[0]]))[0].unique().tolist() == [1.0]
+    assert cache.read(5, torch.tensor([[0]]))[0].unique().tolist() == [6.0]
 
 
 def test_keys_and_values_may_differ_in_width_and_keep_their_type() -> None:
     cache = KVCache(3)
     key, value = torch.randn(1, 2, 6).bfloat16(), torch.randn(1, 2, 4).bfloat16()
     cache.write(0, torch.tensor([2]), key, value)
-    got_key, got_value = cache.read(0, torch.tensor([[2]]), heads=2)
+    got_key, got_value = cache.read(0, torch.tensor([[2]]))
     assert torch.equal(got_key[0], key)
     assert torch.equal(got_value[0], value)

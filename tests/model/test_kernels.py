@@ -16,7 +16,7 @@ Kernel = Callable[..., tuple[Tensor, Tensor]]
 
 
 def flash(query: Tensor, key: Tensor, value: Tensor, **options: object) -> tuple[Tensor, Tensor]:
-    return kernels.attend(query, key, value, SCALE, **options)
+    return kernels.attend(query, [(key, value)], SCALE, **options)
 
 
 def products(
@@ -27,7 +27,7 @@ def products(
     causal: bool = False,
     softcap: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    return kernels._attend_by_products(query, key, value, SCALE, mask, causal, softcap)
+    return kernels._attend_by_products(query, key, value, mask, SCALE, causal, softcap)
 
 
 BOTH = pytest.mark.parametrize("kernel", [flash, products])
@@ -118,13 +118,13 @@ def test_a_softcap_bounds_the_scores(causal: bool, softcap: float) -> None:
     visible = torch.ones(3, 12, 12).bool()
     if causal:
         visible = visible.tril()
-    got = kernels.attend(query, key, value, SCALE, causal=causal, softcap=softcap)
+    got = kernels.attend(query, [(key, value)], SCALE, causal=causal, softcap=softcap)
     agrees(got, query, key, value, visible, softcap)
 
 
 def test_values_of_another_width_than_keys() -> None:
     query, key, value = inputs(5, 7)
-    got = kernels.attend(query, key, value[..., :3], SCALE)
+    got = kernels.attend(query, [(key, value[..., :3])], SCALE)
     assert got[0].shape == (3, 4, 5, 3)
     agrees(got, query, key, value[..., :3], torch.ones(3, 5, 7).bool())
 

@@ -10,8 +10,8 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from relquery.errors import ModelError
-from relquery.model.batch import PackedBatch
-from relquery.model.kernels import attend
+from relquery.model.batch import DeviceBucket, PackedBatch
+from relquery.model.kernels import Part, attend
 
 NAME = "relquery"
 """Name under which the function is registered; a network's `_attn_implementation`."""
@@ -46,24 +46,20 @@ def attention(
     batch.cache.write(layer, batch.writes, keys, values)
     outputs = query.new_empty(batch.tokens, query.shape[1], value.shape[-1])
     partials: list[tuple[Tensor, Tensor, Tensor]] = []
-    rotate_keys = batch.rotate == "keys"
     for item in batch.buckets:
-        if item.bucket.causal:
-            k, v = (_pick(packed, item.keys, item.start) for packed in (keys, values))
-        else:
-            k, v = batch.cache.read(layer, item.keys, keys.shape[1], item.slot)
         q = _pick(queries, item.queries, item.start)
-        k = batch.turned(layer, k, item.turn if rotate_keys else None)
-        q = batch.turned(layer, q, None if rotate_keys else item.turn)
-        mask = batch.mask(item, sliding_window)
-        causal = item.bucket.causal and (mask is None or mask.shape[-2] == 1)
-        q, k, v = (states.transpose(1, 2) for states in (q, k, v))
+        q = batch.turned(layer, q, None if batch.rotate == "keys" else item.turn)
+        mask, offset = batch.mask(item, sliding_window), None
         if alibi is not None:
             mask, offset = batch.with_distance(item, mask, alibi)
-        output, lse = attend(q, k, v, scale, mask=mask, causal=causal, softcap=softcap)
+        causal = item.bucket.causal and (mask is None or mask.shape[-2] == 1)
+        parts = _parts(batch, layer, item, keys, values)
+        output, lse = attend(
+            q.transpose(1, 2), parts, scale, mask=mask, causal=causal, softcap=softcap
+        )
         rows = _rows(output.transpose(1, 2), item.rows)
         if item.merging is not None:
-            lse = lse + offset if alibi is not None else lse
+            lse = lse if offset is None else lse + offset
             partials.append((item.merging, rows, _rows(lse.transpose(1, 2), item.rows)))
         elif len(rows) == batch.tokens and item.start == 0:
             return rows.unsqueeze(0), None
@@ -74,6 +70,34 @@ def attention(
     if partials:
         outputs.index_copy_(0, batch.merged, _merge(partials, len(batch.merged)))
     return outputs.unsqueeze(0), None
+
+
+def _parts(
+    batch: PackedBatch, layer: int, item: DeviceBucket, keys: Tensor, values: Tensor
+) -> list[Part]:
+    """Keys and values of a bucket's jobs: of all, or of each where the cache is read in place.
+
+    keys, values: (tokens, kv_heads, head_dim) of the packed batch.
+    """
+    bucket = item.bucket
+    turn = item.turn if batch.rotate == "keys" else None
+    if bucket.in_place:
+        k, v = (states.transpose(1, 2) for states in batch.cache.whole(layer))
+        runs = zip(bucket.keys[:, 0].tolist(), bucket.key_counts.tolist(), strict=True)
+        parts = [(k.narrow(2, slot, count), v.narrow(2, slot, count)) for slot, count in runs]
+        if turn is None:
+            return parts
+        turned = (
+            batch.turned(layer, k.transpose(1, 2), turn[job, None, : k.shape[2]])
+            for job, (k, _) in enumerate(parts)
+        )
+        return [(k.transpose(1, 2), v) for k, (_, v) in zip(turned, parts, strict=True)]
+    if bucket.causal:
+        k, v = (_pick(packed, item.keys, item.start) for packed in (keys, values))
+    else:
+        k, v = batch.cache.read(layer, item.keys)
+        k = batch.turned(layer, k, turn)
+    return [(k.transpose(1, 2), v.transpose(1, 2))]
 
 
 def _merge(partials: list[tuple[Tensor, Tensor, Tensor]], count: int) -> Tensor:

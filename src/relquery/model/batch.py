@@ -23,8 +23,8 @@ Rotate = Literal["queries", "keys"]
 class DeviceBucket:
     """A bucket as tensors.
 
-    rows: of its padded output that are real, None for all. start, slot: the first of its queries
-    or keys, where these are a run, so that a view serves; else None.
+    rows: of its padded output that are real, None for all. start: the first of its queries, where
+    these are a run, so that a view serves; else None.
     tokens: (real rows,) token of the packed batch of each. merging: (real rows,) its number among
     the tokens whose partial results are merged; None where this bucket alone has the results.
     turn: (jobs, q), by how many positions to rotate queries, or (jobs, k), keys; None for none.
@@ -35,7 +35,6 @@ class DeviceBucket:
     keys: Tensor
     rows: Tensor | None
     start: int | None
-    slot: int | None
     tokens: Tensor
     merging: Tensor | None
     turn: Tensor | None
@@ -121,7 +120,9 @@ class PackedBatch:
         """(jobs, q or 1, k) booleans, or None if all is visible (causality aside)."""
         width = bucket.keys.shape[1]
         columns = np.arange(width)
-        within = columns[None, None, :] < bucket.key_counts[:, None, None]
+        # Of jobs that are read in place, each is cut to its own keys.
+        counts = width if bucket.in_place else bucket.key_counts[:, None, None]
+        within = columns[None, None, :] < counts
         if window is not None and int(bucket.at.max() - bucket.positions.min()) >= window:
             near = bucket.at[:, :, None] - bucket.positions[:, None, :] < window
             near |= ~_real(bucket)[:, :, None]  # a padded query may see what it likes
@@ -138,15 +139,12 @@ class PackedBatch:
         merges = len(merged) > 0 and np.array_equal(
             merged[merging.clip(max=len(merged) - 1)], tokens
         )
-        slots = bucket.keys.reshape(-1)
-        alone = len(bucket.keys) == 1
         return DeviceBucket(
             bucket,
             self._tensor(bucket.queries),
             self._tensor(bucket.keys),
             rows=None if real.all() else self._tensor(np.flatnonzero(real)),
             start=int(tokens[0]) if real.all() and _is_run(tokens) else None,
-            slot=int(slots[0]) if alone and _is_run(slots) else None,
             tokens=self._tensor(tokens),
             merging=self._tensor(np.searchsorted(merged, tokens)) if merges else None,
             turn=self._turn(bucket),

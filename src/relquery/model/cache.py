@@ -29,19 +29,17 @@ class KVCache:
         keys.index_copy_(0, slots, key.reshape(len(slots), -1))
         values.index_copy_(0, slots, value.reshape(len(slots), -1))
 
-    def read(
-        self, layer: int, slots: Tensor, heads: int, first: int | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim).
-
-        first: the first slot if they follow one another: then the answer is a view.
-        """
-        flat = slots.reshape(-1)
-        keys, values = (
-            states.index_select(0, flat) if first is None else states[first : first + len(flat)]
-            for states in self._layers[layer]
-        )
+    def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
+        flat, heads = slots.reshape(-1), self._heads[layer]
+        keys, values = (states.index_select(0, flat) for states in self._layers[layer])
         return keys.view(*slots.shape, heads, -1), values.view(*slots.shape, heads, -1)
+
+    def whole(self, layer: int) -> tuple[Tensor, Tensor]:
+        """All keys and values, as views: each (1, slots, kv_heads, head_dim)."""
+        keys, values = self._layers[layer]
+        shape = 1, self.slots, self._heads[layer], -1
+        return keys.view(shape), values.view(shape)
 
     def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
         """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import torch
 from torch import Tensor
+
+Part = tuple[Tensor, Tensor]
+"""Keys (jobs, kv_heads, k, head_dim) and values (jobs, kv_heads, k, value_dim)."""
 
 
 def attend(
     query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    parts: Sequence[Part],
     scale: float,
     *,
     mask: Tensor | None = None,
@@ -18,24 +23,25 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention and its log-sum-exp.
 
-    query: (jobs, heads, q, head_dim); key, value: (jobs, kv_heads, k, head_dim), kv_heads a
-    divisor of heads. mask: additive, broadcastable to (jobs, heads, q, k), -inf where hidden.
-    causal: query i sees keys 0..i. softcap: scores become softcap * tanh(scores / softcap).
-    Returns output (jobs, heads, q, head_dim) and log-sum-exp (jobs, heads, q) in float32, which
-    is -inf for a query that sees nothing.
+    query: (jobs, heads, q, head_dim), heads a multiple of kv_heads. parts: one for all jobs, or
+    one for each, of as many keys as it has. mask: additive, broadcastable to (jobs, heads, q, k)
+    of the longest part, -inf where hidden. causal: query i sees keys 0..i. softcap: scores become
+    softcap * tanh(scores / softcap). Returns output (jobs, heads, q, value_dim) and log-sum-exp
+    (jobs, heads, q) in float32, which is -inf for a query that sees nothing.
     """
-    if query.device.type != "cpu" or softcap is not None or key.shape[-1] != value.shape[-1]:
-        return _attend_by_products(query, key, value, scale, mask, causal, softcap)
     jobs, heads, queries, width = query.shape
+    key, value = parts[0]
+    if query.device.type != "cpu" or softcap is not None or key.shape[-1] != value.shape[-1]:
+        kernel = partial(_attend_by_products, scale=scale, causal=causal, softcap=softcap)
+        return _each(kernel, query, parts, mask)
     shown = mask
     grouped = queries == 1 and (mask is None or mask.shape[-2] == 1)
     if grouped:  # heads that share keys become queries, so that each key is read once
         query = query.reshape(jobs, key.shape[1], -1, width)
         if mask is not None and mask.shape[1] > 1:
             shown = mask.reshape(*query.shape[:3], -1)
-    output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        query, key, value, 0.0, causal, attn_mask=shown, scale=scale
-    )
+    kernel = partial(_attend_on_cpu, scale=scale, causal=causal)
+    output, lse = _each(kernel, query, parts, shown)
     if grouped:
         output, lse = output.reshape(jobs, heads, 1, width), lse.reshape(jobs, heads, 1)
     if mask is not None:  # the kernel gives 0 where nothing is seen
@@ -44,12 +50,37 @@ def attend(
     return output, lse
 
 
+def _each(
+    kernel: Callable[[Tensor, Tensor, Tensor, Tensor | None], tuple[Tensor, Tensor]],
+    query: Tensor,
+    parts: Sequence[Part],
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    if len(parts) == 1:
+        return kernel(query, *parts[0], mask)
+    results = [
+        kernel(one, key, value, None if mask is None else mask[job, None, ..., : key.shape[2]])
+        for job, (one, (key, value)) in enumerate(zip(torch.split(query, 1), parts, strict=True))
+    ]
+    outputs, lses = zip(*results, strict=True)
+    return torch.cat(outputs), torch.cat(lses)
+
+
+def _attend_on_cpu(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
+) -> tuple[Tensor, Tensor]:
+    output, lse = torch._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+    )
+    return output, lse
+
+
 def _attend_by_products(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    scale: float,
     mask: Tensor | None,
+    scale: float,
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:

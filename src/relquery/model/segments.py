@@ -66,12 +66,6 @@ class Job:
         return len(self.queries), len(self.keys)
 
     @property
-    def run(self) -> bool:
-        """Whether its slots follow one another, so that the cache serves them without a copy."""
-        slots = self.keys.slots
-        return not self.causal and bool((slots[1:] - slots[:-1] == 1).all())
-
-    @property
     def shifted(self) -> bool:
         """Whether some query sees the segment at another place than where it was computed."""
         return bool(self.shifts.any())
@@ -83,7 +77,8 @@ class Bucket:
 
     queries, at, shifts: (jobs, q). keys, positions: (jobs, k). query_counts, key_counts: (jobs,).
     causal: keys are indices into the packed batch and query i sees keys 0..i, so that padding on
-    the right needs no mask. shifted: whether any shift is not 0.
+    the right needs no mask. shifted: whether any shift is not 0. in_place: the slots of each job
+    follow one another: the cache is read where it stands, by one kernel call a job.
     """
 
     queries: Ints
@@ -95,6 +90,7 @@ class Bucket:
     key_counts: Ints
     causal: bool
     shifted: bool
+    in_place: bool
 
 
 def plan_buckets(
@@ -106,8 +102,15 @@ def plan_buckets(
     whether a segment that several chunks have in common becomes one job; else one per chunk.
     by_shift: whether only chunks that see a span at the same place share it.
     """
-    jobs = [part for job in _jobs(chunks, share, by_shift) for part in _runs(job)]
-    return [_pad(group) for group in _similar(jobs)]
+    parts = [part for job in _jobs(chunks, share, by_shift) for part in _split(job)]
+    runs: dict[tuple[int, bool], list[Job]] = {}
+    for job in parts:
+        if _is_long_run(job):
+            runs.setdefault((job.shape[0], job.shifted), []).append(job)
+    rest = [job for job in parts if not _is_long_run(job)]
+    return [_pad(jobs, in_place=True) for jobs in runs.values()] + [
+        _pad(jobs) for jobs in _similar(rest)
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,25 +225,29 @@ class _Trie:
             open_ranges += [(a, b, depth) for a, b in pairwise([low, *cuts, high])]
 
 
-def _runs(job: Job) -> Iterator[Job]:
+def _split(job: Job) -> Iterator[Job]:
     """A job, or its long runs of slots by themselves, which need no copy, and what remains."""
     queries, keys = job.shape
     least = (CALL_OVERHEAD + MERGE * queries) // MOVE
-    if job.causal or keys <= least:
-        yield job
-        return
     breaks = np.flatnonzero(np.diff(job.keys.slots) != 1) + 1
-    bounds = [0, *breaks.tolist(), keys]
-    long = [(a, b) for a, b in pairwise(bounds) if b - a > least]
-    if len(long) == len(bounds) - 1 == 1:
+    if job.causal or keys <= least or len(breaks) == 0:
         yield job
         return
     rest = np.ones(keys, dtype=np.bool_)
-    for a, b in long:
-        rest[a:b] = False
-        yield replace(job, keys=job.keys[a:b])
+    for a, b in pairwise([0, *breaks.tolist(), keys]):
+        if b - a > least:
+            rest[a:b] = False
+            yield replace(job, keys=job.keys[a:b])
     if rest.any():
         yield replace(job, keys=Context(job.keys.slots[rest], job.keys.positions[rest]))
+
+
+def _is_long_run(job: Job) -> bool:
+    """Whether reading a job's keys where they stand saves more than its own kernel call costs."""
+    slots = job.keys.slots
+    if job.causal or len(slots) * MOVE <= CALL_OVERHEAD:
+        return False
+    return bool((slots[1:] - slots[:-1] == 1).all())
 
 
 def _worth_sharing(chunks: int, tokens: int, queries: int) -> bool:
@@ -255,14 +262,7 @@ def _common_prefix(a: Ints, b: Ints) -> int:
 
 
 def _similar(jobs: list[Job]) -> Iterator[list[Job]]:
-    """Group jobs so that padding and copying cost less than the kernel calls that it saves.
-
-    A long job that needs no copy stands alone.
-    """
-    alone = [job for job in jobs if job.shape[1] * MOVE > CALL_OVERHEAD and job.run]
-    yield from ([job] for job in alone)
-    taken = set(map(id, alone))
-    jobs = [job for job in jobs if id(job) not in taken]
+    """Group jobs so that padding costs less than the kernel calls that it saves."""
     jobs.sort(key=lambda job: (*_kind(job), job.shape[0].bit_length(), job.shape[1]), reverse=True)
     group: list[Job] = []
     waste = 0
@@ -288,7 +288,7 @@ def _kind(job: Job) -> tuple[bool, bool]:
     return job.causal, job.shifted
 
 
-def _pad(jobs: list[Job]) -> Bucket:
+def _pad(jobs: list[Job], in_place: bool = False) -> Bucket:
     shapes = np.array([job.shape for job in jobs])
     queries, at, shifts = (_zeros(jobs, shapes[:, 0]) for _ in range(3))
     keys, positions = (_zeros(jobs, shapes[:, 1]) for _ in range(2))
@@ -298,7 +298,7 @@ def _pad(jobs: list[Job]) -> Bucket:
         keys[row, :k], positions[row, :k] = job.keys.slots, job.keys.positions
     causal, shifted = _kind(jobs[0])
     counts = shapes[:, 0], shapes[:, 1]
-    return Bucket(queries, at, shifts, keys, positions, *counts, causal, shifted)
+    return Bucket(queries, at, shifts, keys, positions, *counts, causal, shifted, in_place)
 
 
 def _zeros(jobs: list[Job], counts: Ints) -> Ints:
