@@ -13,7 +13,7 @@ from tests.model.strategies import batches, chunk_of, sequence_of
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request import Draw
-from relquery.model.segments import Bucket, plan_buckets
+from relquery.model.buckets import Bucket, plan_buckets
 
 Seen = tuple[int, int, int]
 """(token of the batch, slot of the key, position of the key)."""

@@ -56,7 +56,7 @@ def measure(model: LoadedModel, tokens: int, repeats: int, say: Say) -> Moved:
 
     def move() -> Any:
         cache.move(slots, slots, like.new_full((tokens,), DISTANCE).long(), model.positions)
-        return cache.read(0, slots[:1], kv_heads)[0]
+        return cache.read(0, slots[:1])[0]
 
     ways: tuple[Callable[[], Any], ...] = (lambda: rotate(queries), lambda: rotate(keys), move)
     seconds: tuple[list[float], ...] = ([], [], [])

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
+from relquery.model.buckets import Bucket, plan_buckets
 from relquery.model.cache import KVCache
 from relquery.model.rotary import PositionScheme
-from relquery.model.segments import Bucket, Ints, plan_buckets
+from relquery.model.segments import Ints
 
 Rotate = Literal["queries", "keys"]
 
