@@ -141,8 +141,9 @@ def test_the_bound_of_a_bulk_counts_each_passage_once(model: LoadedModel) -> Non
     length = [len(model.tokenizer(text)["input_ids"]) for text in passages]
     distinct = [len(model.tokenizer(text)["input_ids"]) for text in set(passages)]
     assert spans_bulk.count_tokens(model, ROWS) == (sum(length), sum(distinct))
-    bulk = Bulk("x", 4, 800, 400, plain=30.0, sparse=20.0, ours=12.0, cached=300)
-    assert (bulk.bound, bulk.sparse_gain, bulk.speedup) == (2.0, 1.5, 2.5)
+    bulk = Bulk("x", 4, 2.0, 900, 400, plain=30.0, sparse=20.0, ours=12.0, cached=300)
+    assert (bulk.bound, bulk.bound_in_tokens) == (2.0, 2.25)
+    assert (bulk.sparse_gain, bulk.speedup) == (1.5, 2.5)
     assert values(spans_bulk.figures(bulk)) == {"x": pytest.approx(2.5 / 3)}
 
 
