@@ -36,8 +36,8 @@ BULK = """\
 Seconds to answer all queries, one token each, given at once (Table 4). The cache holds {share:.0%}
 of the distinct passages. *Plain* sends passages as text in the order given; *spans* is the same
 order with spans and nothing reused, so that only attention is sparser; *ours* is `run_bulk`, the
-time to find an order included. *Bound* is tokens of all passages over those of distinct ones, and
-*reached* the speedup over bound x plain / spans.
+time to find an order included. *Bound* is all passages over distinct ones, and *reached* the
+speedup over bound x plain / spans.
 """
 
 MOVES = """\
