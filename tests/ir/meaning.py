@@ -26,7 +26,7 @@ def meaning(node: Node, *, candidate: bool = False) -> Pieces:
         case Generate() | Chat():
             input = node.input if isinstance(node, Generate) else Seq(node.children)
             return (("exchange" if candidate else "answer", _read(input), node.sampling),)
-    raise NotImplementedError(node)
+    raise AssertionError(f"a {type(node).__name__} has a meaning only once it is looked up")
 
 
 def _read(input: Node) -> Pieces:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from relquery.bench import reorder_words as words
 from relquery.bench.harness import Figure, Say
+from relquery.bench.markdown import draw, figures, table
 from relquery.bench.reorder_growth import Growth
 from relquery.bench.reorder_hits import METHODS, Reached
 from relquery.bench.reorder_optimum import SOLVERS, Small
@@ -40,27 +42,16 @@ class Results:
 def write(folder: Path, results: Results, run: dict[str, Any], seed: int, say: Say) -> None:
     """Write the document and its picture into `folder`; run: what harness.document gives."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = _draw(results.growth, folder / PICTURE, say)
+    drawn = draw(partial(plot, results.growth), folder / PICTURE, say)
     (folder / NAME).write_text(render(results, run, seed, drawn), encoding="utf-8")
     say(f"wrote {folder / NAME}")
-
-
-def _draw(growth: Sequence[Growth], path: Path, say: Say) -> bool:
-    """Whether there is a picture: a base install cannot draw."""
-    try:
-        plot(growth, path)
-    except ImportError:
-        say("No picture: matplotlib is not installed. Install it with: pip install relquery[bench]")
-        return False
-    say(f"wrote {path}")
-    return True
 
 
 def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str:
     """The whole document, which shows the picture if one was drawn."""
     parts = (
         _head(run, seed),
-        _figures(run),
+        figures(run),
         _hit_rates(results),
         _optimum(results),
         _growth(results, drawn),
@@ -79,25 +70,9 @@ def _head(run: dict[str, Any], seed: int) -> Iterator[str]:
     yield ""
 
 
-def _figures(run: dict[str, Any]) -> Iterator[str]:
-    yield from _table(
-        ("figure", "value", "goal", "holds", "measured"),
-        [
-            (
-                f"`{name}`",
-                "-" if figure["value"] is None else f"{figure['value']:.3g}",
-                figure["goal"],
-                {True: "yes", False: "**no**", None: "not measured"}[figure["holds"]],
-                figure["note"],
-            )
-            for name, figure in run["figures"].items()
-        ],
-    )
-
-
 def _hit_rates(results: Results) -> Iterator[str]:
     yield words.HIT_RATES
-    yield from _table(
+    yield from table(
         ("table", "best public", *METHODS, "goal"),
         [
             (
@@ -120,7 +95,7 @@ def _timed(rate: float, seconds: float | None) -> str:
 
 def _optimum(results: Results) -> Iterator[str]:
     yield words.OPTIMUM
-    yield from _table(
+    yield from table(
         ("table", "rows", "PHC of ophr", *list(SOLVERS)[1:]),
         [(small.table, f"{small.rows}", *_solved(small)) for small in results.small],
     )
@@ -143,7 +118,7 @@ def _growth(results: Results, drawn: bool) -> Iterator[str]:
     yield words.GROWTH
     if drawn:
         yield f"![Seconds over rows]({PICTURE})\n"
-    yield from _table(
+    yield from table(
         ("rows", "encoding", "tree", "tree, no time to search", "hit rate"),
         [
             (
@@ -164,7 +139,7 @@ def _estimates(results: Results) -> Iterator[str]:
         for name, reached in results.reached.items()
     }
     yield words.ESTIMATES
-    yield from _table(
+    yield from table(
         ("price", "of", "read / uncached", *rates),
         [
             (
@@ -181,7 +156,7 @@ def _estimates(results: Results) -> Iterator[str]:
 def _bills(results: Results) -> Iterator[str]:
     tokens = words.REAL_TOKENS if results.real_tokens else words.PIECES
     yield words.BILLS.format(rows=results.billed_rows, times=REPEATS, tokens=tokens)
-    yield from _table(
+    yield from table(
         ("table", "price", "of", *(f"{order}, USD" for order in ORDERS), "saved"),
         [
             (
@@ -194,11 +169,3 @@ def _bills(results: Results) -> Iterator[str]:
             for each in results.bills
         ],
     )
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(names) + " |"
-    yield "|" + "---|" * len(names)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from relquery.bench import spans_words as words
 from relquery.bench.harness import Figure, Say
+from relquery.bench.markdown import draw, figures, table
 from relquery.bench.spans_bulk import CACHE_SHARE, Bulk
 from relquery.bench.spans_decode import Decoded
 from relquery.bench.spans_moves import QUERIES, Moved
@@ -40,27 +42,16 @@ class Results:
 def write(folder: Path, results: Results, run: dict[str, Any], seed: int, say: Say) -> None:
     """Write the document and its picture into `folder`; run: what harness.document gives."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = _draw(results.moved, folder / PICTURE, say)
+    drawn = draw(partial(plot, results.moved), folder / PICTURE, say)
     (folder / NAME).write_text(render(results, run, seed, drawn), encoding="utf-8")
     say(f"wrote {folder / NAME}")
-
-
-def _draw(moved: Sequence[Moved], path: Path, say: Say) -> bool:
-    """Whether there is a picture: a base install cannot draw."""
-    try:
-        plot(moved, path)
-    except ImportError:
-        say("No picture: matplotlib is not installed. Install it with: pip install relquery[bench]")
-        return False
-    say(f"wrote {path}")
-    return True
 
 
 def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str:
     """The whole document, which shows the picture if one was drawn."""
     parts = (
         _head(results, run, seed),
-        _figures(run),
+        figures(run),
         _served(results),
         _judged(results),
         _bulks(results),
@@ -85,25 +76,9 @@ def _head(results: Results, run: dict[str, Any], seed: int) -> Iterator[str]:
     )
 
 
-def _figures(run: dict[str, Any]) -> Iterator[str]:
-    yield from _table(
-        ("figure", "value", "goal", "holds", "measured"),
-        [
-            (
-                f"`{name}`",
-                "-" if figure["value"] is None else f"{figure['value']:.3g}",
-                figure["goal"],
-                {True: "yes", False: "**no**", None: "not measured"}[figure["holds"]],
-                figure["note"],
-            )
-            for name, figure in run["figures"].items()
-        ],
-    )
-
-
 def _served(results: Results) -> Iterator[str]:
     yield words.RAG.format(repeats=results.sizes.repeats, tokens=results.sizes.document_tokens)
-    yield from _table(
+    yield from table(
         ("documents", "plain", "miss", "hit", "plain / miss", "plain / hit", "cached of a hit"),
         [
             (
@@ -120,7 +95,7 @@ def _served(results: Results) -> Iterator[str]:
 
 def _judged(results: Results) -> Iterator[str]:
     yield words.NESTED.format(inner=results.sizes.inner_tokens)
-    yield from _table(
+    yield from table(
         ("inner", "temperature", "executions", "plain", "ours", "plain / ours", "1%"),
         [
             (
@@ -139,7 +114,7 @@ def _judged(results: Results) -> Iterator[str]:
 
 def _bulks(results: Results) -> Iterator[str]:
     yield words.BULK.format(share=CACHE_SHARE)
-    yield from _table(
+    yield from table(
         ("data", "queries", "plain", "spans", "ours", "speedup", "bound", "reached", "cached"),
         [
             (
@@ -158,7 +133,7 @@ def _moved(results: Results, drawn: bool) -> Iterator[str]:
     yield words.MOVES.format(queries=QUERIES)
     if drawn:
         yield f"![Tokens per millisecond over the span's size]({PICTURE})\n"
-    yield from _table(
+    yield from table(
         ("tokens", "queries rotated", "keys rotated", "CIDRA"),
         [
             (
@@ -175,18 +150,10 @@ def _moved(results: Results, drawn: bool) -> Iterator[str]:
 
 def _found(results: Results) -> Iterator[str]:
     yield words.NEEDLES.format(needles=NEEDLES)
-    yield from _table(
+    yield from table(
         ("words", "cases", "one judge", "tree"),
         [
             (str(each.hay_words), str(each.cases), f"{each.flat:.0%}", f"{each.tree:.0%}")
             for each in results.found
         ],
     )
-
-
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(names) + " |"
-    yield "|" + "---|" * len(names)
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
-    yield ""

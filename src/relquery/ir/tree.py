@@ -5,10 +5,11 @@ Trees may be a million nodes wide or deep, and a subtree may stand in several pl
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 
-class Tree:
+class Tree(ABC):
     """A node and all below it. Two are equal if they say the same and their children are equal."""
 
     __slots__ = ()
@@ -24,9 +25,9 @@ class Tree:
         return ()
 
     @property
+    @abstractmethod
     def head(self) -> str:
         """The node's line in the text form (see relquery.ir.text)."""
-        raise NotImplementedError
 
     def walk(self) -> Iterator[Tree]:
         """This node and all below it, parents first, children in order."""
