@@ -113,6 +113,19 @@ def test_cached_blocks_that_a_step_counts_on_are_not_evicted_within_it() -> None
     assert_answered(*requests)
 
 
+@pytest.mark.parametrize("blocks", range(6, 20))
+def test_the_copies_of_blocks_that_one_step_needs_at_two_positions_are_planned(blocks: int) -> None:
+    harness = Harness(block_size=2, cache_tokens=2 * blocks, relocation="cidra")
+    span = (0, 1, 2, 3, 4)
+    harness.submit([span, 0], 1)
+    harness.run()
+    # The first moves the cached blocks away from where the others need them.
+    harness.submit([(1, 2), span, 0], 1)
+    harness.submit([span, 0], 1)
+    harness.submit([span, 5], 1)
+    assert_answered(*harness.run())
+
+
 def test_evicted_blocks_are_computed_again() -> None:
     harness = Harness()
     harness.submit(range(9), max_tokens=1)

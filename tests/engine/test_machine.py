@@ -173,6 +173,7 @@ class EngineMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "harness"):
             return
+        self.harness.executor.failure = None  # a fail() that broke off before would hide why
         self.harness.run()
         assert self.harness.engine.pool.held == 0
         answered = [request.id for request in self.harness.finished]

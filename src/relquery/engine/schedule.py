@@ -79,6 +79,7 @@ class Draft:
         self._moves = state.limits.relocation == "cidra"
         self._filled: dict[bytes, int] = {}
         self._taken: set[int] = set()
+        self._places: dict[int, int] = {}  # where this step moves blocks
         self._released: Counter[int] = Counter()
 
     def advance(self, request: Request) -> bool:
@@ -96,7 +97,7 @@ class Draft:
         """Plan the first work of a waiting request; False if it does not fit this step."""
         if self.tokens <= 0 or self.seats <= 0:
             return False
-        hits, unheld, copies = self._hits(request)
+        hits, unheld, places, copies = self._hits(request)
         served = [self._served(request, index, count) for index, count in enumerate(hits)]
         tokens = min(self.tokens, request.length - sum(served))
         # An admitted request gets blocks for its whole prompt, so that prompts that cannot
@@ -108,6 +109,7 @@ class Draft:
         self.blocks -= needed
         self.seats -= 1
         self._taken |= unheld
+        self._places |= places
         self._commit(Work(request, tokens, tuple(hits)), served)
         return True
 
@@ -116,7 +118,7 @@ class Draft:
         self.preempt.append(request)
         blocks = request.blocks
         self._released.update(blocks)
-        self.blocks += sum(self._released[b] == self._pool.references(b) for b in set(blocks))
+        self.blocks += sum(self._free(block) and block not in self._taken for block in set(blocks))
 
     def plan(self) -> Plan:
         """The finished plan."""
@@ -125,18 +127,24 @@ class Draft:
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)
 
+    def _free(self, block: int) -> bool:
+        """Whether nothing that this plan leaves running holds a block."""
+        return self._released[block] == self._pool.references(block)
+
     def _served(self, request: Request, index: int, hits: int) -> int:
         """Tokens of a piece in its first `hits` blocks."""
         return min(hits * self._limits.block_size, request.size(index))
 
-    def _hits(self, request: Request) -> tuple[list[int], set[int], int]:
+    def _hits(self, request: Request) -> tuple[list[int], set[int], dict[int, int], int]:
         """Blocks per piece that the cache or this draft serves; of these, those no request holds
-        yet; and how many must be copied, as another request needs them at another position.
+        yet; where it moves them; and how many must be copied, as another request needs them at
+        another position.
         """
         unheld: set[int] = set()
+        places: dict[int, int] = {}
         hits, copies = [0] * len(request.pieces), 0
         if not self._limits.prefix_caching:
-            return hits, unheld, copies
+            return hits, unheld, places, copies
         size = self._limits.block_size
         for index in range(len(hits)):
             for block in range(servable(request, index, size)):
@@ -145,14 +153,20 @@ class Draft:
                 if held is None and not self._fills(key, place):
                     break
                 if held is not None:
-                    free = self._pool.references(held) == 0
-                    taken = held in self._taken or held in unheld
-                    if self._moves and self._pool.place[held] != place:
-                        copies += taken or not free
+                    free = self._free(held) and held not in self._taken and held not in unheld
+                    if self._moves and places.get(held, self._place(held)) != place:
+                        if free:
+                            places[held] = place
+                        else:
+                            copies += 1
                     if free:
                         unheld.add(held)
                 hits[index] += 1
-        return hits, unheld - self._taken, copies
+        return hits, unheld, places, copies
+
+    def _place(self, block: int) -> int:
+        """Where a block is once the work planned so far is prepared."""
+        return self._places.get(block, self._pool.place[block])
 
     def _fills(self, key: bytes, place: int) -> bool:
         """Whether work before fills the block; where states are moved, at this very place."""
