@@ -124,7 +124,7 @@ class Answer:
     text: the answer, also when it was cut (`finish` is LENGTH); None if there is none.
     error: why there is no whole answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
-    tokens: ids of the answer, where the backend knows them: they continue the prompt's own.
+    tokens: ids of the answer, which continue the prompt's own; None where they are not known.
     """
 
     text: str | None
@@ -134,4 +134,4 @@ class Answer:
     cached_tokens: int = 0
     output_tokens: int = 0
     attempts: int = 1
-    tokens: tuple[int, ...] = ()
+    tokens: tuple[int, ...] | None = None

@@ -118,7 +118,13 @@ def test_a_generation_below_plus_is_the_exchange_that_lies_in_the_cache():
 
 def test_a_generation_below_plus_is_the_text_of_its_answer_if_there_are_no_tokens():
     tree = plus(INNER, Text("b"))
-    assert lower(tree, known=known((INNER, "text", ()))) == (apart("text"), apart("b"))
+    assert lower(tree, known=known((INNER, "text", None))) == (apart("text"), apart("b"))
+
+
+def test_an_empty_answer_below_plus_is_still_an_exchange():
+    exchange = Exchange((Span("inner"),), ())
+    lowered = lower(plus(INNER, Text("b")), known=known((INNER, "", ())))
+    assert lowered == (Span(exchange, reuse=Reuse.INDEPENDENT), apart("b"))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class Fake:
             for index, prompt in enumerate(prompts):
                 reply = self._reply(read(prompt))
                 if isinstance(reply, str):
-                    tokens = tuple(range(len(reply))) if self._tokens else ()
+                    tokens = tuple(range(len(reply))) if self._tokens else None
                     reply = Answer(reply, Finish.STOP, None, 10, 4, len(reply), tokens=tokens)
                 yield index, reply
         finally:

@@ -101,14 +101,15 @@ def test_a_second_copy_in_a_row_is_an_item_of_its_own_in_all_rows_alike() -> Non
     assert items.same[items.slots].T.tolist()[2] == [x, x, x]
 
 
-def test_copies_are_as_long_as_what_they_copy_and_rank_after_all_texts() -> None:
+def test_copies_are_as_long_as_what_they_copy_and_rank_right_behind_it() -> None:
     items = itemize(encode(BAG), [["p", "q", "r"]])
     copies = np.flatnonzero(items.same != np.arange(len(items.same)))
     used = np.unique(items.slots)
     copies = np.intersect1d(copies, used)
     assert len(copies) == 2
     assert (items.characters[copies] == len("passage: x")).all()
-    assert items.rank[copies].min() > items.rank[np.setdiff1d(used, copies)].max()
+    assert (items.shared[items.rank[copies]] == len("passage: x")).all()
+    assert sorted(items.rank.tolist()) == list(range(len(items.rank)))
 
 
 def test_a_bag_of_one_column_is_no_bag() -> None:

@@ -25,7 +25,8 @@ def _text(span: Span) -> str:
         raise RequestError("A provider takes text, and this prompt holds token ids.")
     if span.reuse is Reuse.INDEPENDENT or span.position is not None:
         raise RequestError(
-            "A provider cannot serve independent spans or positions. Use the embedded engine."
+            "A provider cannot serve independent spans or positions. Run the query with "
+            "independent=False, which sends them as ordinary text, or use the embedded engine."
         )
     try:
         span.content.encode()

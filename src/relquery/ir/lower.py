@@ -124,7 +124,7 @@ def _exchange(node: Generate, known: Known) -> list[Span]:
     """A generation with its input, as it lies in the cache; its text where that is not known."""
     answered = _found(node, known)
     answer = answered.answer
-    if answer.tokens:
+    if answer.tokens is not None:
         exchange = Exchange(answered.prompt, answer.tokens)
         return [Span(exchange, reuse=Reuse.INDEPENDENT)]
     return [Span(answer.text, reuse=Reuse.INDEPENDENT)] if answer.text else []

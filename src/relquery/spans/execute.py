@@ -96,7 +96,7 @@ class _Execution:
             work.error = f"At {work.where(task)}: {trouble}"
             return []
         if not self._independent:
-            answer = replace(answer, tokens=())
+            answer = replace(answer, tokens=None)
         return self._guarded(work, lambda: work.take(task, prompt, answer))
 
     def _guarded(self, work: Work, step: Callable[[], list[Generate]]) -> list[_Ready]:

@@ -91,8 +91,8 @@ class Work:
         self.generations.append(Generation(self.where(task), task.sampling, answer))
         contents = [span.content for span in prompt if isinstance(span.content, Exchange)]
         depth = 1 + max((self._depths[id(content.prompt)] for content in contents), default=0)
-        if depth > MAX_DEPTH and answer.tokens:
-            answer = replace(answer, tokens=())
+        if depth > MAX_DEPTH and answer.tokens is not None:
+            answer = replace(answer, tokens=None)
             self.notes.append(
                 f"{self.where(task)}: {MAX_DEPTH} generations stand one in another; from here on "
                 "the text of the answer is read, without its input."

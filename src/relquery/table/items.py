@@ -33,7 +33,7 @@ class Items:
     bags: (m,), the same number for columns of one bag: its first column.
     lengths: (items,), characters of the value. labels: (items,), of the label before it.
     same: (items,), the item whose text it has: itself, but for copies.
-    rank: (items,), place of "label: value" in their alphabetical order; copies have their own.
+    rank: (items,), place of "label: value" in their alphabetical order, each its own.
     shared: (items,), by rank, leading characters in common with the text ranked just before.
     texts: per column, the distinct values as text; those of column c begin at item `offsets[c]`.
     """
@@ -96,7 +96,9 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
         slots, copies = _number_copies(slots, bag_of, len(same))
         same = np.concatenate([same, copies]).astype(np.int32)
         lengths, label_lengths = lengths[same], label_lengths[same]
-    rank, shared = _rank(columns, labels, bag_of, same)
+    rank, shared = _rank(columns, labels, bag_of)
+    if len(same) > len(rank):
+        rank, shared = _rank_copies(rank, shared, same, lengths + label_lengths)
     return Items(
         slots=np.ascontiguousarray(slots, dtype=np.int32),
         bags=bag_of,
@@ -177,12 +179,10 @@ def _number_copies(slots: Int32s, bag_of: Int32s, items: int) -> tuple[Int32s, I
     return slots, np.array([item for item, _ in numbers], dtype=np.int32)
 
 
-def _rank(
-    columns: Columns, labels: Sequence[str], bag_of: Int32s, same: Int32s
-) -> tuple[Int32s, Int64s]:
-    """(rank, shared), see Items. Texts of two columns share no more than their labels do."""
+def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int32s, Int64s]:
+    """(rank, shared) without copies, see Items. Two columns share no more than their labels do."""
     order = np.empty(len(columns.lengths), np.int32)
-    shared = np.zeros(len(same), np.int64)
+    shared = np.zeros(len(order), np.int64)
     at, before = 0, ""
     for bag in sorted(np.unique(bag_of).tolist(), key=lambda bag: (labels[bag], bag)):
         members = np.flatnonzero(bag_of == bag)
@@ -197,10 +197,21 @@ def _rank(
             shared[at + 1 : end] = len(labels[bag]) + prefixes
             shared[at] = _agreement(before, labels[bag])
         at, before = end, labels[bag]
-    rank = np.empty(len(same), np.int32)
+    rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(at)
-    rank[at:] = np.arange(at, len(same))  # copies
     return rank, shared
+
+
+def _rank_copies(
+    rank: Int32s, shared: Int64s, same: Int32s, characters: Int64s
+) -> tuple[Int32s, Int64s]:
+    """(rank, shared) with each copy ranked behind what it copies."""
+    first = np.concatenate([rank, rank[same[len(rank) :]]])
+    order = np.argsort(first, kind="stable")
+    ranks = np.empty(len(same), np.int32)
+    ranks[order] = np.arange(len(same))
+    is_copy = order >= len(rank)
+    return ranks, np.where(is_copy, characters[order], shared[first[order]])
 
 
 def _agreement(a: str, b: str) -> int:

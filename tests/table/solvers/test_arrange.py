@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from tests.table import reference
 from tests.table.solvers.problems import sequences, worth_of
 from tests.table.strategies import bags_of, columns_of, names_of, tables
@@ -70,6 +70,7 @@ def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Tabl
 
 @settings(deadline=None, max_examples=200)
 @given(tables(bags=True))
+@example(reference.Table([["ccc", "bb"], ["bb", "bb"], ["bb", "bbb"]], [0, 0], [0, 1]))
 def test_the_previous_row_hits_as_much_as_any_earlier_row_does(table: reference.Table) -> None:
     if not table.classes or not table.cells:
         return
