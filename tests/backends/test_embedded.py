@@ -6,11 +6,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from torch import Tensor
 
 from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.config import RELOCATIONS
 from relquery.connection import connect
 from relquery.errors import ConfigError, MissingExtraError, ModelError
-from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
+from relquery.model.rotary import Rotary
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 
@@ -42,6 +45,38 @@ def test_each_prompt_is_answered_once_and_shared_prefixes_come_from_the_cache(
         answer.prompt_tokens == len("Be brief.\n\nQuestion\n\nAnswer:") + 41 + (n > 9)
         for n, answer in enumerate(answers)
     )
+
+
+def test_relocation_rotates_what_its_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    rotate = Rotary.rotate
+
+    def counting(self: Rotary, states: Tensor, by: Tensor) -> Tensor:
+        calls.append(states.shape[:-2].numel())
+        return rotate(self, states, by)
+
+    monkeypatch.setattr(Rotary, "rotate", counting)
+    rotated = {}
+    passages = [Span(f"{n}" * 50, reuse=Reuse.INDEPENDENT) for n in range(3)]
+    for relocation in RELOCATIONS:
+        backend = load_backend(MODEL, cache_tokens=2048, relocation=relocation)
+        calls.clear()
+        for shown in (passages, passages[::-1]):
+            assert len(list(backend.answer([(*shown, Span("?"))], Sampling(max_tokens=1)))) == 1
+        rotated[relocation] = sum(calls)
+        backend.close()
+    # In two layers: keys whenever they are read; four blocks of two passages, once; queries only.
+    assert rotated["keys"] > rotated["cidra"]
+    assert rotated["cidra"] == 2 * 2 * 4 * 16
+    assert 0 < rotated["queries"] < rotated["cidra"]
+
+
+def test_memory_taken_beforehand_changes_no_answer(backend: EmbeddedBackend) -> None:
+    before = ask(backend, ["x" * 40], max_tokens=3)
+    backend.reserve()
+    (after,) = ask(backend, ["x" * 40], max_tokens=3)
+    assert (after.text, after.prompt_tokens) == (before[0].text, before[0].prompt_tokens)
+    assert after.cached_tokens > 0
 
 
 def test_an_answer_cut_by_max_tokens_is_an_error_that_says_so(backend: EmbeddedBackend) -> None:

@@ -22,7 +22,6 @@ from relquery.engine.loop import Engine
 from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
 from relquery.model import executor as executor_module
-from relquery.model.batch import Rotate
 from relquery.model.executor import TorchExecutor
 from relquery.model.load import LoadedModel, prepare
 from relquery.model.sampling import draw_tokens
@@ -92,8 +91,9 @@ def serve(
     """Submit all, run; the pool must be in order after every step."""
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
-    rotate: Rotate = "keys" if config.relocation == "keys" else "queries"
-    executor = Recorded(model.network, slots, config.segment_sharing, model.positions, rotate)
+    executor = Recorded(
+        model.network, slots, config.segment_sharing, model.positions, config.relocation
+    )
     engine = Engine(executor, config, RealClock())
     placing: Placing = "request" if config.relocation == "cidra" else "chain"
     if not model.positions.relocatable:

@@ -23,7 +23,7 @@ from relquery.errors import (
     RequestError,
     did_you_mean,
 )
-from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
 
 if TYPE_CHECKING:
     from relquery.model.load import LoadedModel
@@ -75,8 +75,14 @@ class EmbeddedBackend:
 
         self.config = config or EngineConfig()
         slots = self.config.cache_tokens // self.config.block_size * self.config.block_size
-        executor = TorchExecutor(model.network, slots, self.config.segment_sharing, model.positions)
-        self.engine = Engine(executor, self.config, RealClock())
+        self._executor = TorchExecutor(
+            model.network,
+            slots,
+            self.config.segment_sharing,
+            model.positions,
+            self.config.relocation,
+        )
+        self.engine = Engine(self._executor, self.config, RealClock())
         self._model, self._renderer = model, Renderer(model.tokenizer)
         self._groups, self._ids = count(), count()
         self._finished: dict[int, deque[Request]] = {}
@@ -156,6 +162,16 @@ class EmbeddedBackend:
             for index, (piece, served) in enumerate(zip(request.pieces, cached, strict=True))
             if len(piece.tokens)
         )
+
+    def reserve(self) -> None:
+        """Take the memory of the whole KV cache now; otherwise it is taken as the cache fills.
+
+        That costs up to a second per GiB, which a service would rather spend before the first
+        request. Runs one request of one token.
+        """
+        for _ in self.answer([(Span("."),)], Sampling(max_tokens=1)):
+            pass
+        self._executor.reserve()
 
     def close(self) -> None:
         """Free the model and the KV cache; a second time does nothing."""

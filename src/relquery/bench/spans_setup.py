@@ -96,7 +96,10 @@ def sides(
     model: LoadedModel, config: EngineConfig, count: int = 2
 ) -> Iterator[tuple[Connection, ...]]:
     """Connections with an engine each, all alike: what one has cached, no other sees."""
-    opened = [connect(EmbeddedBackend(model, config), ledger=None) for _ in range(count)]
+    backends = [EmbeddedBackend(model, config) for _ in range(count)]
+    for backend in backends:
+        backend.reserve()
+    opened = [connect(backend, ledger=None) for backend in backends]
     try:
         yield tuple(opened)
     finally:

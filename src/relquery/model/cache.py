@@ -55,6 +55,12 @@ class KVCache:
             keys.index_copy_(0, targets, key)
             values.index_copy_(0, targets, value)
 
+    def reserve(self) -> None:
+        """Write to every slot without changing it, so that the system gives memory to all."""
+        for states in self._layers.values():
+            for each in states:
+                each.mul_(1)
+
     @property
     def layers(self) -> int:
         """Layers that have written so far."""

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from relquery.config import Relocation
 from relquery.engine.cidra import Batch
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
@@ -21,8 +22,8 @@ from relquery.model.sampling import draw_tokens
 class TorchExecutor:
     """Runs a `transformers` decoder whose attention function is ours.
 
-    slots: capacity of the KV cache in tokens. share: see EngineConfig.segment_sharing. scheme,
-    rotate: how spans are used at other positions, see PackedBatch.
+    slots: capacity of the KV cache in tokens. share, relocation: see EngineConfig. scheme: the
+    network's positions, without which spans serve at theirs only.
     """
 
     def __init__(
@@ -31,12 +32,13 @@ class TorchExecutor:
         slots: int,
         share: bool = True,
         scheme: PositionScheme | None = None,
-        rotate: Rotate = "queries",
+        relocation: Relocation = "queries",
     ) -> None:
         self._network = network
         self._cache = KVCache(slots)
         self._share = share
-        self._scheme, self._rotate = scheme, rotate
+        self._scheme = scheme
+        self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
 
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
@@ -58,6 +60,11 @@ class TorchExecutor:
             return [None] * len(chunks)
         drawn = iter(draw_tokens(output.logits[0], [c.draw for _, c in wanted if c.draw]))
         return [next(drawn) if chunk.draw else None for chunk in chunks]
+
+    @torch.inference_mode()
+    def reserve(self) -> None:
+        """Have the system give memory to the whole cache now; needs one executed step before."""
+        self._cache.reserve()
 
     @torch.inference_mode()
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
