@@ -104,6 +104,15 @@ def test_a_fresh_prompt_attends_to_itself_without_reading_the_cache() -> None:
     assert [bucket.causal for bucket in buckets] == [True]
 
 
+def test_what_follows_a_whole_chunk_of_the_same_step_is_one_with_it() -> None:
+    first, both = chunk_of(range(9), 3), range(20)
+    buckets = plan_buckets([first, chunk_of(both, 9), chunk_of([*both, 30], 20)], True)
+    assert {(b.causal, b.keys.shape) for b in buckets} == {(False, (1, 3)), (True, (1, 18))}
+    apart = [first, chunk_of(range(19), 8), chunk_of([*range(3, 12), 40], 9)]
+    assert len(plan_buckets([apart[0], apart[1]], True)) > 1
+    assert len(plan_buckets([apart[0], apart[2]], True)) > 1
+
+
 def span_chunk(shift: int, own: int, slots: range, token: int) -> Chunk:
     """One new token after `own` tokens of its own and a span that stands at `shift`."""
     context = (Segment(np.arange(own), 0), Segment(np.array(slots), 0, shift))

@@ -11,7 +11,7 @@ cascade inference). Pure numpy: a plan is made once per step and serves all laye
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -82,6 +82,7 @@ def plan_jobs(chunks: Sequence[Chunk], share: bool, by_shift: bool) -> Iterator[
     whether a segment that several chunks have in common becomes one job; else one per chunk.
     by_shift: whether only chunks that see a span at the same place share it.
     """
+    chunks = _fuse(chunks)
     starts = np.cumsum([0] + [len(chunk.tokens) for chunk in chunks])
     tokens = [
         _Queries(np.arange(start, stop), _range(chunk.position, stop - start))
@@ -97,6 +98,43 @@ def plan_jobs(chunks: Sequence[Chunk], share: bool, by_shift: bool) -> Iterator[
     else:
         yield from (own.job(path) for own, path in zip(tokens, paths, strict=True) if len(path))
     yield from _span_jobs(chunks, tokens, share, by_shift)
+
+
+def _fuse(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The chunks, each that goes on where the one before it ends as one with it.
+
+    So a span at the very beginning of a prompt, and what follows it, cost no more than plain text.
+    """
+    fused: list[Chunk] = []
+    for chunk in chunks:
+        if fused and _goes_on(fused[-1], chunk):
+            first = fused.pop()
+            tokens = np.concatenate((first.tokens, chunk.tokens))
+            writes = np.concatenate((first.writes, chunk.writes))
+            chunk = replace(first, tokens=tokens, writes=writes)
+        fused.append(chunk)
+    return fused
+
+
+def _goes_on(first: Chunk, chunk: Chunk) -> bool:
+    """Whether a chunk attends to all that the first one does, to that, and to nothing else."""
+    if chunk.position != first.position + len(first.tokens):
+        return False
+    if chunk.context_tokens != first.context_tokens + len(first.tokens):
+        return False
+    seen = [*first.context, Segment(first.writes, first.position)]
+    slots, positions, shifts = _flat(seen)
+    return all(map(np.array_equal, (slots, positions, shifts), _flat(chunk.context)))
+
+
+def _flat(segments: Sequence[Segment]) -> tuple[Ints, Ints, Ints]:
+    """(slots, positions, shifts) of all tokens of some segments."""
+    sizes = [len(segment.slots) for segment in segments]
+    return (
+        np.concatenate([segment.slots for segment in segments]),
+        np.concatenate([_range(segment.start, len(segment.slots)) for segment in segments]),
+        np.repeat([segment.shift for segment in segments], sizes),
+    )
 
 
 def _span_jobs(
