@@ -108,11 +108,11 @@ def _fuse(chunks: Sequence[Chunk]) -> list[Chunk]:
     fused: list[Chunk] = []
     for chunk in chunks:
         if fused and _goes_on(fused[-1], chunk):
-            first = fused.pop()
-            tokens = np.concatenate((first.tokens, chunk.tokens))
-            writes = np.concatenate((first.writes, chunk.writes))
-            chunk = replace(first, tokens=tokens, writes=writes)
-        fused.append(chunk)
+            tokens = np.concatenate((fused[-1].tokens, chunk.tokens))
+            writes = np.concatenate((fused[-1].writes, chunk.writes))
+            fused[-1] = replace(fused[-1], tokens=tokens, writes=writes)
+        else:
+            fused.append(chunk)
     return fused
 
 
