@@ -34,6 +34,7 @@ LAYERS: dict[str, set[str]] = {
     "engine": BASE,
     "model": BASE | {"engine"},
     "backends": BASE | WHEN | RECORDS | {"backends.base", "demo"},
+    "serving": BASE | {"engine"},
     # where both meet
     "demo": {"errors", "prompt"},
     "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},

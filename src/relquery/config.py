@@ -10,6 +10,18 @@ from relquery.errors import ConfigError, did_you_mean
 Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 Relocation = Literal["queries", "keys", "cidra"]
+PolicyName = Literal[
+    "fcfs",
+    "sarathi",
+    "static",
+    "relserve",
+    "relserve-pp",
+    "relserve-dp",
+    "relserve-dpu",
+    "relserve-aba",
+    "shortest",
+]
+POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 RELOCATIONS: tuple[Relocation, ...] = get_args(Relocation)
 
 

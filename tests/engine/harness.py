@@ -14,7 +14,9 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import Chunk, SimulatedExecutor
 from relquery.engine.loop import Engine
 from relquery.engine.pieces import Chain, Placing, Tokens
+from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.request import Request
+from relquery.engine.schedule import Policy
 
 Answer = Callable[[int, int], int]
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
@@ -197,11 +199,11 @@ def _all_writes(chunks: Sequence[Chunk]) -> list[int]:
 class Harness:
     """An engine on a ledger executor, and all requests that it was given."""
 
-    def __init__(self, answer: Answer = answer_of, **limits: Any) -> None:
+    def __init__(self, answer: Answer = answer_of, policy: Policy = sarathi, **limits: Any) -> None:
         settings = {"block_size": 4, "cache_tokens": 400, "max_num_batched_tokens": 64}
         self.config = EngineConfig(**{**settings, **limits})
         self.executor = LedgerExecutor(self.config, answer)
-        self.engine = Engine(self.executor, self.config, self.executor.clock)
+        self.engine = Engine(self.executor, self.config, self.executor.clock, policy)
         self.finished: list[Request] = []
 
     def submit(self, prompt: Iterable[Any], max_tokens: int = 3, **options: Any) -> Request:
@@ -234,12 +236,23 @@ class Harness:
         assert pool.held == len(set(holders)), "a block is held by none that runs"
         for block in set(holders):
             assert pool.references(block) == holders.count(block)
+        self.check_relqueries()
         for request in self.executor.requests.values():
             is_open = request.finish is None
             places = (request in engine.running) + (request in engine.waiting)
             assert places == is_open, "a request is lost or kept after its end"
             assert request in engine.running or not request.blocks
             assert request not in engine.waiting or request.computed == 0
+
+    def check_relqueries(self) -> None:
+        """The relQueries are those of the open requests, and hold them in the same order."""
+        engine = self.engine
+        groups = {request.group for request in [*engine.waiting, *engine.running]}
+        assert set(engine.relqueries) == groups
+        for group, relquery in engine.relqueries.items():
+            assert relquery.id == group
+            assert list(relquery.waiting) == [r for r in engine.waiting if r.group == group]
+            assert list(relquery.running) == [r for r in engine.running if r.group == group]
 
 
 def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:

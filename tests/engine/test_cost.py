@@ -6,9 +6,11 @@ from relquery.engine.cost import LinearCost
 
 
 def test_a_step_costs_its_fixed_part_and_each_kind_of_work() -> None:
-    cost = LinearCost(step=1.0, prefill_token=0.1, decode_request=10.0, context_token=0.001)
-    assert cost.seconds(0, 0, 0) == 1.0
-    assert cost.seconds(20, 3, 1000) == 1.0 + 2.0 + 30.0 + 1.0
+    cost = LinearCost(0.1, 1.0, 10.0, 2.0, 0.001)
+    assert cost.seconds(0, 0, 0) == 0.0
+    assert cost.seconds(20, 0, 1000) == 1.0 + 2.0 + 1.0
+    assert cost.seconds(0, 3, 1000) == 2.0 + 30.0 + 1.0
+    assert cost.seconds(20, 3, 0) == 2.0 + 2.0 + 30.0
 
 
 def test_a_decode_costs_more_than_a_prefill_token_by_default() -> None:

@@ -13,7 +13,7 @@ from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
 from relquery.engine.loop import Engine
 from relquery.engine.request import Draw, Request
 
-COST = LinearCost(step=1.0, prefill_token=0.01, decode_request=0.1, context_token=0.0001)
+COST = LinearCost(0.01, 1.0, 0.1, 0.5, 0.0001)
 
 
 def chunk(tokens: int, context: int = 0, draw: Draw | None = None, request: int = 0) -> Chunk:

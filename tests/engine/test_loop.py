@@ -13,7 +13,7 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Engine
-from relquery.engine.policies.fcfs import fcfs
+from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import Plan
 from relquery.errors import PromptTooLongError, RequestError
@@ -517,7 +517,7 @@ def test_a_policy_gets_its_memo_back() -> None:
 
     def counting(state: Any, memo: Any) -> Any:
         memos.append(memo)
-        return fcfs(state, memo)[0], (memo or 0) + 1
+        return sarathi(state, memo)[0], (memo or 0) + 1
 
     clock = VirtualClock()
     engine = Engine(SimulatedExecutor(clock), EngineConfig(), clock, policy=counting)

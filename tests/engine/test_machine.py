@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
-from relquery.config import Relocation
+from relquery.config import POLICIES, PolicyName, Relocation
+from relquery.engine.policies.catalogue import make_policy
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -58,6 +59,7 @@ class EngineMachine(RuleBasedStateMachine):
         seqs=st.integers(1, 6),
         caching=st.booleans() | st.just(True),
         relocation=st.sampled_from(["queries", "cidra"]),
+        policy=st.sampled_from(POLICIES),
     )
     def start(
         self,
@@ -67,8 +69,10 @@ class EngineMachine(RuleBasedStateMachine):
         seqs: int,
         caching: bool,
         relocation: Relocation,
+        policy: PolicyName,
     ) -> None:
         self.harness = Harness(
+            policy=make_policy(policy),
             block_size=block_size,
             cache_tokens=block_size * blocks,
             max_num_batched_tokens=budget,
@@ -85,8 +89,10 @@ class EngineMachine(RuleBasedStateMachine):
     )
     def submit(self, like: int, lengths: list[int], tail: list[int], max_tokens: int) -> None:
         # Prompts begin with what other requests answer, so that outputs are shared prefixes too.
+        group = len(self.harness.executor.prompts)
         for length in lengths:
-            self._submit([answer_of(like, at) for at in range(length)] + tail, max_tokens)
+            prompt = [answer_of(like, at) for at in range(length)] + tail
+            self._submit(prompt, max_tokens, group=group)
 
     @rule(
         prompt=st.lists(TOKEN, min_size=1, max_size=6),

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
-
-import numpy as np
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
 from relquery.engine.cidra import plan_batches
 from relquery.engine.clock import Clock
-from relquery.engine.executor import Chunk, Executor, Segment, Slots
+from relquery.engine.executor import Chunk, Executor, Segment
 from relquery.engine.hits import Held, StepHits
-from relquery.engine.pieces import Piece
-from relquery.engine.policies.fcfs import fcfs
+from relquery.engine.policies.sarathi import sarathi
+from relquery.engine.queue import Queue
+from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import Memo, Plan, Policy, State, Work, filled, spread
 from relquery.errors import PromptTooLongError, RequestError
@@ -31,23 +29,30 @@ class Engine:
     """
 
     def __init__(
-        self, executor: Executor, config: EngineConfig, clock: Clock, policy: Policy = fcfs
+        self, executor: Executor, config: EngineConfig, clock: Clock, policy: Policy = sarathi
     ) -> None:
         self.config, self.clock = config, clock
         self.pool = BlockPool(config.cache_tokens // config.block_size)
-        self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []
+        self.waiting = Queue()
+        self.running: dict[Request, None] = {}
+        self.relqueries: dict[int, RelQuery] = {}
         self._executor, self._policy = executor, policy
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
+        self._changed: set[int] = set()
 
     @property
     def capacity(self) -> int:
         """Tokens of prompt and answer that one request can have at most."""
         return self.pool.total * self.config.block_size
 
-    def submit(self, request: Request) -> None:
-        """Queue a request. Raises PromptTooLongError or RequestError if it can never be served."""
+    def submit(self, request: Request, tenant: str = "") -> RelQuery:
+        """Queue a request; gives the relQuery that it belongs to, by its group.
+
+        tenant: who asks; that of a relQuery's first request counts.
+
+        Raises PromptTooLongError or RequestError if it can never be served.
+        """
         prompt, size = request.prompt_tokens, self.config.block_size
         if prompt == 0:
             raise RequestError("The prompt has no tokens; give it at least one character.")
@@ -65,7 +70,14 @@ class Engine:
             )
         request.max_tokens = min(request.max_tokens, room)
         request.arrival = self.clock.now()
-        self.waiting.append(request)
+        relquery = self.relqueries.get(request.group)
+        if relquery is None:
+            relquery = RelQuery(request.group, request.arrival, tenant)
+            self.relqueries[request.group] = relquery
+        relquery.size += 1
+        relquery.output_limit = max(relquery.output_limit, request.max_tokens)
+        self._wait(request, relquery)
+        return relquery
 
     def step(self) -> list[Request]:
         """Run one batch; returns the requests that finished in it."""
@@ -83,14 +95,39 @@ class Engine:
         if request.finish is not None:
             return False
         if request in self.running:
-            self.running.remove(request)
+            self._leave_running(request)
         else:
-            self.waiting.remove(request)
+            self._leave_waiting(request)
         self._end(request, Finish.CANCELLED)
         return True
 
+    def _wait(self, request: Request, relquery: RelQuery, *, first: bool = False) -> None:
+        for queue in (self.waiting, relquery.waiting):
+            (queue.put_first if first else queue.append)(request)
+        self._changed.add(relquery.id)
+
+    def _leave_waiting(self, request: Request) -> RelQuery:
+        relquery = self.relqueries[request.group]
+        self.waiting.remove(request)
+        relquery.waiting.remove(request)
+        return relquery
+
+    def _leave_running(self, request: Request) -> RelQuery:
+        relquery = self.relqueries[request.group]
+        del self.running[request], relquery.running[request]
+        return relquery
+
     def _schedule(self) -> Plan:
-        state = State(self.clock.now(), self.waiting, self.running, self.config, self.pool)
+        changed, self._changed = self._changed, set()
+        state = State(
+            self.clock.now(),
+            self.waiting,
+            self.running,
+            self.config,
+            self.pool,
+            self.relqueries,
+            changed,
+        )
         plan, self._memo = self._policy(state, self._memo)
         if not plan.work and not plan.preempt and (self.waiting or self.running):
             raise AssertionError("the policy planned nothing although requests are open")
@@ -108,9 +145,9 @@ class Engine:
         return [self._chunks(work, blocks) for work, blocks in zip(plan.work, held, strict=True)]
 
     def _preempt(self, request: Request) -> None:
-        self.running.remove(request)
+        relquery = self._leave_running(request)
         self._release(request)
-        self.waiting.appendleft(request)
+        self._wait(request, relquery, first=True)
 
     def _chunks(self, work: Work, hits: Held) -> list[Chunk]:
         """The work as chunks: one for each piece that it touches."""
@@ -125,8 +162,7 @@ class Engine:
                 for block in filled(request, index, start, stop, size):
                     self.pool.publish(request.key(index, block, size), piece.blocks[block])
                     self.pool.place[piece.blocks[block]] = request.place(index, block, size)
-            slots = self._slots(piece, stop)
-            own = (Segment(slots[:start], piece.start),) if start else ()
+            own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
             chunks.append(
                 Chunk(
@@ -134,7 +170,7 @@ class Engine:
                     tokens=request.tokens(index, start, stop),
                     position=piece.start + start,
                     context=(*self._before(request, index), *own),
-                    writes=slots[start:],
+                    writes=piece.slots[start:stop],
                     draw=_next_draw(request) if ends else None,
                 )
             )
@@ -145,27 +181,35 @@ class Engine:
         piece = request.pieces[index]
         for other in request.pieces[piece.first : index]:
             if len(other.tokens):
-                slots = self._slots(other, len(other.tokens))
+                slots = other.slots[: len(other.tokens)]
                 yield Segment(slots, other.start, other.origin - piece.origin)
 
     def _admit(self, request: Request, hits: Held) -> None:
         """Take a waiting request in, with the cached blocks of its prompt."""
         size = self.config.block_size
-        self.waiting.remove(request)
-        self.running.append(request)
+        relquery = self._leave_waiting(request)
+        self.running[request] = relquery.running[request] = None
+        if relquery.started is None:
+            relquery.started = self.clock.now()
         for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
-            for number, held in enumerate(found):
-                block = held
-                if block is None:
-                    block = self.pool.lookup(request.key(index, number, size))
-                    assert block is not None, "the policy counted on a block that no work filled"
-                    self.pool.take(block)
-                piece.blocks.append(block)
+            if found:
+                blocks = [
+                    self._filled_before(request, index, number) if block is None else block
+                    for number, block in enumerate(found)
+                ]
+                piece.hold(blocks, size)
             piece.done = min(len(found) * size, request.size(index))
         for index in range(len(request.pieces)):
             self._hold(request, index)
         if request.cached is None:
             request.cached = request.computed
+
+    def _filled_before(self, request: Request, index: int, number: int) -> int:
+        """Hold a block that work before this one fills in the same step."""
+        block = self.pool.lookup(request.key(index, number, self.config.block_size))
+        assert block is not None, "the policy counted on a block that no work filled"
+        self.pool.take(block)
+        return block
 
     def _hold(self, request: Request, index: int) -> None:
         """Allocate what a piece lacks of blocks."""
@@ -174,17 +218,12 @@ class Engine:
         if missing > 0:
             fresh = self.pool.allocate(missing)
             assert fresh is not None, "the policy planned more blocks than there are"
-            piece.blocks += fresh
+            piece.hold(fresh, self.config.block_size)
 
     def _release(self, request: Request) -> None:
         self.pool.release(request.blocks)
         for piece in request.pieces:
-            piece.blocks, piece.done = [], 0
-
-    def _slots(self, piece: Piece, stop: int) -> Slots:
-        size = self.config.block_size
-        blocks = np.asarray(piece.blocks[: -(-stop // size)], dtype=np.int64)
-        return (blocks[:, None] * size + np.arange(size)).reshape(-1)[:stop]
+            piece.let_go()
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[int | None]:
         """Compute a step; per work the token drawn after its last chunk, if one is wanted."""
@@ -221,33 +260,50 @@ class Engine:
     def _apply(self, plan: Plan, drawn: list[int | None]) -> list[Request]:
         finished = []
         for work, token in zip(plan.work, drawn, strict=True):
-            for index, _, stop in list(spread(work.request, work.tokens)):
-                work.request.pieces[index].done = stop
-            if token is not None and self._take(work.request, token):
-                self.running.remove(work.request)
-                finished.append(work.request)
+            request = work.request
+            self._changed.add(request.group)
+            for index, _, stop in list(spread(request, work.tokens)):
+                request.pieces[index].done = stop
+            if token is None:
+                continue
+            if not request.output:
+                self.relqueries[request.group].prefilled = self.clock.now()
+            if self._take(request, token):
+                finished.append(request)
         return finished
 
     def _take(self, request: Request, token: int) -> bool:
         """Add a drawn token and all that the choices then leave no choice about."""
         while request.finish is None:
             if token in request.end:
-                self._end(request, Finish.STOP)
+                self._finish(request, Finish.STOP)
                 break
             request.output.append(token)
             if request.chosen() or (request.stop is not None and request.stop(request.output)):
-                self._end(request, Finish.STOP)
+                self._finish(request, Finish.STOP)
             elif len(request.output) >= request.max_tokens:
-                self._end(request, Finish.LENGTH)
+                self._finish(request, Finish.LENGTH)
             forced = request.allowed_next()
             if len(forced) != 1:
                 break
             token = forced[0]
         return request.finish is not None
 
+    def _finish(self, request: Request, finish: Finish) -> None:
+        """End a running request that has its answer."""
+        relquery = self._leave_running(request)
+        relquery.answered += 1
+        relquery.answered_tokens += len(request.output)
+        self._end(request, finish)
+
     def _end(self, request: Request, finish: Finish) -> None:
         self._release(request)
         request.finish, request.finished_at = finish, self.clock.now()
+        relquery = self.relqueries[request.group]
+        self._changed.add(relquery.id)
+        if not relquery.open:
+            relquery.ended = request.finished_at
+            del self.relqueries[relquery.id]
 
 
 def _next_draw(request: Request) -> Draw:

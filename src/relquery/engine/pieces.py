@@ -39,8 +39,9 @@ class Piece:
         where that is, in the request. anchor: position that its states are bound to.
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in it.
-    blocks: those it holds. done: tokens computed, or served by the cache. keys: of its blocks, as
-        far as they were needed; root: the key that precedes them.
+    blocks: those it holds; slots: (blocks x block size,) of their tokens. done: tokens computed, or
+        served by the cache. keys: of its blocks, as far as they were needed; root: the key that
+        precedes them.
     """
 
     tokens: Tokens
@@ -52,6 +53,7 @@ class Piece:
     spans: tuple[tuple[int, int], ...]
     closed: bool = True
     blocks: list[int] = field(default_factory=list)
+    slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     done: int = 0
     keys: list[bytes] = field(default_factory=list)
     root: bytes | None = None
@@ -61,6 +63,17 @@ class Piece:
         """Names all of the chain up to the piece's end, once its keys are known."""
         assert self.root is not None
         return self.keys[-1] if self.keys else self.root
+
+    def hold(self, blocks: list[int], block_size: int) -> None:
+        """Add blocks behind those that it holds."""
+        first = np.array(blocks, np.int64)[:, None] * block_size
+        slots = (first + np.arange(block_size)).reshape(-1)
+        self.slots = np.concatenate((self.slots, slots)) if self.blocks else slots
+        self.blocks += blocks
+
+    def let_go(self) -> None:
+        """Forget the blocks and what they held."""
+        self.blocks, self.slots, self.done = [], np.empty(0, np.int64), 0
 
 
 @dataclass(slots=True, eq=False)

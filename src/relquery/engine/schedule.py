@@ -8,13 +8,14 @@ whatever the policy wants to remember; the loop hands it back unseen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Protocol
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
+from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Request
 
 Memo = Any
@@ -25,14 +26,18 @@ class State:
     """A read-only view of the engine before a step.
 
     now: seconds on the engine's clock. waiting: in order of arrival, preempted ones first.
-    running: in order of admission. pool: for lookups only.
+    running: in order of admission. pool: for lookups only. relqueries: the open ones, by id.
+    changed: ids of those that have come, gone, been worked on or otherwise changed since the plan
+        before; what is not among them is as it was.
     """
 
     now: float
-    waiting: Sequence[Request]
-    running: Sequence[Request]
+    waiting: Collection[Request]
+    running: Collection[Request]
     limits: EngineConfig
     pool: BlockPool
+    relqueries: Mapping[int, RelQuery] = field(default_factory=dict)
+    changed: Collection[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +91,27 @@ class Draft:
         """Plan work of a running request; False if the blocks do not suffice."""
         last = len(request.pieces) - 1
         tokens = min(self.tokens, request.length - request.computed)
-        needed = max(0, self._blocks_for(request.size(last)) - len(request.pieces[last].blocks))
-        if needed > self.blocks:
-            return False
-        self.blocks -= needed
-        self._commit(Work(request, tokens), [piece.done for piece in request.pieces])
+        needed = self._blocks_for(request.size(last)) - len(request.pieces[last].blocks)
+        if needed > 0:
+            if needed > self.blocks:
+                return False
+            self.blocks -= needed
+        self._commit(Work(request, tokens))
         return True
 
-    def admit(self, request: Request) -> bool:
-        """Plan the first work of a waiting request; False if it does not fit this step."""
+    def admit(self, request: Request, *, whole: bool = False) -> bool:
+        """Plan the first work of a waiting request; False if it does not fit this step.
+
+        whole: only if its prompt needs no further step, or alone would need several.
+        """
         if self.tokens <= 0 or self.seats <= 0:
             return False
         hits, unheld, places, copies = self._hits(request)
         served = [self._served(request, index, count) for index, count in enumerate(hits)]
-        tokens = min(self.tokens, request.length - sum(served))
+        missing = request.length - sum(served)
+        if whole and missing > self.tokens and self.work:
+            return False
+        tokens = min(self.tokens, missing)
         # An admitted request gets blocks for its whole prompt, so that prompts that cannot
         # finish together do not block one another half-way.
         blocks = sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
@@ -116,6 +128,7 @@ class Draft:
     def evict(self, request: Request) -> None:
         """Plan the preemption of a running request without work in this plan."""
         self.preempt.append(request)
+        self.seats += 1
         blocks = request.blocks
         self._released.update(blocks)
         self.blocks += sum(self._free(block) and block not in self._taken for block in set(blocks))
@@ -173,7 +186,7 @@ class Draft:
         filled_at = self._filled.get(key)
         return filled_at is not None and (not self._moves or filled_at == place)
 
-    def _commit(self, work: Work, done: Sequence[int]) -> None:
+    def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
         self.tokens -= work.tokens
         self.work.append(work)
         if self._limits.prefix_caching:
@@ -210,6 +223,12 @@ def spread(
 
     done: tokens of each piece that need not be computed; by default those that are.
     """
+    if len(request.pieces) == 1:
+        start = request.pieces[0].done if done is None else done[0]
+        stop = min(start + tokens, request.length)
+        if stop > start:
+            yield 0, start, stop
+        return
     for index, piece in enumerate(request.pieces):
         start = piece.done if done is None else done[index]
         stop = min(start + tokens, request.size(index))

@@ -1,25 +1,15 @@
-"""First come, first served, with continuous batching and chunked prefill."""
+"""First come, first served, prompts before decodes: vLLM's way, with which paper 003 compares."""
 
 from __future__ import annotations
 
+from relquery.engine.policies.steps import decode, prefill
 from relquery.engine.schedule import Draft, Memo, Plan, State
 
 
 def fcfs(state: State, memo: Memo) -> tuple[Plan, Memo]:
-    """Advance all that runs, then admit what waits, each in order of arrival.
-
-    Every running request decodes one token or computes the next chunk of its prompt; the rest of
-    the token budget goes to waiting requests, the last of which may be cut into a chunk. When
-    blocks run out, the request that was admitted last is preempted and computes again later.
-    """
+    """Compute whole prompts in order of arrival while one fits; else decode all that runs."""
     draft = Draft(state)
-    for request in state.running:
-        if draft.tokens <= 0:
-            break
-        while request not in draft.preempt and not draft.advance(request):
-            draft.evict(next(r for r in reversed(state.running) if r not in draft.preempt))
-    if not draft.preempt:
-        for request in state.waiting:
-            if not draft.admit(request):
-                break
+    prefill(draft, state, state.waiting)
+    if not draft.work:
+        decode(draft, state.running)
     return draft.plan(), memo

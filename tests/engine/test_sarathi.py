@@ -8,7 +8,7 @@ from tests.engine.harness import numbered
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
-from relquery.engine.policies.fcfs import fcfs
+from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.request import Request
 from relquery.engine.schedule import Plan, State
 
@@ -30,7 +30,7 @@ def decoding(pool: BlockPool, number: int, prompt: int) -> Request:
 
 def plan(pool: BlockPool, waiting: list[Request], running: list[Request], **limits: Any) -> Plan:
     config = EngineConfig(**{"block_size": SIZE, "max_num_batched_tokens": 20, **limits})
-    return fcfs(State(0.0, waiting, running, config, pool), None)[0]
+    return sarathi(State(0.0, waiting, running, config, pool), None)[0]
 
 
 def work(planned: Plan) -> list[tuple[int, int]]:
@@ -88,4 +88,4 @@ def test_a_plan_changes_nothing() -> None:
 def test_the_memo_comes_back_as_it_was() -> None:
     memo = object()
     config = EngineConfig()
-    assert fcfs(State(0.0, [], [], config, BlockPool(1)), memo) == (Plan(), memo)
+    assert sarathi(State(0.0, [], [], config, BlockPool(1)), memo) == (Plan(), memo)

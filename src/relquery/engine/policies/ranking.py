@@ -1,0 +1,57 @@
+"""Things in the order of a key that may change, the least first."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+Key = tuple[float, ...]
+
+
+class Ranking:
+    """Numbers in ascending order of their keys; equal keys in the order of the numbers.
+
+    Setting and dropping take a binary search and a move of memory, iterating takes what is read.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[int, Key] = {}
+        self._sorted: list[tuple[Key, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def __iter__(self) -> Iterator[int]:
+        return (number for _, number in self._sorted)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._keys
+
+    def set(self, number: int, *key: float) -> None:
+        """Give a number its key, in place of the one that it had."""
+        if self._keys.get(number) == key:
+            return
+        self.discard(number)
+        self._keys[number] = key
+        insort(self._sorted, (key, number))
+
+    def discard(self, number: int) -> None:
+        """Drop a number, if it is there."""
+        key = self._keys.pop(number, None)
+        if key is not None:
+            del self._sorted[bisect_left(self._sorted, (key, number))]
+
+    def first(self) -> int | None:
+        """The number with the least key."""
+        return self._sorted[0][1] if self._sorted else None
+
+    def take_until(self, bound: float) -> list[int]:
+        """Drop the numbers whose key begins with `bound` or less; in ascending order."""
+        cut = bisect_left(self._sorted, ((bound,), 0))
+        while cut < len(self._sorted) and self._sorted[cut][0][0] <= bound:
+            cut += 1
+        taken = [number for _, number in self._sorted[:cut]]
+        del self._sorted[:cut]
+        for number in taken:
+            del self._keys[number]
+        return taken

@@ -1,0 +1,56 @@
+"""Seconds that a relQuery still takes by itself (PEM: paper 003, definition 4.1)."""
+
+from __future__ import annotations
+
+from random import Random
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from relquery.engine.cost import LinearCost
+from relquery.engine.policies.estimate import decompose
+from relquery.engine.relquery import RelQuery
+from relquery.engine.schedule import State, cached_tokens
+
+
+class Remaining:
+    """An Estimate: what is left of a relQuery is cut into batches, whose durations are summed.
+
+    Answers are taken to be as long as they may be. sample: requests that tell the share of its
+    prompts that the cache does not hold (eq. 11); seed: of their choice.
+    """
+
+    def __init__(self, cost: LinearCost, sample: int = 10, seed: int = 0) -> None:
+        self._cost, self._sample = cost, sample
+        self._random = Random(seed)
+        self._ratios: WeakKeyDictionary[RelQuery, tuple[int, float]] = WeakKeyDictionary()
+
+    def __call__(self, relquery: RelQuery, state: State) -> float:
+        """See Estimate."""
+        lengths = relquery.waiting.lengths
+        uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
+        unfinished = sum(
+            max(0, request.prompt_tokens - request.computed) for request in relquery.running
+        )
+        outputs = np.full(len(lengths), float(relquery.output_limit))
+        left = [relquery.output_limit - len(request.output) for request in relquery.running]
+        batches = decompose(uncached, outputs, state.limits, left, unfinished)
+        return batches.seconds(self._cost)
+
+    def miss_ratio(self, relquery: RelQuery, state: State) -> float:
+        """Share of the waiting prompts that the cache does not hold, of a random sample.
+
+        It is asked again once one of them has left the queue: that is when the cache may have more.
+        """
+        count = len(relquery.waiting)
+        known = self._ratios.get(relquery)
+        if known is not None and known[0] == count:
+            return known[1]
+        ratio = 1.0
+        if count:
+            chosen = self._random.sample(range(count), min(self._sample, count))
+            sampled = relquery.waiting.pick(chosen)
+            cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
+            ratio -= cached / sum(request.length for request in sampled)
+        self._ratios[relquery] = count, ratio
+        return ratio

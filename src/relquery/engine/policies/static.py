@@ -1,0 +1,28 @@
+"""Static priority: each relQuery's is fixed at its arrival by its tokens (paper 003, eq. 6-7)."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from relquery.engine.policies.priority import Priorities
+from relquery.engine.policies.steps import decode, prefill
+from relquery.engine.relquery import RelQuery
+from relquery.engine.schedule import Draft, Memo, Plan, State
+
+
+def static(state: State, memo: Memo) -> tuple[Plan, Memo]:
+    """Compute whole prompts, those of the smallest relQuery first, while one fits; else decode."""
+    priorities: Priorities = memo or Priorities(count_tokens, fixed=True)
+    priorities.update(state)
+    draft = Draft(state)
+    waiting = (relquery.waiting for relquery in priorities.waiting(state))
+    prefill(draft, state, chain.from_iterable(waiting))
+    if not draft.work:
+        decode(draft, sorted(state.running, key=lambda request: priorities[request.group]))
+    return draft.plan(), priorities
+
+
+def count_tokens(relquery: RelQuery, state: State) -> float:
+    """Sum over the requests of prompt tokens and of the tokens that the answer may have."""
+    requests = chain(relquery.waiting, relquery.running)
+    return float(sum(request.prompt_tokens + request.max_tokens for request in requests))

@@ -1,0 +1,39 @@
+"""What policies with two kinds of steps share: a step of prompts, and a step of decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relquery.engine.request import Request
+from relquery.engine.schedule import Draft, State
+
+
+def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
+    """Plan whole prompts in the order given, until one does not fit.
+
+    A prompt that exceeds the tokens of a step takes several, which come first.
+    """
+    for request in begun(state):
+        if draft.tokens > 0:
+            draft.advance(request)
+    for request in waiting:
+        if not draft.admit(request, whole=True):
+            return
+
+
+def begun(state: State) -> list[Request]:
+    """Running requests whose prompt is not computed yet."""
+    return [request for request in state.running if request.computed < request.prompt_tokens]
+
+
+def decode(draft: Draft, running: Iterable[Request]) -> None:
+    """Plan the next token of all that runs, the most important first.
+
+    Where blocks run out, the least important lose theirs and compute again later.
+    """
+    order = list(running)
+    for request in order:
+        if draft.tokens <= 0:
+            return
+        while request not in draft.preempt and not draft.advance(request):
+            draft.evict(next(r for r in reversed(order) if r not in draft.preempt))

@@ -1,0 +1,194 @@
+"""Policies on a simulated engine: who goes first, and what a step holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.engine.harness import Harness, numbered
+
+from relquery.config import POLICIES, PolicyName
+from relquery.engine.cost import LinearCost
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.policies.fcfs import fcfs
+from relquery.engine.policies.priority import Priorities
+from relquery.engine.policies.relserve import RelServe
+from relquery.engine.policies.sarathi import sarathi
+from relquery.engine.policies.shortest import Shortest
+from relquery.engine.policies.static import static
+from relquery.engine.relquery import RelQuery
+from relquery.engine.schedule import Policy, State
+
+COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
+LIMITS: dict[str, Any] = {"block_size": 4, "cache_tokens": 4000, "max_num_batched_tokens": 40}
+
+
+def harness(policy: Policy, **limits: Any) -> Harness:
+    return Harness(policy=policy, **{**LIMITS, **limits})
+
+
+def submit(engine: Harness, group: int, rows: int, prompt: int, max_tokens: int) -> RelQuery:
+    for row in range(rows):
+        start = 1_000 * group + 100 * row
+        engine.submit(numbered(prompt, start=start).tolist(), max_tokens, group=group)
+    return engine.engine.relqueries[group]
+
+
+def groups_of(engine: Harness, step: int = -1) -> list[tuple[int, int]]:
+    """(group, tokens) of each chunk of a step."""
+    requests = engine.executor.requests
+    chunks = engine.executor.steps[step]
+    return [(requests[chunk.request].group, len(chunk.tokens)) for chunk in chunks]
+
+
+@pytest.mark.parametrize("policy", [fcfs, static, RelServe(COST, adaptive=False)])
+def test_prompts_go_before_decodes_and_never_with_them(policy: Policy) -> None:
+    engine = harness(policy)
+    submit(engine, 0, 2, 10, 5)
+    engine.step()
+    engine.step()
+    submit(engine, 1, 3, 15, 5)
+    engine.step()
+    assert groups_of(engine) == [(1, 15), (1, 15)]  # the third would not fit whole
+    engine.step()
+    assert groups_of(engine) == [(1, 15)]
+    engine.step()
+    assert sorted(groups_of(engine)) == [(0, 1)] * 2 + [(1, 1)] * 3
+
+
+@pytest.mark.parametrize("policy", [sarathi, Shortest(COST)])
+def test_prompts_join_steps_of_decodes(policy: Policy) -> None:
+    engine = harness(policy)
+    submit(engine, 0, 2, 10, 9)
+    engine.step()
+    submit(engine, 1, 1, 10, 2)
+    engine.step()
+    assert sorted(groups_of(engine)) == [(0, 1), (0, 1), (1, 10)]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_prompt_beyond_a_step_is_computed_in_several_and_others_follow(name: PolicyName) -> None:
+    engine = harness(make_policy(name, Settings(COST)))
+    submit(engine, 0, 1, 90, 2)
+    submit(engine, 1, 1, 30, 2)
+    assert len(engine.run()) == 2
+    steps = [groups_of(engine, step) for step in range(len(engine.executor.steps))]
+    assert sum(tokens for step in steps for group, tokens in step if group == 0) == 91
+
+
+def test_a_static_priority_counts_tokens_at_arrival_and_stays() -> None:
+    engine = harness(static)
+    submit(engine, 0, 8, 20, 5)  # 200 tokens
+    for _ in range(3):
+        engine.step()  # 50 are left
+    submit(engine, 1, 4, 20, 5)  # 100 tokens
+    engine.step()
+    assert {group for group, _ in groups_of(engine)} == {1}
+
+
+@pytest.mark.parametrize("policy", [RelServe(COST), RelServe(COST, adaptive=False), Shortest(COST)])
+def test_a_priority_that_follows_what_is_left_lets_the_begun_one_end_first(policy: Policy) -> None:
+    engine = harness(policy)
+    submit(engine, 0, 8, 20, 5)
+    for _ in range(3):
+        engine.step()
+    submit(engine, 1, 4, 20, 5)
+    engine.step()
+    assert {group for group, tokens in groups_of(engine) if tokens > 1} == {0}
+
+
+@pytest.mark.parametrize("policy", [static, RelServe(COST), Shortest(COST)])
+def test_a_small_relquery_overtakes_a_large_one(policy: Policy) -> None:
+    engine = harness(policy)
+    large = submit(engine, 0, 20, 30, 20)
+    engine.step()
+    small = submit(engine, 1, 1, 10, 2)
+    engine.step()
+    assert (1, 10) in groups_of(engine)
+    engine.run()
+    assert small.ended is not None
+    assert large.ended is not None
+    assert small.ended < large.ended
+
+
+def test_relserve_computes_prompts_of_one_relquery_a_step() -> None:
+    engine = harness(RelServe(COST))
+    submit(engine, 0, 1, 10, 2)
+    submit(engine, 1, 1, 10, 3)
+    engine.step()
+    assert groups_of(engine) == [(0, 10)]
+
+
+@pytest.mark.parametrize(
+    ("cost", "transition", "decodes_first"),
+    [
+        # Steps of decodes cost much and prompts little: the two had better decode together.
+        (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "adaptive", False),
+        (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "adaptive", True),
+        (LinearCost(1.0, 1e-6, 1e-6, 1e-6), "prefill", False),
+        (LinearCost(1e-6, 1e-6, 1e-6, 1.0), "decode", True),
+    ],
+)
+def test_in_transition_the_predicted_change_of_latencies_decides(
+    cost: LinearCost, transition: Any, decodes_first: bool
+) -> None:
+    engine = harness(RelServe(cost, transition=transition))
+    submit(engine, 0, 1, 10, 4)
+    engine.step()
+    submit(engine, 1, 2, 20, 4)
+    engine.step()
+    assert {group for group, _ in groups_of(engine)} == ({0} if decodes_first else {1})
+
+
+@pytest.mark.parametrize("name", ["relserve", "shortest"])
+def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName) -> None:
+    def waiting_of_large(starvation: float | None) -> float:
+        policy = make_policy(name, Settings(COST, starvation))
+        engine = harness(policy, max_num_seqs=1)
+        large = submit(engine, 0, 6, 40, 20)
+        for group in range(1, 60):
+            submit(engine, group, 1, 10, 4)
+            engine.step()
+        engine.run()
+        assert large.latency is not None
+        return large.latency.waiting
+
+    # By default a step takes 20 ms or more, and there are always small ones to be served first.
+    assert waiting_of_large(None) > 3.0
+    assert waiting_of_large(0.1) == pytest.approx(0.6, abs=0.1)
+
+
+def test_only_relqueries_that_were_worked_on_are_estimated_again() -> None:
+    asked: list[int] = []
+
+    def estimate(relquery: RelQuery, state: State) -> float:
+        asked.append(relquery.id)
+        return float(relquery.id)
+
+    def policy(state: State, memo: Any) -> Any:
+        priorities = memo or Priorities(estimate)
+        priorities.update(state)
+        return sarathi(state, None)[0], priorities
+
+    engine = harness(policy, max_num_seqs=1)
+    for group in range(50):
+        submit(engine, group, 1, 10, 3)
+    engine.step()
+    assert sorted(asked) == list(range(50))
+    asked.clear()
+    engine.step()
+    assert asked == [0]
+    engine.run()
+    assert len(asked) <= 3 * 50
+
+
+def test_the_sampled_miss_ratio_sees_what_the_cache_has() -> None:
+    policy = RelServe(COST)
+    engine = harness(policy)
+    shared = numbered(32, start=500).tolist()
+    engine.submit(shared, 1, group=0)
+    engine.run()
+    engine.submit([*shared, *range(8)], 1, group=1)
+    engine.submit(range(40, 60), 1, group=2)  # shorter, but nothing of it is cached
+    engine.step()
+    assert groups_of(engine) == [(1, 8)]

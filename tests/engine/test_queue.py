@@ -1,0 +1,47 @@
+"""A queue keeps its order whoever leaves, and knows its lengths."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.harness import numbered
+
+from relquery.engine.queue import Queue
+from relquery.engine.request import Request
+
+
+def request(number: int, tokens: int = 3) -> Request:
+    return Request(number, numbered(tokens), 4)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["append", "put_first", "remove", "look"]), st.integers(0, 9))
+    )
+)
+def test_it_is_an_ordered_set_that_also_takes_requests_at_the_front(
+    steps: list[tuple[str, int]],
+) -> None:
+    queue, model = Queue(), list[Request]()
+    for number, (step, argument) in enumerate(steps):
+        if step == "append":
+            model.append(request(number, argument + 1))
+            queue.append(model[-1])
+        elif step == "put_first":
+            model.insert(0, request(number, argument + 1))
+            queue.put_first(model[0])
+        elif step == "remove" and model:
+            queue.remove(model.pop(argument % len(model)))
+        else:
+            assert queue.lengths.tolist() == [one.length for one in model]
+            assert queue.pick(range(len(model))) == model
+    assert list(queue) == model
+    assert len(queue) == len(model)
+    assert queue.first(2) == model[:2]
+    assert all(one in queue for one in model)
+
+
+def test_what_does_not_wait_cannot_leave() -> None:
+    with pytest.raises(KeyError):
+        Queue().remove(request(0))

@@ -1,0 +1,70 @@
+"""Simulated service: exact repetition, true lengths, latencies that add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from relquery.config import POLICIES, EngineConfig, PolicyName
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import SERVED, Served
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.serving.simulate import Run, approximate_tokens, simulate
+from relquery.serving.trace import TracedQuery
+from relquery.serving.workload import workload
+
+TABLES = {"t": [{"name": f"item {i % 7}", "text": f"words {i} " * 9} for i in range(200)]}
+MACHINE = Served(LinearCost(), EngineConfig(max_num_batched_tokens=256, cache_tokens=4096))
+TRACE = workload(TABLES, 4.0, count=12, rows=(1, 12), seed=1)
+
+
+def run(name: PolicyName, queries: list[TracedQuery] = TRACE) -> Run:
+    return simulate(queries, make_policy(name, Settings(MACHINE.cost)), MACHINE)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_relquery_is_served_once_with_its_true_lengths_and_the_run_repeats(
+    name: PolicyName,
+) -> None:
+    first = run(name)
+    assert sorted(outcome.query.arrival for outcome in first.outcomes) == [
+        query.arrival for query in TRACE
+    ]
+    for outcome in first.outcomes:
+        assert outcome.output_tokens == sum(outcome.query.outputs)
+        assert outcome.latency.waiting >= 0
+        assert outcome.latency.core > 0
+        assert outcome.latency.tail >= 0
+    ended = [outcome.query.arrival + outcome.latency.total for outcome in first.outcomes]
+    assert ended == sorted(ended)
+    assert first.seconds == pytest.approx(ended[-1])
+    assert run(name) == first
+
+
+def test_a_relquery_alone_takes_what_its_steps_cost() -> None:
+    query = TracedQuery(5.0, "filter", "t", "", ("a b c d",), 4, (3,))
+    (outcome,) = run("fcfs", [query]).outcomes
+    tokens = len(approximate_tokens("a b c d"))
+    cost = MACHINE.cost
+    assert outcome.latency.waiting == pytest.approx(0)
+    assert outcome.latency.core == pytest.approx(cost.seconds(tokens, 0))
+    assert outcome.latency.tail == pytest.approx(2 * cost.seconds(0, 1))
+
+
+def test_one_without_rows_is_passed_over() -> None:
+    empty = TracedQuery(0.0, "filter", "t", "", (), 4, ())
+    assert len(run("relserve", [empty, *TRACE]).outcomes) == len(TRACE)
+
+
+def test_equal_beginnings_are_equal_tokens() -> None:
+    one, other = approximate_tokens("Name: Anton\nx"), approximate_tokens("Name: Anton\ny")
+    assert one[:-1].tolist() == other[:-1].tolist()
+    assert one[-1] != other[-1]
+    assert len(approximate_tokens("")) == 0
+
+
+@pytest.mark.parametrize("name", sorted(SERVED))
+def test_costs_derived_from_public_figures_are_of_their_machines_order(name: str) -> None:
+    served = SERVED[name]
+    assert 1e-4 < served.cost.prefill_slope < 4e-4  # 2,500 to 10,000 prompt tokens a second
+    assert 0.02 < served.cost.decode_intercept < 0.06  # 17 to 50 decode steps a second
+    assert 10_000 < served.limits.cache_tokens < 60_000

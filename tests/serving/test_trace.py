@@ -1,0 +1,56 @@
+"""Traces are files that a person can read, and say where they are wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relquery.errors import TableError
+from relquery.serving.trace import TracedQuery, load, save
+
+QUERY = TracedQuery(
+    1.5, "filter", "beer", "Good?\n", ("é\nAnswer:", "b\nAnswer:"), 5, (2, 3), "ann"
+)
+
+
+def test_a_trace_comes_back_in_order_of_arrival(tmp_path: Path) -> None:
+    early = TracedQuery(0.5, "open", "movies", "Why?\n", ("x",), 100, (70,))
+    save([QUERY, early], tmp_path / "trace.jsonl")
+    assert load(tmp_path / "trace.jsonl") == [early, QUERY]
+    assert list(QUERY.prompts) == ["Good?\né\nAnswer:", "Good?\nb\nAnswer:"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outputs": [2]}, "2 rows, but 1 output lengths"),
+        ({"outputs": [2, 9]}, "not within 1 to 5"),
+        ({"outputs": [0, 1]}, "not within 1 to 5"),
+        ({"arrival": -1}, "before the trace begins"),
+        ({"colour": 1}, "colour"),
+        ({"rows": None}, "no relQuery"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    save([QUERY], path)
+    wrong = {**json.loads(path.read_text()), **change}
+    path.write_text(f"{path.read_text()}\n{json.dumps(wrong)}\n")
+    with pytest.raises(TableError, match=message) as raised:
+        load(path)
+    assert "line 3" in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "7", "null"])
+def test_what_is_no_relquery_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text(text)
+    with pytest.raises(TableError, match="line 1"):
+        load(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="missing"):
+        load(tmp_path / "missing.jsonl")

@@ -1,0 +1,47 @@
+"""Workloads follow paper 003: sizes, limits, Poisson arrivals, rows drawn for each relQuery."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+import pytest
+
+from relquery.serving.workload import TASKS, at_rate, workload
+
+TABLES = {"t": [{"a": f"value {i}", "b": None, "c": i} for i in range(300)]}
+
+
+def test_the_same_seed_gives_the_same_trace_and_another_one_another() -> None:
+    assert workload(TABLES, 1.0, seed=3) == workload(TABLES, 1.0, seed=3)
+    assert workload(TABLES, 1.0, seed=3) != workload(TABLES, 1.0, seed=4)
+
+
+def test_arrivals_sizes_and_answers_are_those_asked_for() -> None:
+    queries = workload(TABLES, 2.0, count=2_000, rows=(1, 100))
+    arrivals = [query.arrival for query in queries]
+    assert arrivals == sorted(arrivals)
+    assert arrivals[-1] == pytest.approx(1_000, rel=0.1)
+    assert mean(len(query.rows) for query in queries) == pytest.approx(50.5, rel=0.05)
+    outputs = [output for query in queries for output in query.outputs]
+    assert mean(outputs) == pytest.approx(20, rel=0.1)
+    assert {(q.kind, q.output_limit) for q in queries} == {(t.kind, t.output_limit) for t in TASKS}
+
+
+def test_rows_are_drawn_anew_without_repetition_and_nulls_are_left_out() -> None:
+    queries = workload(TABLES, 1.0, rows=(100, 100), count=4)
+    assert all(len(set(query.rows)) == 100 for query in queries)
+    assert len({frozenset(query.rows) for query in queries}) == 4
+    assert queries[0].rows[0].endswith("\nAnswer:")
+    assert "b:" not in queries[0].rows[0]
+
+
+def test_a_relquery_is_no_larger_than_its_table() -> None:
+    small = {"t": TABLES["t"][:3]}
+    assert max(len(query.rows) for query in workload(small, 1.0)) == 3
+
+
+def test_a_trace_can_be_played_faster() -> None:
+    queries = workload(TABLES, 1.0, count=5)
+    faster = list(at_rate(queries, 2.0))
+    assert [query.arrival for query in faster] == [query.arrival / 2 for query in queries]
+    assert [query.rows for query in faster] == [query.rows for query in queries]
