@@ -43,6 +43,7 @@ LAYERS: dict[str, set[str]] = {
     | WHEN
     | RECORDS
     | {"backends.base", "backends", "demo", "connection", "span", "spans"},
+    "__main__": {"cli"},
     "cli": BASE
     | WHAT
     | RECORDS

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import doctest
+import pickle
 
 import pytest
 
 import relquery
-from relquery import span
+from relquery import optimize, span
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
+from relquery.ir.verify import check_size
 from relquery.prompt import Role, Sampling
 
 X, Y = Text("x"), Text("y")
@@ -68,7 +71,7 @@ def test_a_list_of_a_thousand_lists_deep_is_opened():
         (lambda: span.chat({"role": "user"}), r"span\.chat has a dict"),
         (lambda: span.user(3), "Text holds a int"),
         (lambda: span.retrieve("x", corpus="c", limit=0), "limit 0"),
-        (lambda: span.repeat(0, "x"), "repeat has n=0; it must be at least 1"),
+        (lambda: span.repeat(0, "x"), "repeat has n=0; it must be a whole number"),
     ],
 )
 def test_what_is_no_child_is_an_error_that_names_the_constructor(build, message):
@@ -117,3 +120,83 @@ def test_every_error_is_one_of_the_package():
     for build in (lambda: span.seq(object()), lambda: span.generate("x", seed="s")):
         with pytest.raises(RelqueryError):
             build()
+
+
+@pytest.mark.parametrize("make", [span.user, span.system, span.fragment])
+def test_half_of_a_surrogate_pair_is_no_text(make):
+    with pytest.raises(QueryError, match="character 1 is half of a surrogate pair"):
+        make("a\ud800")
+
+
+def test_a_list_that_contains_itself_is_an_error():
+    endless: list[object] = ["a"]
+    endless.append([endless])
+    with pytest.raises(QueryError, match="contains itself"):
+        span.generate(endless)
+    twice = ["a"]
+    assert len(span.seq(twice, [twice, twice]).children) == 3
+
+
+@pytest.mark.parametrize("n", [0, True, "4", 1.0])
+def test_repeat_takes_a_whole_number(n):
+    with pytest.raises(QueryError, match="whole number"):
+        span.repeat(n, "a")
+
+
+@pytest.mark.parametrize("given", [None, "abc", 3, ("a",)])
+@pytest.mark.parametrize("use", [span.draw, span.mermaid, span.svg, optimize])
+def test_what_is_no_query_is_refused_with_how_to_make_one(use, given):
+    with pytest.raises(QueryError, match=f"is a {type(given).__name__}; make it with"):
+        use(given)
+
+
+def test_only_text_can_be_parsed():
+    with pytest.raises(QueryError, match="is a NoneType"):
+        span.parse(None)
+    assert span.parse('\ufeffuser "a"') == span.user("a")
+
+
+def deep(depth):
+    node = span.user("a")
+    for _ in range(depth):
+        node = span.seq(node)
+    return node
+
+
+def test_trees_are_copied_and_pickled_without_recursion():
+    node = span.generate(deep(3_000), max_tokens=3)
+    assert copy.deepcopy(node) is node
+    assert copy.copy(node) is node
+    assert pickle.loads(pickle.dumps(node)) == node
+
+
+def test_what_stands_in_many_places_is_compared_and_hashed_once():
+    def doubled(text):
+        node = span.user(text)
+        for _ in range(60):
+            node = span.seq(node, node)
+        return node
+
+    assert doubled("a") == doubled("a")
+    assert hash(doubled("a")) == hash(doubled("a"))
+    assert doubled("a") != doubled("b")
+
+
+def test_a_query_that_repeats_into_more_nodes_than_can_be_run_is_refused():
+    node = span.user("a")
+    for _ in range(60):
+        node = span.seq(node, node)
+    with pytest.raises(QueryError, match="2,305,843,009,213,693,952 nodes"):
+        check_size(span.generate(node))
+
+
+def test_a_notebook_shows_a_picture():
+    picture = span.svg(span.plus("a", "b"))
+    assert picture._repr_svg_() == picture
+    assert picture.startswith("<svg")
+
+
+def test_the_wire_form_is_read_and_written():
+    query = span.from_wire('{"g": {"model": "m", "input": {"user": "{n}"}}}', {"n": "hi"})
+    assert query.node.input == span.user("hi")
+    assert span.from_wire(span.to_wire(query.node)).node == query.node

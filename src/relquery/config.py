@@ -52,7 +52,7 @@ class EngineConfig:
         if self.relocation not in RELOCATIONS:
             raise ConfigError(
                 f"relocation is '{self.relocation}'. Choices: {', '.join(RELOCATIONS)}."
-                + did_you_mean(self.relocation, RELOCATIONS)
+                + did_you_mean(str(self.relocation), RELOCATIONS)
             )
         for name in ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens"):
             value = getattr(self, name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -136,7 +136,12 @@ class Connection:
         independent: bool = True,
         progress: Progress | None = None,
     ) -> SpanResult:
-        """Answer a span query, made with `relquery.span`; see `relquery.spans.run.run`.
+        """Answer a span query, made with `relquery.span`.
+
+        for_, arity: as for `relquery.optimize`. corpora: what `span.retrieve` reads, by name:
+            texts, or a function of (query, limit) that gives texts. independent: False sends
+            children of plus as ordinary text, for providers. progress: called with ("generations",
+            answered so far, in all).
 
         The ledger is not asked: an answer in it has no attention states, and it is those of inner
         generations that the outer ones reuse.
@@ -145,16 +150,17 @@ class Connection:
         """
         from relquery.spans.run import run
 
-        return run(
-            query,
-            self.backend,
-            for_=for_,
-            arity=arity,
-            corpora=corpora,
-            independent=independent,
-            progress=progress,
-            clock=self.clock,
-        )
+        with self._turn():
+            return run(
+                query,
+                self.backend,
+                for_=for_,
+                arity=arity,
+                corpora=corpora,
+                independent=independent,
+                progress=progress,
+                clock=self.clock,
+            )
 
     def run_bulk(
         self,
@@ -169,22 +175,25 @@ class Connection:
     ) -> list[SpanResult]:
         """Answer span queries in an order in which what they share comes close in time.
 
-        Results come in the order given; one that failed has an `error`. See
-        `relquery.spans.bulk.run_bulk`.
+        Results come in the order given; one that failed has an `error`.
+
+        cache_tokens: what the backend's cache holds, if it does not say so itself. The other
+            arguments: see `run`.
         """
         from relquery.spans.bulk import run_bulk
 
-        return run_bulk(
-            queries,
-            self.backend,
-            cache_tokens=cache_tokens,
-            for_=for_,
-            arity=arity,
-            corpora=corpora,
-            independent=independent,
-            progress=progress,
-            clock=self.clock,
-        )
+        with self._turn():
+            return run_bulk(
+                queries,
+                self.backend,
+                cache_tokens=cache_tokens,
+                for_=for_,
+                arity=arity,
+                corpora=corpora,
+                independent=independent,
+                progress=progress,
+                clock=self.clock,
+            )
 
     def explain(
         self,
@@ -201,7 +210,15 @@ class Connection:
         """
         from relquery.spans.explain import explain
 
-        return explain(query, self.backend, for_=for_, arity=arity, corpora=corpora, warm=warm)
+        with self._turn():
+            return explain(query, self.backend, for_=for_, arity=arity, corpora=corpora, warm=warm)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Keep other threads out. Raises QueryError if one is in, and after `close`."""
+        with self.database.held():
+            self.database.execute("SELECT 1")
+            yield
 
     def __repr__(self) -> str:
         return f"<relquery connection to {self.backend.name}>"

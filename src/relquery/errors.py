@@ -107,9 +107,10 @@ class PromptTooLongError(RequestError):
     """A prompt that, with room for an answer, exceeds a limit counted in tokens."""
 
     def __init__(self, tokens: int, limit: int, what: str, remedy: str = "") -> None:
+        shorten = "Shorten what it reads; in SQL, e.g. substring(column, 1, 2000)."
         super().__init__(
             f"The prompt has {tokens} tokens and {what} holds {limit}, room for one answer token "
-            f"included. {remedy or 'Shorten the fields, e.g. substring(column, 1, 2000).'}"
+            f"included. {remedy or shorten}"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from relquery.errors import ConfigError
 
@@ -87,8 +88,10 @@ class Sampling:
             object.__setattr__(self, name, tuple(texts))
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
-        if self.temperature < 0:
-            raise ConfigError(f"temperature is {self.temperature}; it must not be negative.")
+        if not 0 <= self.temperature < inf:
+            raise ConfigError(
+                f"temperature is {self.temperature}; it must be finite and not negative."
+            )
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p is {self.top_p}; it must be in (0, 1].")
         if self.top_k < 0:

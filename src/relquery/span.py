@@ -54,6 +54,7 @@ from relquery.ir.nodes import (
     Text,
 )
 from relquery.ir.text import parse_tree as parse
+from relquery.ir.wire import from_wire, to_wire
 from relquery.prompt import Role, Sampling
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "cross",
     "draw",
     "fragment",
+    "from_wire",
     "generate",
     "mermaid",
     "parse",
@@ -75,6 +77,7 @@ __all__ = [
     "seq",
     "svg",
     "system",
+    "to_wire",
     "user",
 ]
 
@@ -169,7 +172,7 @@ def repeat(n: int, child: Child) -> tuple[Node, ...]:
     as they are. Raises QueryError if n is less than 1.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise QueryError(f"repeat has n={n!r}; it must be at least 1.")
+        raise QueryError(f"repeat has n={n!r}; it must be a whole number from 1 on.")
     node = _joined("repeat", (child,))
     if isinstance(node, Generate | Chat) and node.sampling.temperature > 0:
         seed = node.sampling.seed
@@ -194,6 +197,7 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
     """The children as nodes, lists and generators opened."""
     nodes: list[Node] = []
     todo: list[Iterator[Child]] = [iter(children)]
+    opened: list[object] = [children]
     while todo:
         for child in todo[-1]:
             if isinstance(child, NODES):
@@ -201,7 +205,10 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
             elif isinstance(child, str):
                 nodes.append(Text(child))
             elif isinstance(child, Iterable) and not isinstance(child, bytes | dict):
+                if any(child is other for other in opened):
+                    raise QueryError(f"span.{parent} has a list as a child that contains itself.")
                 todo.append(iter(child))
+                opened.append(child)
                 break
             else:
                 raise QueryError(
@@ -210,6 +217,7 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
                 )
         else:
             todo.pop()
+            opened.pop()
     return tuple(nodes)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -163,3 +165,23 @@ def test_a_file_that_is_missing_or_not_utf8_is_an_error(relquery: Run, tmp_path:
     path.write_bytes(b'{"user": "\xff"}')
     _, err = relquery("run", str(path), code=1)
     assert "not UTF-8" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "shown"),
+    [
+        (b'\xef\xbb\xbf{"user": "hi"}', 0, 'user "hi"'),
+        (b'\xef\xbb\xbfuser "hi"', 0, 'user "hi"'),
+        (b'{"user": "\xe9"}', 1, "Byte 10 of standard input is not UTF-8"),
+        (b"[1]", 1, "got list"),
+        (b"null", 1, "expected an object"),
+    ],
+)
+def test_standard_input_is_utf_8_whatever_the_terminal_says(
+    given: bytes, status: int, shown: str
+) -> None:
+    command = [sys.executable, "-m", "relquery", "span", "draw", "-"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1:strict"}
+    done = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
+    assert done.returncode == status
+    assert shown in (done.stderr if status else done.stdout).decode()

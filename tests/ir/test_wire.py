@@ -198,7 +198,6 @@ def test_what_is_wrong_is_named_with_its_spot(data, variables, message):
         (Retrieve(Text("a"), "c"), "Retrieve has no wire form"),
         (Seq((Fragment("a"),)), r"At seq\[0\]: Fragment has no wire form"),
         (Generate(Text("a"), Sampling(top_k=4)), "max_tokens and temperature alone"),
-        (Generate(Text("\ud800")), r"At g\.input\.user: character 0"),
     ],
 )
 def test_what_the_format_cannot_say_is_an_error(node, message):

@@ -9,6 +9,7 @@ import pytest
 from tests.spans.fakes import Fake
 
 from relquery import span
+from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Answer, Finish
 from relquery.spans.bulk import order_of, passages, run_bulk
 from relquery.spans.execute import WINDOW
@@ -105,3 +106,35 @@ def test_progress_counts_all_generations():
     queries = [span.generate("judge ", span.plus(span.generate(t), "x")) for t in "ab"]
     run_bulk(queries, Fake(), progress=lambda *event: seen.append(event))
     assert seen[-1] == ("generations", 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("queries", "error"),
+    [(span.generate("a"), "takes a list"), ("abc", "takes a list"), (None, "takes a list")],
+)
+def test_a_bulk_is_a_list(queries, error):
+    with pytest.raises(QueryError, match=error):
+        run_bulk(queries, Fake())
+
+
+@pytest.mark.parametrize("tokens", [0, -5, "x", True])
+def test_a_cache_has_a_size(tokens):
+    with pytest.raises(ConfigError, match="cache_tokens"):
+        run_bulk([span.generate("a")], Fake(), cache_tokens=tokens)
+
+
+def test_what_is_no_query_is_the_error_of_its_own_place():
+    results = run_bulk([span.generate("a"), None, "text"], Fake())
+    assert results[0].text == "A"
+    assert "is a NoneType; make it with relquery.span" in results[1].error
+    assert "is a str" in results[2].error
+
+
+def test_a_search_that_breaks_is_the_error_of_its_query():
+    def broken(query, limit):
+        raise OSError("no index")
+
+    query = span.generate("q", span.retrieve("x", corpus="n"))
+    results = run_bulk([span.generate("a"), query], Fake(), corpora={"n": broken})
+    assert results[0].text == "A"
+    assert results[1].error == "The search of corpus 'n' failed: OSError: no index"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from relquery import connect, span
 from relquery.connection import Connection
+from relquery.errors import QueryError
 from relquery.spans.execute import execute
 from relquery.spans.work import Work
 
@@ -81,3 +83,39 @@ def test_explain_counts_tokens_and_what_the_cache_holds(con: Connection) -> None
     assert exchange.tokens is not None
     assert exchange.cached is not None
     assert exchange.cached >= exchange.tokens - 16
+
+
+def test_random_draws_of_equal_queries_in_a_bulk_are_their_own(con: Connection) -> None:
+    draw = span.generate("Say a number.", max_tokens=12, temperature=3.0)
+    assert len({result.text for result in con.run_bulk([draw] * 4)}) == 4
+    judges = [span.generate(f"best {i}?", span.plus(draw), max_tokens=1) for i in range(2)]
+    drafts = [result.report.generations[0].answer.text for result in con.run_bulk(judges)]
+    assert drafts[0] != drafts[1]
+    seeded = span.generate("Say a number.", max_tokens=12, temperature=3.0, seed=5)
+    assert len({result.text for result in con.run_bulk([seeded] * 4)}) == 1
+
+
+def test_a_second_thread_is_turned_away_and_the_first_goes_on(con: Connection) -> None:
+    errors: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            con.run(span.generate("b", max_tokens=1))
+        except QueryError as error:
+            errors.append(error)
+
+    def progress(*step: object) -> None:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    assert con.run(span.generate("a", max_tokens=1), progress=progress).answer is not None
+    assert "running another query" in str(errors[0])
+
+
+def test_a_closed_connection_says_so() -> None:
+    closed = connect("random:layers=1,hidden=32")
+    closed.close()
+    for use in (closed.run, closed.explain, lambda query: closed.run_bulk([query])):
+        with pytest.raises(QueryError, match="closed"):
+            use(span.generate("a"))

@@ -6,7 +6,7 @@ import pytest
 from tests.spans.fakes import Fake
 
 from relquery import span
-from relquery.errors import QueryError, RequestError
+from relquery.errors import ConfigError, QueryError, RequestError
 from relquery.prompt import Answer, Exchange, Finish, Reuse, Role
 from relquery.spans.run import run
 from relquery.spans.work import MAX_DEPTH
@@ -62,11 +62,11 @@ def test_samplings_are_asked_apart_and_equal_ones_together():
     assert sorted(prompts for prompts, _ in backend.calls) == [["a", "c"], ["b"]]
 
 
-def test_equal_draws_are_asked_in_calls_of_their_own():
+def test_equal_draws_are_asked_one_by_one():
     backend = Fake()
     one = span.generate("a", temperature=0.5)
     run(span.generate("judge", span.plus(span.repeat(3, one))), backend)
-    assert [prompts for prompts, _ in backend.calls[:3]] == [["a"]] * 3
+    assert backend.asked[:3] == ["a"] * 3
 
 
 def test_equal_greedy_generations_are_asked_once():
@@ -193,3 +193,30 @@ def test_exchanges_in_exchanges_become_text_at_some_depth_with_a_note():
         node = span.generate("x", span.plus(node, "y"))
     result = run(node, Fake(lambda text: "a"))
     assert any("the text of the answer is read" in note for note in result.report.notes)
+
+
+def test_a_query_whose_answers_leave_nothing_to_read_says_so():
+    backend = Fake(lambda text: "" if text == "empty" else text)
+    with pytest.raises(RequestError, match="At generate: the model has nothing to read"):
+        run(span.generate(span.generate("empty")), backend)
+    nothing = span.generate(span.retrieve("boats", corpus="town"))
+    with pytest.raises(RequestError, match="nothing to read"):
+        run(span.generate(span.seq(nothing)), backend, corpora={"town": ["Ann bakes."]})
+
+
+def test_progress_is_a_function():
+    backend = Fake()
+    with pytest.raises(ConfigError, match="progress is 3"):
+        run(span.generate("a"), backend, progress=3)
+    assert not backend.calls
+
+
+def test_equal_generations_are_named_by_their_first_place():
+    result = run(span.generate(span.plus("a", span.generate("b"), span.generate("b"))), Fake())
+    assert result.report.generations[0].where == "generate/plus[1]/generate"
+
+
+def test_a_result_prints_as_its_text_and_its_report():
+    result = run(span.generate("a"), Fake())
+    assert str(result).startswith("A\n(1 generation, 10 prompt tokens")
+    assert repr(result).startswith("<SpanResult 'A': 1 generation")

@@ -20,7 +20,8 @@ class Backend(Protocol):
 
         Yields (index into prompts, answer) as answers finish, each index exactly once. A prompt
         that cannot be served yields an answer with an error. Closing the iterator cancels what
-        is still open. Requests of one call form one relQuery.
+        is still open. Requests of one call form one relQuery. Without a seed, prompts that are
+        equal are drawn one by one.
         """
 
     def close(self) -> None:

@@ -194,7 +194,6 @@ class EmbeddedBackend:
         choices = tuple(self._renderer.encode(text) for text in sampling.allowed)
         stop = self._stop_check(sampling.stop)
         bound = max((len(choice) for choice in choices), default=sampling.max_tokens)
-        seed = sampling.seed if sampling.seed is not None else secrets.randbits(62)
 
         def make(prompt: Chain) -> Request:
             request = Request(
@@ -207,13 +206,8 @@ class EmbeddedBackend:
                 group=group,
                 placing=self._placing,
             )
-            # The seed of a request comes from its content, so that neither the order of the rows
-            # nor what else is asked changes a sampled answer.
-            content = hashlib.blake2b(digest_size=7)
-            for piece in request.pieces:
-                content.update(piece.tokens.tobytes())
-            own_seed = seed ^ int.from_bytes(content.digest())
-            request.draw = Draw(sampling.temperature, sampling.top_p, sampling.top_k, own_seed)
+            seed = _seed_of(request, sampling.seed)
+            request.draw = Draw(sampling.temperature, sampling.top_p, sampling.top_k, seed)
             return request
 
         return make
@@ -259,6 +253,19 @@ class EmbeddedBackend:
             output_tokens=len(request.output),
             tokens=tuple(request.output),
         )
+
+
+def _seed_of(request: Request, given: int | None) -> int:
+    """A fresh seed where none is given; else one that also comes from the request's content.
+
+    So neither the order of the rows nor what else is asked changes a sampled answer.
+    """
+    if given is None:
+        return secrets.randbits(62)
+    content = hashlib.blake2b(digest_size=7)
+    for piece in request.pieces:
+        content.update(piece.tokens.tobytes())
+    return given ^ int.from_bytes(content.digest())
 
 
 def _resolve(model: str) -> str:

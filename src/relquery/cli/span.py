@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -23,7 +24,12 @@ from relquery.spans.result import SpanResult
 from relquery.spans.run import run
 
 span = typer.Typer(
-    help="Span queries: generations that read generations, and what is reused between them.",
+    help="""Span queries: generations that read generations, and what is reused between them.
+
+    [bold]Example[/bold]
+
+    relquery span run best.span --model demo
+    """,
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -47,6 +53,11 @@ class Format(Enum):
     MERMAID = "mermaid"
 
 
+_DRAW: dict[Format, Callable[[Node], str]] = {
+    Format.TEXT: draw,
+    Format.SVG: svg,
+    Format.MERMAID: mermaid,
+}
 _File = Annotated[
     str,
     typer.Argument(
@@ -182,7 +193,7 @@ def draw_file(
     relquery span draw email.json --var n=4 --format svg --output email.svg
     """
     node = read_query(file, var or (), _DEMO).node
-    drawn = {Format.TEXT: draw, Format.SVG: svg, Format.MERMAID: mermaid}[form](node)
+    drawn = _DRAW[form](node)
     if output is None:
         typer.echo(drawn)
     else:

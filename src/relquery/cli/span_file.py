@@ -15,6 +15,7 @@ from relquery.ir.wire import WireQuery, from_wire
 from relquery.spans.corpus import passages
 
 _TEXT_FORMS = (".txt", ".span")
+_JSON = ("{", "[", '"', "null", "true", "false")  # how JSON, and no tree as text, begins
 
 
 def read_query(
@@ -26,9 +27,9 @@ def read_query(
         {model} and {max_tokens} unless a variable does; without a limit ours holds.
     Raises QueryError, and OSError for a file that cannot be read.
     """
-    text = sys.stdin.read() if file == "-" else _read(Path(file))
+    text = _standard_input() if file == "-" else _read(Path(file))
     given = dict(_named(item, "--var", "n=4") for item in variables)
-    if file.endswith(_TEXT_FORMS) or (file == "-" and not text.lstrip().startswith("{")):
+    if file.endswith(_TEXT_FORMS) or (file == "-" and not text.lstrip().startswith(_JSON)):
         if given:
             raise QueryError(
                 "--var fills placeholders of the JSON form, and this is the text form; "
@@ -75,6 +76,11 @@ def _named(item: str, option: str, example: str) -> tuple[str, str]:
     if not equals or not name:
         raise QueryError(f"{option} is {item!r}; write it as NAME=..., e.g. {option} {example}.")
     return name, value
+
+
+def _standard_input() -> str:
+    # As bytes where there are any: what the terminal's encoding makes of them is not asked.
+    return _decoded("standard input", getattr(sys.stdin, "buffer", sys.stdin).read())
 
 
 def _read(path: Path) -> str:

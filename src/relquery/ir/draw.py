@@ -22,7 +22,7 @@ from relquery.ir.nodes import (
     Seq,
     Text,
 )
-from relquery.ir.places import children_of, word
+from relquery.ir.places import check_node, children_of, word
 from relquery.prompt import Role
 
 _NODES = 200  # at most drawn, unless the caller says otherwise
@@ -97,7 +97,16 @@ def mermaid(node: Node, *, nodes: int = _NODES, siblings: int = 12) -> str:
     return "\n".join(lines)
 
 
-def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> str:
+class Image(str):
+    """SVG, which a notebook shows as the picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> Image:
     """The tree as an SVG image in itself, the operators as in the paper, texts as tooltips."""
     root = _picture(node, nodes, siblings)
     order = _lay_out(root)
@@ -112,22 +121,25 @@ def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> str:
             to = f"{(child.left + 0.5) * across:g} {child.depth * down + 24}"
             edges.append(f'<path d="M{x:g} {y} L{to}"/>')
         marks.append(_mark(drawn, x, y))
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" font-family="sans-serif" text-anchor="middle">',
-            f'<rect width="{width}" height="{height}" fill="white"/>',
-            '<g stroke="#888">',
-            *edges,
-            "</g>",
-            *marks,
-            "</svg>",
-        ]
+    return Image(
+        "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+                f'viewBox="0 0 {width} {height}" font-family="sans-serif" text-anchor="middle">',
+                f'<rect width="{width}" height="{height}" fill="white"/>',
+                '<g stroke="#888">',
+                *edges,
+                "</g>",
+                *marks,
+                "</svg>",
+            ]
+        )
     )
 
 
 def _picture(node: Node, nodes: int, siblings: int) -> _Drawn:
     """What is drawn of the tree: level by level, until `nodes` are."""
+    check_node(node)
     root = _Drawn(node)
     left = max(nodes, 1) - 1
     todo = deque([root])

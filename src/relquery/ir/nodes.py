@@ -203,6 +203,12 @@ def _check_text(name: str, content: object) -> None:
             f"{name} holds a {type(content).__name__}; it must hold text. "
             "Write the value as text first."
         )
+    try:
+        content.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(
+            f"{name} is no valid Unicode: character {error.start} is half of a surrogate pair."
+        ) from None
 
 
 def _check_children(parent: str, children: object) -> None:

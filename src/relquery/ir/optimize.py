@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Node, Retrieve
-from relquery.ir.places import awaits_answer, distinct
+from relquery.ir.places import awaits_answer, check_node, distinct
 from relquery.ir.rewrite import Rule, Step, rewrite
 from relquery.ir.rules.desugar_chat import desugar_chat
 from relquery.ir.rules.desugar_fragment import desugar_fragment
@@ -19,6 +19,7 @@ from relquery.ir.rules.flatten_plus import flatten_plus
 from relquery.ir.rules.flatten_seq import flatten_seq
 from relquery.ir.rules.reduce_tree import reduce_tree
 from relquery.ir.rules.unwrap_single import unwrap_single
+from relquery.ir.verify import check_size
 
 Goal = Literal["cache", "attention"]
 
@@ -56,12 +57,14 @@ def optimize(
         tree (see `awaits_retrieval`).
     trace: gets each replacement as a Step, in order.
 
-    Raises QueryError if the tree holds a Retrieve and `retrieve` is None, ConfigError for another
-    goal.
+    Raises QueryError if the tree holds a Retrieve and `retrieve` is None, or more nodes than can be
+    run, ConfigError for another goal.
     """
     if for_ not in RULES:
         goals = " or ".join(repr(goal) for goal in get_args(Goal))
         raise ConfigError(f"for_ is {for_!r}; it must be {goals}.")
+    check_node(node)
+    check_size(node)
     reduce = reduce_tree(arity)  # checks the arity, whatever the goal
     rules = RULES[for_]
     if retrieve is not None:

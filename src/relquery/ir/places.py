@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.errors import QueryError
+from relquery.ir.nodes import (
+    NODES,
+    Bag,
+    Chat,
+    Fragment,
+    Generate,
+    Node,
+    Prepare,
+    Retrieve,
+    Seq,
+    Text,
+)
 
 _WORDS: dict[type, str] = {
     Seq: "seq",
@@ -25,6 +37,15 @@ def word(node: Node) -> str:
     if isinstance(node, Bag):
         return "plus" if node.independent else "bag"
     return _WORDS[type(node)]
+
+
+def check_node(given: object) -> None:
+    """Raise QueryError for what is no node of a tree."""
+    if not isinstance(given, NODES):
+        raise QueryError(
+            f"The query is a {type(given).__name__}; make it with relquery.span, e.g. "
+            "span.generate('Why?')."
+        )
 
 
 def children_of(node: Node) -> tuple[Node, ...]:

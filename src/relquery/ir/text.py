@@ -16,17 +16,38 @@ One node a line, children two spaces deeper, strings as JSON:
 
 from __future__ import annotations
 
+import copyreg
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from relquery.errors import QueryError, RelqueryError, did_you_mean
-from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.nodes import (
+    NODES,
+    Bag,
+    Chat,
+    Fragment,
+    Generate,
+    Node,
+    Prepare,
+    Retrieve,
+    Seq,
+    Text,
+)
+from relquery.ir.tree import Tree
 from relquery.prompt import Role, Sampling
 
 Children = tuple[Node, ...]
 _T = TypeVar("_T")
+
+
+def _pickled(node: Tree) -> tuple[Callable[[str], Tree], tuple[str]]:
+    return parse_tree, (str(node),)
+
+
+for _kind in NODES:  # pickle would recurse
+    copyreg.pickle(_kind, _pickled)
 
 
 def print_tree(node: Node) -> str:
@@ -36,9 +57,11 @@ def print_tree(node: Node) -> str:
 
 def parse_tree(text: str) -> Node:
     """Read what `print_tree` wrote. Raises QueryError with the line that cannot be read."""
+    if not isinstance(text, str):
+        raise QueryError(f"The text of a tree is a {type(text).__name__}; give a string.")
     root: Node | None = None
     parents: list[tuple[_Line, list[Node]]] = []  # lines still open, with their finished children
-    for number, content in enumerate(text.split("\n"), 1):
+    for number, content in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if not content.strip():
             continue
         line = _line(number, content)

@@ -53,24 +53,37 @@ class Tree(ABC):
         if not isinstance(other, Tree):
             return NotImplemented
         todo: list[tuple[Tree, Tree]] = [(self, other)]
+        seen: set[tuple[int, int]] = set()
         while todo:
             a, b = todo.pop()
-            if a is b:
+            pair = id(a), id(b)
+            if a is b or pair in seen:
                 continue
             if type(a) is not type(b) or a.own != b.own or len(a.children) != len(b.children):
                 return False
-            todo += zip(a.children, b.children, strict=True)
+            if a.children:
+                seen.add(pair)
+                todo += zip(a.children, b.children, strict=True)
         return True
 
     def __hash__(self) -> int:
-        order: list[Tree] = [self]
-        first_child: list[int] = []
-        for node in order:  # grows meanwhile: level by level
-            first_child.append(len(order))
-            order += node.children
-        hashes = [0] * len(order)
-        for i in range(len(order) - 1, -1, -1):
-            node, begin = order[i], first_child[i]
-            below = tuple(hashes[begin : begin + len(node.children)])
-            hashes[i] = hash((type(node), node.own, below))
-        return hashes[0]
+        hashes: dict[int, int] = {}
+        todo: list[Tree] = [self]
+        while todo:
+            node = todo[-1]
+            children = node.children
+            missing = [child for child in children if id(child) not in hashes]
+            if missing and id(node) not in hashes:
+                todo += missing
+                continue
+            todo.pop()
+            if id(node) not in hashes:
+                below = tuple(hashes[id(child)] for child in children)
+                hashes[id(node)] = hash((type(node), node.own, below))
+        return hashes[id(self)]
+
+    def __copy__(self) -> Tree:
+        return self  # nothing in a tree can change
+
+    def __deepcopy__(self, memo: object) -> Tree:
+        return self

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.places import awaits_answer, children_of, distinct, path
+from relquery.ir.places import awaits_answer, check_node, children_of, distinct, path
 
+MAX_NODES = 20_000_000
 _Parents = dict[int, tuple[Node, int]]
 
 
@@ -17,6 +18,7 @@ def verify(node: Node, *, desugared: bool = False) -> None:
         Chat, no Fragment, a Retrieve only where its query awaits an answer, and Prepare only as a
         child of plus or at the root, since elsewhere it says nothing.
     """
+    check_node(node)
     nodes = list(distinct(node))
     parents: _Parents = {}
     for parent in nodes:
@@ -60,6 +62,19 @@ def _readable(nodes: list[Node]) -> set[int]:
         elif isinstance(node, Generate | Chat | Retrieve):
             solid.add(id(node))
     return readable
+
+
+def check_size(node: Node) -> None:
+    """Raise QueryError for a tree that is small only because nodes stand in many places."""
+    nodes = list(distinct(node))
+    sizes: dict[int, int] = {}
+    for each in _children_first(nodes):
+        sizes[id(each)] = 1 + sum(sizes[id(child)] for child in each.children)
+    if sizes[id(nodes[0])] > MAX_NODES:
+        raise QueryError(
+            f"The query has {sizes[id(nodes[0])]:,} nodes, each counted wherever it stands; it may "
+            f"have {MAX_NODES:,}. Repeat less, or ask in several queries."
+        )
 
 
 def _separates(node: Node) -> bool:

@@ -96,7 +96,7 @@ class Variables:
             if name not in self._values:
                 raise spot.error(
                     f"the placeholder {{{name}}} is not filled. Give it a value, e.g. "
-                    f"from_wire(data, {{'{name}': ...}}); for braces as plain text give "
+                    f"span.from_wire(data, {{'{name}': ...}}); for braces as plain text give "
                     f"{{'{name}': '{{{name}}}'}}." + did_you_mean(name, self._values)
                 )
             return self._values[name]

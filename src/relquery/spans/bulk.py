@@ -7,10 +7,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 
 from relquery.backends.base import Backend
-from relquery.errors import QueryError
+from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Bag, Fragment, Node, Prepare, Text
 from relquery.ir.optimize import Goal
 from relquery.ir.places import children_of, distinct
+from relquery.ir.tree import Tree
 from relquery.spans.corpus import Corpora
 from relquery.spans.execute import Progress, execute
 from relquery.spans.result import SpanReport, SpanResult
@@ -42,6 +43,7 @@ def run_bulk(
     A query that cannot be run or that fails has its `error` in its result; the others go on.
     """
     start = clock()
+    _check(nodes, cache_tokens)
     works: list[Work | str] = []
     for node in nodes:
         try:
@@ -61,6 +63,18 @@ def run_bulk(
         SpanResult((), None, SpanReport((), 0.0), work) if isinstance(work, str) else results[index]
         for index, work in enumerate(works)
     ]
+
+
+def _check(nodes: object, cache_tokens: object) -> None:
+    if isinstance(nodes, str | Tree) or not isinstance(nodes, Sequence):
+        raise QueryError(
+            f"run_bulk has a {type(nodes).__name__}; it takes a list of queries. "
+            "For a single one there is run."
+        )
+    if cache_tokens is not None and (
+        isinstance(cache_tokens, bool) or not isinstance(cache_tokens, int) or cache_tokens < 1
+    ):
+        raise ConfigError(f"cache_tokens is {cache_tokens!r}; it must be a number from 1 on.")
 
 
 def passages(root: Node) -> list[str]:

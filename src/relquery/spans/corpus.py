@@ -66,7 +66,8 @@ def lookup(corpora: Corpora) -> Lookup:
             known = ", ".join(corpora) or "none"
             raise QueryError(
                 f"The query retrieves from corpus {name!r}, which is not given. Corpora: {known}. "
-                f"Give it: corpora={{{name!r}: [texts]}}." + did_you_mean(name, corpora)
+                f"Give it: corpora={{{name!r}: [texts]}}, or --corpus {name}=FILE."
+                + did_you_mean(name, corpora)
             )
         if name not in searches:
             given = corpora[name]
@@ -74,7 +75,13 @@ def lookup(corpora: Corpora) -> Lookup:
                 searches[name] = given.search
             else:
                 searches[name] = given if callable(given) else Corpus(given).search
-        return _checked(searches[name](query, limit), name, limit)
+        try:
+            texts = searches[name](query, limit)
+        except Exception as error:  # whatever a function of the user's raises
+            raise QueryError(
+                f"The search of corpus {name!r} failed: {type(error).__name__}: {error}"
+            ) from error
+        return _checked(texts, name, limit)
 
     return find
 

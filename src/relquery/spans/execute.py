@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from relquery.backends.base import Backend
-from relquery.errors import QueryError
+from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Generate
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
 from relquery.spans.streams import Streams
@@ -33,6 +33,10 @@ def execute(
 
     Raises what the backend raises; closing the iterator cancels what is open.
     """
+    if progress is not None and not callable(progress):
+        raise ConfigError(
+            f"progress is {progress!r}; give a function of (stage, answered, in all)."
+        )
     run = _Execution(works, backend, independent, progress)
     try:
         yield from run.ended()
@@ -108,8 +112,8 @@ class _Execution:
             return []
 
     def _send(self, ready: Iterable[_Ready]) -> list[Work]:
-        """Ask together what has the same sampling, equal draws apart; gives queries that failed."""
-        groups: dict[tuple[Sampling, int], list[_Asked]] = {}
+        """Ask together what has the same sampling; gives the queries that failed."""
+        groups: dict[Sampling, list[_Asked]] = {}
         failed = []
         for work, task in ready:
             if work.error is not None:
@@ -121,8 +125,8 @@ class _Execution:
                 failed.append(work)
                 continue
             asked = (work, task, prompt)
-            groups.setdefault((task.sampling, work.draw(task)), []).append(asked)
-        for (sampling, _), asked_together in reversed(groups.items()):
+            groups.setdefault(task.sampling, []).append(asked)
+        for sampling, asked_together in reversed(groups.items()):
             prompts = [self._form(prompt) for _, _, prompt in asked_together]
             self.streams.send(prompts, sampling, asked_together)
         return failed

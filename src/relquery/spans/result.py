@@ -54,7 +54,7 @@ class SpanReport:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SpanResult:
     """A query's outcome.
 
@@ -72,3 +72,10 @@ class SpanResult:
     def text(self) -> str:
         """The texts, a line each."""
         return "\n".join(self.texts)
+
+    def __str__(self) -> str:
+        return f"{self.text if self.error is None else self.error}\n({self.report})"
+
+    def __repr__(self) -> str:
+        shown = self.text if self.error is None else f"error: {self.error}"
+        return f"<SpanResult {shown[:60]!r}: {self.report}>"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Generate, Node
@@ -15,28 +14,17 @@ MAX_DRAWS = 100_000  # nodes in and above what is drawn at random, each in a pla
 _Asked = tuple[int, Sampling]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unshared:
-    """A tree in which each Generate object is one execution, however many places read it.
-
-    draws: by id of a generation at random, how many equal ones without a seed stand before it.
-    """
-
-    root: Node
-    draws: dict[int, int]
-
-
-def unshare(node: Node) -> Unshared:
+def unshare(node: Node) -> Node:
     """The same query, with equal greedy generations as one object and draws apart.
 
-    What is drawn at random (temperature above 0) is drawn anew in each place where it stands, also
-    when it is one node, as `repeat` makes it. With a seed, equal draws take that seed, the next one
-    and so on. What reads a draw is then asked once per draw; all else that is equal is asked once.
+    Each Generate object is one execution, however many places read it. What is drawn at random
+    (temperature above 0) is drawn anew in each place where it stands, also when it is one node, as
+    `repeat` makes it. With a seed, equal draws take that seed, the next one and so on. What reads a
+    draw is then asked once per draw; all else that is equal is asked once.
 
     Raises QueryError for more than MAX_DRAWS nodes in such places.
     """
     merged = _Merged(node)
-    draws: dict[int, int] = {}
     seeds = _Seeds()
     count = 0
     path: list[tuple[Node, list[Node]]] = [(node, [])]
@@ -58,12 +46,11 @@ def unshare(node: Node) -> Unshared:
                 )
             new = with_children(current, tuple(built))
             if isinstance(new, Generate) and new.sampling.temperature > 0:
-                new, draws_before = seeds.give(new, merged.number[id(children_of(current)[0])])
-                draws[id(new)] = draws_before
+                new = seeds.give(new, merged.number[id(children_of(current)[0])])
         else:
             new = merged.node[id(current)]
         if not path:
-            return Unshared(new, draws)
+            return new
         path[-1][1].append(new)
 
 
@@ -98,26 +85,24 @@ class _Merged:
 
 
 class _Seeds:
-    """Seeds for draws, so that no two of one question are the same."""
+    """Seeds for draws that were given one, so that no two of one question are the same."""
 
     def __init__(self) -> None:
-        self._before: Counter[_Asked] = Counter()
         self._next: dict[tuple[_Asked, int], int] = {}
 
-    def give(self, node: Generate, input: int) -> tuple[Generate, int]:
-        """The generation with a seed of its own if it has one; how many equal ones came before."""
+    def give(self, node: Generate, input: int) -> Generate:
+        """The generation with a seed of its own. input: number of what it reads."""
         seed = node.sampling.seed
+        if seed is None:  # a backend takes a fresh one
+            return node
         asked = (input, replace(node.sampling, seed=None))
-        if seed is None:
-            self._before[asked] += 1
-            return node, self._before[asked] - 1
         free = seed
         while (asked, free) in self._next:
             free = self._next[asked, free]
         self._next[asked, free] = self._next[asked, seed] = free + 1
         if free == seed:
-            return node, 0
-        return Generate(node.input, replace(node.sampling, seed=free)), 0
+            return node
+        return Generate(node.input, replace(node.sampling, seed=free))
 
 
 def _children_first(root: Node) -> list[Node]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from relquery.errors import QueryError
 from relquery.ir.lower import Answered, Spans, lower
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.places import children_of, path
@@ -29,8 +30,7 @@ class Work:
     def __init__(
         self, node: Node, find: Lookup = look_up_nothing, *, hold_root: bool = False
     ) -> None:
-        tree = unshare(node)
-        self.root, self._draws, self._find = tree.root, tree.draws, find
+        self.root, self._find = unshare(node), find
         self.generations: list[Generation] = []
         self.notes: list[str] = []
         self.error: str | None = None
@@ -70,12 +70,14 @@ class Work:
         return self._missing[id(task)]
 
     def prompt(self, task: Generate) -> Prompt:
-        """What is asked, once `waits_for` is 0."""
-        return lower(task, self._spans, self._known)
-
-    def draw(self, task: Generate) -> int:
-        """Number among equal draws without a seed: equal ones must not share a call's seed."""
-        return self._draws.get(id(task), 0)
+        """What is asked, once `waits_for` is 0. Raises QueryError if that is nothing."""
+        lowered = lower(task, self._spans, self._known)
+        if not lowered:
+            raise QueryError(
+                "the model has nothing to read: the answers and passages that its input is made "
+                "of are empty. Add text of your own, or see why they are."
+            )
+        return lowered
 
     def where(self, node: Node) -> str:
         """The node's place; the first, if there are several."""
@@ -123,10 +125,11 @@ class Work:
                 self._tasks.append(node)
                 self._missing[id(node)] = 0
                 reader = node
-            for index, child in enumerate(children_of(node)):  # popped from the right
-                if not isinstance(child, Text):
-                    self._parents[id(child)] = (node, index)
-                    todo.append((child, reader))
+            children = children_of(node)
+            for index in range(len(children) - 1, -1, -1):
+                self._parents[id(children[index])] = (node, index)
+            # Popped from the right. A leaf asks nothing.
+            todo += [(child, reader) for child in children if not isinstance(child, Text)]
         self._tasks.reverse()
 
     def _release(self, task: _Task) -> list[_Task]:
