@@ -47,7 +47,8 @@ LAYERS: dict[str, set[str]] = {
     "cli": BASE
     | WHAT
     | RECORDS
-    | {"backends.base", "backends", "demo", "connection", "bench", "span", "spans"},
+    | {"engine", "serving", "backends.base", "backends", "demo", "connection", "bench", "span"}
+    | {"spans"},
 }
 
 # Third-party packages that stay inside one part.

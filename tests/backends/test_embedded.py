@@ -79,6 +79,23 @@ def test_memory_taken_beforehand_changes_no_answer(backend: EmbeddedBackend) -> 
     assert after.cached_tokens > 0
 
 
+def test_calibration_fits_the_machine_and_leaves_nothing_wrong_in_the_cache() -> None:
+    one = load_backend("random:layers=1,hidden=32,heads=1,context=1024", cache_tokens=1024)
+    before = ask(one, ["x" * 60], max_tokens=3)
+    seen: list[tuple[str, int, int]] = []
+    fit = one.calibrate(progress=lambda *step: seen.append(step))
+    assert fit.cost.seconds(1000, 0) > fit.cost.seconds(10, 0) > 0
+    assert seen[-1][1] == seen[-1][2]
+    after = ask(one, ["x" * 60], max_tokens=3)
+    assert after[0].text == before[0].text
+    assert after[0].cached_tokens == 0
+    waiting = one.answer([prompt("x")], Sampling(max_tokens=1))
+    with pytest.raises(ConfigError, match="Requests are open"):
+        one.calibrate()
+    assert len(list(waiting)) == 1
+    one.close()
+
+
 def test_an_answer_cut_by_max_tokens_is_an_error_that_says_so(backend: EmbeddedBackend) -> None:
     (answer,) = ask(backend, ["x"], max_tokens=3)
     assert answer.finish is Finish.LENGTH

@@ -11,7 +11,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from relquery.config import EngineConfig
+from relquery.engine.calibrate import calibrate
 from relquery.engine.clock import RealClock
+from relquery.engine.fit import Fit
 from relquery.engine.loop import Engine
 from relquery.engine.pieces import Chain, Placing, own_pieces
 from relquery.engine.request import Draw, Request
@@ -172,6 +174,27 @@ class EmbeddedBackend:
         for _ in self.answer([(Span("."),)], Sampling(max_tokens=1)):
             pass
         self._executor.reserve()
+
+    def calibrate(
+        self, *, seed: int = 0, progress: Callable[[str, int, int], None] | None = None
+    ) -> Fit:
+        """Measure what steps cost on this machine, and fit the linear cost model to them.
+
+        Empties the cache. progress: called with ("batches", timed so far, in all). Raises
+        ConfigError while requests are open.
+        """
+        engine = self.engine
+        if engine.waiting or engine.running:
+            raise ConfigError("Requests are open; calibrate before or after them.")
+        engine.pool.evict(engine.pool.total)
+        return calibrate(
+            self._executor,
+            self.config,
+            RealClock(),
+            vocabulary=len(self._model.tokenizer),
+            seed=seed,
+            progress=progress,
+        )
 
     def close(self) -> None:
         """Free the model and the KV cache; a second time does nothing."""

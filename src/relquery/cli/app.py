@@ -8,12 +8,15 @@ from importlib.metadata import version
 import typer
 
 from relquery.cli.bench import bench
+from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
 from relquery.cli.exits import ERROR
 from relquery.cli.reorder import reorder
 from relquery.cli.show import errors_console
+from relquery.cli.simulate import simulate
 from relquery.cli.span import span
 from relquery.cli.sql import sql
+from relquery.cli.trace import trace
 from relquery.errors import RelqueryError
 
 app = typer.Typer(
@@ -27,6 +30,9 @@ app = typer.Typer(
 app.command()(sql)
 app.command()(reorder)
 app.command()(demo)
+app.command()(trace)
+app.command()(simulate)
+app.command()(calibrate)
 app.command()(bench)
 app.add_typer(span, name="span")
 

@@ -1,0 +1,80 @@
+"""`relquery calibrate`: what the steps of a model on this machine cost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from relquery.cli.exits import INTERRUPTED
+from relquery.cli.interrupt import interruptible
+from relquery.cli.show import progress, to_json
+from relquery.cli.tables import check_output
+from relquery.engine.fit import Fit
+from relquery.errors import ConfigError
+from relquery.serving.machine import write_machine
+
+_WORDS = {
+    "prefill_slope": "per prompt token",
+    "prefill_intercept": "per step with prompts",
+    "decode_slope": "per decoding request",
+    "decode_intercept": "per step that decodes",
+    "context_slope": "per cached token attended to",
+}
+
+
+def calibrate(
+    model: Annotated[str, typer.Argument(help="A model's name or folder, as in `relquery sql`.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.json", help="Where to write it.")
+    ] = None,
+    cache_tokens: Annotated[
+        int | None, typer.Option(help="Capacity of the KV cache in tokens.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the batches' random tokens.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="The cost model as JSON.")] = False,
+) -> None:
+    """Measure batches of many sizes and fit the linear cost model that predicts their seconds.
+
+    R² on batches of other sizes, which the model was not fitted to, tells how well it predicts.
+    Let the machine be quiet meanwhile.
+
+    [bold]Example[/bold]
+
+    relquery calibrate demo --output laptop.json
+    """
+    from relquery.backends.embedded import load_backend
+
+    if output is not None:
+        check_output(output, [".json"])
+    if model.startswith("openai:"):
+        raise ConfigError("The steps of a provider cannot be measured; calibrate a local model.")
+    limits = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
+    backend = load_backend(model, **limits)
+    try:
+        with interruptible(), progress() as advance:
+            fit = backend.calibrate(seed=seed, progress=advance)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if output is not None:
+        write_machine(output, model, fit, backend.config)
+    if as_json:
+        typer.echo(to_json({"model": model, **asdict(fit)}))
+    else:
+        Console(soft_wrap=True).print(_table(model, fit))
+
+
+def _table(model: str, fit: Fit) -> Table:
+    view = Table(title=f"Seconds of a step of {model}", show_edge=False, pad_edge=False)
+    view.add_column("")
+    view.add_column("milliseconds", justify="right")
+    for name, words in _WORDS.items():
+        view.add_row(words, f"{1e3 * getattr(fit.cost, name):.4g}")
+    held_out = "" if fit.held_out is None else f"; {fit.held_out:.3f} on batches of other sizes"
+    view.caption = f"R² {fit.r2:.3f} on the {fit.steps} batches fitted{held_out}"
+    return view

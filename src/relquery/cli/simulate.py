@@ -1,0 +1,143 @@
+"""`relquery simulate`: a trace of relQueries under several policies, on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from relquery.cli.exits import INTERRUPTED
+from relquery.cli.interrupt import interruptible
+from relquery.cli.show import progress, to_json
+from relquery.cli.tables import check_output
+from relquery.config import POLICIES, PolicyName
+from relquery.engine.costs import SERVED
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.errors import ConfigError, MissingExtraError, did_you_mean
+from relquery.serving.machine import find_machine, with_cache
+from relquery.serving.simulate import Run
+from relquery.serving.simulate import simulate as run_simulation
+from relquery.serving.summary import Summary, summarize
+from relquery.serving.trace import load
+from relquery.serving.workload import at_rate
+
+
+def simulate(
+    trace: Annotated[
+        Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")
+    ],
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", metavar="A,B,...", help=f"Of {', '.join(POLICIES)}.")
+    ] = "fcfs,sarathi,static,relserve,shortest",
+    cost: Annotated[
+        str,
+        typer.Option(
+            "--cost", "-c", help=f"{', '.join(SERVED)}, or a file of `relquery calibrate`."
+        ),
+    ] = "a100-opt13b",
+    faster: Annotated[
+        float, typer.Option(help="Let the relQueries arrive so many times as fast.")
+    ] = 1.0,
+    starvation: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds of waiting per request after which a relQuery goes first (relserve, "
+            "shortest)."
+        ),
+    ] = None,
+    cache_tokens: Annotated[
+        int | None, typer.Option(help="Capacity of the KV cache in tokens, if not the machine's.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw when each relQuery ran.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of what policies sample.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON.")] = False,
+) -> None:
+    """Predict the latencies of relQueries under each policy, without a model.
+
+    The same trace, cost model and seed give the same figures.
+
+    [bold]Examples[/bold]
+
+    relquery trace demo:movies demo:products --rate 1.5 --output day.jsonl
+
+    relquery simulate --trace day.jsonl --policy fcfs,relserve --plot day.png
+
+    relquery calibrate demo --output laptop.json
+
+    relquery simulate --trace day.jsonl --cost laptop.json
+    """
+    names = [_policy(name.strip()) for name in policy.split(",")]
+    served = with_cache(find_machine(cost), cache_tokens)
+    if faster <= 0:
+        raise ConfigError(f"--faster is {faster}; it must be above 0.")
+    if plot is not None:
+        check_output(plot, [".png"])
+    queries = list(at_rate(load(trace), faster))
+    if not any(query.rows for query in queries):
+        raise ConfigError(f"The trace {trace} has no requests.")
+    settings = Settings(served.cost, starvation, seed)
+    runs: dict[str, Run] = {}
+    try:
+        with interruptible(), progress() as advance:
+            for name in names:
+                runs[name] = run_simulation(queries, make_policy(name, settings), served)
+                advance("policies", len(runs), len(names))
+    except KeyboardInterrupt:
+        typer.echo("Interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    summaries = {name: summarize(run) for name, run in runs.items()}
+    if as_json:
+        typer.echo(to_json({name: asdict(summary) for name, summary in summaries.items()}))
+    else:
+        Console(soft_wrap=True).print(_table(summaries, cost))
+    if plot is not None:
+        _draw(runs, plot)
+
+
+def _policy(name: str) -> PolicyName:
+    for known in POLICIES:
+        if name == known:
+            return known
+    raise ConfigError(
+        f"There is no policy '{name}'. Policies: {', '.join(POLICIES)}."
+        + did_you_mean(name, POLICIES)
+    )
+
+
+def _table(summaries: dict[str, Summary], cost: str) -> Table:
+    first = next(iter(summaries.values()))
+    view = Table(
+        title=f"{first.relqueries:,} relQueries of {first.requests:,} requests on {cost}: "
+        "seconds of latency",
+        show_edge=False,
+        pad_edge=False,
+    )
+    for heading in ("policy", "mean", "p50", "p99", "max", "waiting", "core", "tail", "hits", "in"):
+        view.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, summary in summaries.items():
+        total = summary.total
+        parts = (summary.waiting.mean, summary.core.mean, summary.tail.mean)
+        seconds = (total.mean, total.p50, total.p99, total.max, *parts)
+        view.add_row(
+            name,
+            *(f"{value:.2f}" for value in seconds),
+            f"{summary.hit_rate:.0%}",
+            f"{summary.seconds:.0f}",
+        )
+    view.caption = "waiting, core, tail: means of the parts. hits: prompt tokens from the cache."
+    return view
+
+
+def _draw(runs: dict[str, Run], path: Path) -> None:
+    try:
+        from relquery.serving.plot import plot_timeline
+
+        plot_timeline(runs, path)
+    except ImportError as error:
+        raise MissingExtraError("A picture", "bench") from error

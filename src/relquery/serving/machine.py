@@ -1,0 +1,62 @@
+"""What a machine's steps cost, and its limits, by name or from a file of `relquery calibrate`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from relquery.config import EngineConfig
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import SERVED, Served
+from relquery.engine.fit import Fit
+from relquery.errors import ConfigError, did_you_mean
+
+_LIMITS = ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens")
+
+
+def find_machine(given: str) -> Served:
+    """One of SERVED by its name, or from a file. Raises ConfigError."""
+    if given in SERVED:
+        return SERVED[given]
+    path = Path(given)
+    if path.suffix != ".json":
+        raise ConfigError(
+            f"There is no cost model '{given}'. Known: {', '.join(SERVED)}; or give a file that "
+            "`relquery calibrate` wrote, which ends in .json." + did_you_mean(given, SERVED)
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        cost = {field.name: float(content["cost"][field.name]) for field in fields(LinearCost)}
+        limits = {name: content["limits"][name] for name in _LIMITS}
+    except OSError as error:
+        raise ConfigError(f"The cost model {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} is no cost model: {type(error).__name__}: {error}. Write one with "
+            "`relquery calibrate MODEL --output FILE.json`."
+        ) from error
+    if min(cost.values()) < 0:
+        raise ConfigError(f"{path} has negative costs.")
+    return Served(LinearCost(**cost), EngineConfig(**limits))
+
+
+def write_machine(path: Path, model: str, fit: Fit, limits: EngineConfig) -> None:
+    """Write a fitted cost model with the limits that it holds for."""
+    content: dict[str, Any] = {
+        "model": model,
+        "cost": asdict(fit.cost),
+        "r2": fit.r2,
+        "held_out_r2": fit.held_out,
+        "steps": fit.steps,
+        "limits": {name: getattr(limits, name) for name in _LIMITS},
+    }
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def with_cache(served: Served, cache_tokens: int | None) -> Served:
+    """The same machine with another KV cache; None leaves it as it is."""
+    if cache_tokens is None:
+        return served
+    return Served(served.cost, replace(served.limits, cache_tokens=cache_tokens))

@@ -1,0 +1,107 @@
+"""Traces, simulation and calibration on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relquery.cli import main
+
+Run = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Call the command line; gives standard output and standard error."""
+
+    def call(*arguments: object, status: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit:
+            main()
+        assert (exit.value.code or 0) == status, capsys.readouterr().err
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def day(run: Run, tmp_path: Path) -> Path:
+    file = tmp_path / "day.jsonl"
+    options = ["--count", 12, "--rows", "1,6", "--rate", 2, "-o", file]
+    _, told = run("trace", "demo:movies", "b=demo:products", *options)
+    assert "12 relQueries of 5 types" in told
+    return file
+
+
+def test_a_trace_is_simulated_under_each_policy(run: Run, day: Path) -> None:
+    shown, _ = run("simulate", "--trace", day, "--policy", "fcfs,relserve")
+    assert "12 relQueries" in shown
+    assert all(word in shown for word in ("fcfs", "relserve", "p99", "waiting", "core", "tail"))
+
+
+def test_figures_come_as_json_and_repeat(run: Run, day: Path) -> None:
+    command = ["simulate", "-t", day, "-p", "shortest,static", "--json", "--faster", 3]
+    first, _ = run(*command)
+    figures = json.loads(first)
+    assert list(figures) == ["shortest", "static"]
+    parts = [figures["static"][part]["mean"] for part in ("waiting", "core", "tail")]
+    assert figures["static"]["total"]["mean"] == pytest.approx(sum(parts))
+    assert figures["static"]["relqueries"] == 12
+    assert run(*command)[0] == first
+
+
+def test_a_timeline_is_drawn(run: Run, day: Path, tmp_path: Path) -> None:
+    run("simulate", "-t", day, "-p", "fcfs,relserve", "--plot", tmp_path / "day.png")
+    assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_calibration_writes_what_simulation_reads(run: Run, day: Path, tmp_path: Path) -> None:
+    file = tmp_path / "here.json"
+    model = "random:layers=1,hidden=32,heads=1,context=1024"
+    shown, _ = run("calibrate", model, "-o", file, "--cache-tokens", 2048)
+    assert "per prompt token" in shown
+    assert "R²" in shown
+    simulated, _ = run("simulate", "-t", day, "-c", file, "-p", "relserve")
+    assert "relserve" in simulated
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--policy", "fifo"], "There is no policy 'fifo'"),
+        (["--cost", "a100-opt"], "There is no cost model 'a100-opt'"),
+        (["--faster", "0"], "above 0"),
+        (["--plot", "day.txt"], "must end in .png"),
+    ],
+)
+def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], message: str) -> None:
+    assert message in run("simulate", "-t", day, *options, status=1)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rows", "5"], "LEAST,MOST"),
+        (["--rows", "5,2"], "the least first"),
+        (["--rate", "0"], "above 0"),
+        (["demo:movies"], "Two tables are named"),
+    ],
+)
+def test_a_wrong_workload_is_refused(
+    run: Run, tmp_path: Path, options: list[str], message: str
+) -> None:
+    command = ["trace", "demo:movies", *options, "-o", tmp_path / "x.jsonl"]
+    assert message in run(*command, status=1)[1]
+
+
+def test_an_empty_trace_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    assert "has no requests" in run("simulate", "-t", tmp_path / "empty.jsonl", status=1)[1]
+
+
+def test_a_provider_cannot_be_calibrated(run: Run) -> None:
+    assert "provider" in run("calibrate", "openai:gpt-5", status=1)[1]

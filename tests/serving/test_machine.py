@@ -1,0 +1,56 @@
+"""Cost models come by name or from a file, which is checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relquery.config import EngineConfig
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import SERVED
+from relquery.engine.fit import Fit
+from relquery.errors import ConfigError
+from relquery.serving.machine import find_machine, with_cache, write_machine
+
+FIT = Fit(LinearCost(1e-3, 0.1, 2e-3, 0.2, 1e-6), 40, 0.99, 0.97)
+
+
+def test_a_written_cost_model_is_read_back(tmp_path: Path) -> None:
+    limits = EngineConfig(max_num_seqs=9, cache_tokens=4_096)
+    write_machine(tmp_path / "laptop.json", "demo", FIT, limits)
+    found = find_machine(str(tmp_path / "laptop.json"))
+    assert found.cost == FIT.cost
+    assert (found.limits.max_num_seqs, found.limits.cache_tokens) == (9, 4_096)
+    assert with_cache(found, 64).limits.cache_tokens == 64
+    assert with_cache(found, None) is found
+
+
+def test_known_machines_have_names() -> None:
+    assert find_machine("a100-opt13b") is SERVED["a100-opt13b"]
+    with pytest.raises(ConfigError, match="Did you mean 'a100-opt13b'"):
+        find_machine("a100-opt13")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"cost": {}, "limits": {}}', "7"])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="is no cost model"):
+        find_machine(str(path))
+
+
+def test_costs_are_not_negative(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_machine(path, "demo", FIT, EngineConfig())
+    content = json.loads(path.read_text())
+    content["cost"]["decode_slope"] = -1
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="negative"):
+        find_machine(str(path))
+
+
+def test_a_file_that_is_absent_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        find_machine(str(tmp_path / "absent.json"))
