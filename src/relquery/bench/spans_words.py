@@ -38,6 +38,8 @@ of the distinct passages. *Plain* sends passages as text in the order given; *sp
 order with spans and nothing reused, so that only attention is sparser; *ours* is `run_bulk`, the
 time to find an order included. *Bound* is all passages over distinct ones, and *reached* the
 speedup over bound x plain / spans.
+Every side has the memory of its whole cache before it is timed. The sides run one after another, so
+that a noisy machine moves the last figures by some percent.
 """
 
 MOVES = """\
