@@ -38,7 +38,6 @@ def test_it_is_an_ordered_set_that_also_takes_requests_at_the_front(
             assert queue.pick(range(len(model))) == model
     assert list(queue) == model
     assert len(queue) == len(model)
-    assert queue.first(2) == model[:2]
     assert all(one in queue for one in model)
 
 

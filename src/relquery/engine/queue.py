@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +54,6 @@ class Queue:
             self._gone += 1
         else:
             self._stale = True
-
-    def first(self, count: int) -> Sequence[Request]:
-        """Up to `count` requests from the front."""
-        return list(islice(self._requests, count))
 
     @property
     def lengths(self) -> Int64s:

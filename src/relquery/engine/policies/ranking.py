@@ -24,9 +24,6 @@ class Ranking:
     def __iter__(self) -> Iterator[int]:
         return (number for _, number in self._sorted)
 
-    def __contains__(self, number: object) -> bool:
-        return number in self._keys
-
     def set(self, number: int, *key: float) -> None:
         """Give a number its key, in place of the one that it had."""
         if self._keys.get(number) == key:
@@ -40,10 +37,6 @@ class Ranking:
         key = self._keys.pop(number, None)
         if key is not None:
             del self._sorted[bisect_left(self._sorted, (key, number))]
-
-    def first(self) -> int | None:
-        """The number with the least key."""
-        return self._sorted[0][1] if self._sorted else None
 
     def take_until(self, bound: float) -> list[int]:
         """Drop the numbers whose key begins with `bound` or less; in ascending order."""
