@@ -46,10 +46,10 @@ class Engine:
         """Tokens of prompt and answer that one request can have at most."""
         return self.pool.total * self.config.block_size
 
-    def submit(self, request: Request, tenant: str = "") -> RelQuery:
+    def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
         """Queue a request; gives the relQuery that it belongs to, by its group.
 
-        tenant: who asks; that of a relQuery's first request counts.
+        tenant: who asks, and arrival: when, by default now; a relQuery has those of its first.
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
@@ -69,7 +69,7 @@ class Engine:
                 prompt, self.capacity - lost, "the KV cache", "Raise cache_tokens."
             )
         request.max_tokens = min(request.max_tokens, room)
-        request.arrival = self.clock.now()
+        request.arrival = self.clock.now() if arrival is None else arrival
         relquery = self.relqueries.get(request.group)
         if relquery is None:
             relquery = RelQuery(request.group, request.arrival, tenant)

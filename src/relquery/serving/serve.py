@@ -46,8 +46,8 @@ def serve(
             arrived += 1
             requests = list(prepare(query, number))
             if requests:
-                (relquery,) = {engine.submit(request) for request in requests}
-                relquery.arrival = begin + query.arrival
+                came = begin + query.arrival
+                (relquery,) = {engine.submit(one, query.tenant, came) for one in requests}
                 opened[number] = relquery, requests
         if not opened:
             if arrived < len(queries):
