@@ -39,7 +39,7 @@ from relquery.table.solvers.tree import tree
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 
 DISCOVER = "discover"
-SHARE = 0.003  # of the predicted inference time, for the search of `tree`
+SHARE = 0.0025  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 
