@@ -12,7 +12,7 @@ from relquery.config import EngineConfig
 from relquery.engine.cidra import Batch
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import Chunk, SimulatedExecutor
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing, Tokens
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.request import Request
@@ -203,7 +203,7 @@ class Harness:
         settings = {"block_size": 4, "cache_tokens": 400, "max_num_batched_tokens": 64}
         self.config = EngineConfig(**{**settings, **limits})
         self.executor = LedgerExecutor(self.config, answer)
-        self.engine = Engine(self.executor, self.config, self.executor.clock, policy)
+        self.engine = Loop(self.executor, self.config, self.executor.clock, policy)
         self.finished: list[Request] = []
 
     def submit(self, prompt: Iterable[Any], max_tokens: int = 3, **options: Any) -> Request:

@@ -10,7 +10,7 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.request import Draw, Request
 
 COST = LinearCost(0.01, 1.0, 0.1, 0.5, 0.0001)
@@ -38,7 +38,7 @@ def simulate() -> list[tuple[int, tuple[int, ...], float | None]]:
     clock = VirtualClock()
     executor = SimulatedExecutor(clock, COST, lambda request, at: (request * 7 + at) % 11)
     config = EngineConfig(max_num_batched_tokens=16, max_num_seqs=4, block_size=4, cache_tokens=96)
-    engine = Engine(executor, config, clock)
+    engine = Loop(executor, config, clock)
     for number in range(12):
         prompt = np.concatenate((numbered(number % 5 * 4), numbered(5, start=number)))
         engine.submit(Request(number, prompt, 6, end=frozenset({3})))
@@ -64,7 +64,7 @@ def test_arrival_and_end_are_read_from_the_clock_that_the_engine_was_given() -> 
 
 def test_a_simulated_request_with_choices_ends_on_a_choice() -> None:
     clock = VirtualClock()
-    engine = Engine(SimulatedExecutor(clock), EngineConfig(), clock)
+    engine = Loop(SimulatedExecutor(clock), EngineConfig(), clock)
     prompt = np.arange(5, dtype=np.int32)
     engine.submit(Request(0, prompt, max_tokens=9, choices=((7, 8), (7, 9, 9), (0, 4))))
     engine.submit(Request(1, prompt, max_tokens=9, choices=((7, 8), (7, 9, 9))))

@@ -12,7 +12,7 @@ from tests.engine.harness import BrokenError, Harness, answer_of, expected_outpu
 from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SimulatedExecutor
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import Plan
@@ -504,7 +504,7 @@ def test_the_end_is_read_from_the_clock() -> None:
 
 def test_a_policy_that_plans_nothing_is_a_bug_that_is_reported() -> None:
     clock = VirtualClock()
-    engine = Engine(
+    engine = Loop(
         SimulatedExecutor(clock), EngineConfig(), clock, policy=lambda state, memo: (Plan(), memo)
     )
     engine.submit(Request(0, numbered(3), 1))
@@ -520,7 +520,7 @@ def test_a_policy_gets_its_memo_back() -> None:
         return sarathi(state, memo)[0], (memo or 0) + 1
 
     clock = VirtualClock()
-    engine = Engine(SimulatedExecutor(clock), EngineConfig(), clock, policy=counting)
+    engine = Loop(SimulatedExecutor(clock), EngineConfig(), clock, policy=counting)
     engine.submit(Request(0, numbered(3), 3))
     list(engine.run())
     assert memos == [None, 1, 2]

@@ -11,7 +11,7 @@ import transformers as tf
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.pieces import Tokens
 from relquery.engine.request import Request
 from relquery.model.executor import TorchExecutor
@@ -183,14 +183,14 @@ def generated(network: Any, prompt: Tokens, tokens: int) -> list[int]:
     return list(output[0, len(prompt) :].tolist())
 
 
-def engine_of(network: Any, **limits: Any) -> Engine:
+def engine_of(network: Any, **limits: Any) -> Loop:
     """An engine on a prepared network; limits: see EngineConfig."""
     config = EngineConfig(**({"cache_tokens": 4096} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
-    return Engine(TorchExecutor(network, slots, config.segment_sharing), config, RealClock())
+    return Loop(TorchExecutor(network, slots, config.segment_sharing), config, RealClock())
 
 
-def finished(engine: Engine, requests: Iterable[Request]) -> Iterator[Request]:
+def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
     """Submit and run; the pool must be in order after every step."""
     for request in requests:
         engine.submit(request)

@@ -18,7 +18,7 @@ from torch import Tensor
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
 from relquery.model import executor as executor_module
@@ -94,7 +94,7 @@ def serve(
     executor = Recorded(
         model.network, slots, config.segment_sharing, model.positions, config.relocation
     )
-    engine = Engine(executor, config, RealClock())
+    engine = Loop(executor, config, RealClock())
     placing: Placing = "request" if config.relocation == "cidra" else "chain"
     if not model.positions.relocatable:
         placing = "bound"

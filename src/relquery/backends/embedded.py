@@ -14,7 +14,7 @@ from relquery.config import EngineConfig
 from relquery.engine.calibrate import calibrate
 from relquery.engine.clock import RealClock
 from relquery.engine.fit import Fit
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing, own_pieces
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import cached_tokens
@@ -84,7 +84,7 @@ class EmbeddedBackend:
             model.positions,
             self.config.relocation,
         )
-        self.engine = Engine(self._executor, self.config, RealClock())
+        self.engine = Loop(self._executor, self.config, RealClock())
         self._model, self._renderer = model, Renderer(model.tokenizer)
         self._groups, self._ids = count(), count()
         self._finished: dict[int, deque[Request]] = {}

@@ -13,7 +13,7 @@ from relquery.backends.embedded import EmbeddedBackend
 from relquery.bench.harness import Figure
 from relquery.bench.spans_sizes import Sizes
 from relquery.config import EngineConfig
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain
 from relquery.engine.request import Request
 
@@ -54,7 +54,7 @@ def measure(model: LoadedModel, sizes: Sizes, seed: int) -> Decoded:
     return Decoded(count, length, *speeds)
 
 
-def _ready(model: LoadedModel, config: EngineConfig, prompt: Chain, bound: int) -> Engine:
+def _ready(model: LoadedModel, config: EngineConfig, prompt: Chain, bound: int) -> Loop:
     """An engine with this one request, about to decode its second token."""
     engine = EmbeddedBackend(model, config).engine
     request = Request(0, prompt, max_tokens=bound)
@@ -64,7 +64,7 @@ def _ready(model: LoadedModel, config: EngineConfig, prompt: Chain, bound: int) 
     return engine
 
 
-def _seconds(engine: Engine, steps: int) -> float:
+def _seconds(engine: Loop, steps: int) -> float:
     start = time.perf_counter()
     for _ in range(steps):
         engine.step()

@@ -15,8 +15,8 @@ from relquery.cli.interrupt import interruptible
 from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
 from relquery.engine.fit import Fit
+from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
-from relquery.serving.machine import write_machine
 
 _WORDS = {
     "prefill_slope": "per prompt token",

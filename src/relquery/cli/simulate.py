@@ -16,9 +16,9 @@ from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.costs import SERVED
+from relquery.engine.machines import find_machine, with_cache
 from relquery.engine.policies.catalogue import Settings, make_policy
 from relquery.errors import ConfigError, MissingExtraError, did_you_mean
-from relquery.serving.machine import find_machine, with_cache
 from relquery.serving.simulate import Run
 from relquery.serving.simulate import simulate as run_simulation
 from relquery.serving.summary import Summary, summarize

@@ -21,7 +21,7 @@ from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
 
-class Engine:
+class Loop:
     """Continuous batching over one executor. Not thread-safe.
 
     `submit` queues a request, `step` runs one batch and returns what finished in it, `cancel`

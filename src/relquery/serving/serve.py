@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from relquery.engine.clock import Clock
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.relquery import Latency, RelQuery
 from relquery.engine.request import Request
 from relquery.serving.trace import TracedQuery
@@ -28,7 +28,7 @@ class Outcome:
 
 def serve(
     queries: Sequence[TracedQuery],
-    engine: Engine,
+    engine: Loop,
     clock: Clock,
     wait: Callable[[float], None],
     prepare: Prepare,

@@ -13,7 +13,7 @@ import numpy as np
 from relquery.engine.clock import VirtualClock
 from relquery.engine.costs import Served
 from relquery.engine.executor import SimulatedExecutor
-from relquery.engine.loop import Engine
+from relquery.engine.loop import Loop
 from relquery.engine.pieces import Tokens
 from relquery.engine.request import Request
 from relquery.engine.schedule import Policy
@@ -40,7 +40,7 @@ def simulate(
 ) -> Run:
     """Serve a trace in virtual time. The same input gives the same run."""
     clock = VirtualClock()
-    engine = Engine(SimulatedExecutor(clock, served.cost), served.limits, clock, policy)
+    engine = Loop(SimulatedExecutor(clock, served.cost), served.limits, clock, policy)
     split = tokenize or approximate_tokens
     numbers = iter(range(sum(len(query.rows) for query in queries)))
 
