@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
 from typing import Literal, get_args
 
 from relquery.errors import ConfigError, did_you_mean
@@ -38,6 +40,10 @@ class EngineConfig:
     relocation: how a span's cached keys serve at another position: "queries" rotates the queries
         that see it, "keys" the keys whenever they are read, "cidra" moves them in the cache. The
         latter two are there to be compared.
+    policy: which requests a step takes, one of POLICIES.
+    starvation: a relQuery goes first once it has waited so many seconds for each of its requests;
+        None for never. Only for policies that go by priority.
+    weights: shares of the engine that tenants get where they compete; 1 for those not named.
     """
 
     max_num_batched_tokens: int = 2048
@@ -47,13 +53,25 @@ class EngineConfig:
     prefix_caching: bool = True
     segment_sharing: bool = True
     relocation: Relocation = "queries"
+    policy: PolicyName = "sarathi"
+    starvation: float | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.relocation not in RELOCATIONS:
-            raise ConfigError(
-                f"relocation is '{self.relocation}'. Choices: {', '.join(RELOCATIONS)}."
-                + did_you_mean(str(self.relocation), RELOCATIONS)
-            )
+        for name, choices in (("relocation", RELOCATIONS), ("policy", POLICIES)):
+            chosen = getattr(self, name)
+            if chosen not in choices:
+                raise ConfigError(
+                    f"{name} is '{chosen}'. Choices: {', '.join(choices)}."
+                    + did_you_mean(str(chosen), choices)
+                )
+        if self.starvation is not None and not self.starvation >= 0:
+            raise ConfigError(f"starvation is {self.starvation}; it must not be negative.")
+        for tenant, weight in self.weights.items():
+            if not 0 < weight < inf:
+                raise ConfigError(
+                    f"The weight of tenant '{tenant}' is {weight}; it must be above 0."
+                )
         for name in ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens"):
             value = getattr(self, name)
             if value < 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relquery.config import PolicyName
@@ -22,6 +22,7 @@ class Settings:
     cost: LinearCost = field(default_factory=LinearCost)
     starvation: float | None = None
     seed: int = 0
+    weights: Mapping[str, float] = field(default_factory=dict)
 
 
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
@@ -41,6 +42,10 @@ _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
     "relserve-aba": lambda s: RelServe(s.cost, dynamic=False, starvation=s.starvation, seed=s.seed),
     "shortest": lambda s: Shortest(s.cost, s.starvation, s.seed),
 }
+
+
+WITHOUT_COST: frozenset[PolicyName] = frozenset({"fcfs", "sarathi", "static"})
+"""Policies that predict no durations."""
 
 
 def make_policy(name: PolicyName, settings: Settings | None = None) -> Policy:
