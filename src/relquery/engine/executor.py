@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +17,7 @@ from relquery.engine.request import Draw
 Slots = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """A run of cached tokens that a chunk attends to.
 
     slots: (tokens,) cache slots. start: position of the first token, as it was computed.
@@ -31,8 +29,7 @@ class Segment:
     shift: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Some tokens of one request, to be computed in one step.
 
     tokens: (n,) ids; position: of the first, in its chain. context: segments before the chunk, all

@@ -155,13 +155,14 @@ class Loop:
         if hits:
             self._admit(request, hits)
         self._hold(request, len(request.pieces) - 1)
+        if request.decoding and len(request.pieces) == 1:
+            return [self._decode(request)]
         chunks = []
         for index, start, stop in spread(request, work.tokens):
             piece = request.pieces[index]
             if self.config.prefix_caching:
                 for block in filled(request, index, start, stop, size):
-                    self.pool.publish(request.key(index, block, size), piece.blocks[block])
-                    self.pool.place[piece.blocks[block]] = request.place(index, block, size)
+                    self._publish(request, index, block)
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
             chunks.append(
@@ -175,6 +176,26 @@ class Loop:
                 )
             )
         return chunks
+
+    def _decode(self, request: Request) -> Chunk:
+        """The newest token of a prompt without spans: what most chunks are."""
+        (piece,), size, last = request.pieces, self.config.block_size, request.length - 1
+        if self.config.prefix_caching and (last + 1) % size == 0:
+            self._publish(request, 0, last // size)
+        return Chunk(
+            request.id,
+            request.tokens(0, last, last + 1),
+            piece.start + last,
+            (Segment(piece.slots[:last], piece.start),),
+            piece.slots[last : last + 1],
+            _next_draw(request),
+        )
+
+    def _publish(self, request: Request, index: int, number: int) -> None:
+        """Let a block that this step fills be found by its key."""
+        block, size = request.pieces[index].blocks[number], self.config.block_size
+        self.pool.publish(request.key(index, number, size), block)
+        self.pool.place[block] = request.place(index, number, size)
 
     def _before(self, request: Request, index: int) -> Iterator[Segment]:
         """The pieces before one that its tokens attend to."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
@@ -40,8 +40,7 @@ class State:
     changed: Collection[int] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """How many further tokens of a request to compute in this step, in document order.
 
     hits: for a waiting request, the leading blocks of each of its pieces that are not computed
@@ -89,14 +88,13 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if the blocks do not suffice."""
-        last = len(request.pieces) - 1
-        tokens = min(self.tokens, request.length - request.computed)
-        needed = self._blocks_for(request.size(last)) - len(request.pieces[last].blocks)
+        piece = request.pieces[-1]
+        needed = self._blocks_for(len(piece.tokens) + len(request.output)) - len(piece.blocks)
         if needed > 0:
             if needed > self.blocks:
                 return False
             self.blocks -= needed
-        self._commit(Work(request, tokens))
+        self._commit(Work(request, min(self.tokens, request.length - request.computed)))
         return True
 
     def admit(self, request: Request, *, whole: bool = False) -> bool:
@@ -189,12 +187,14 @@ class Draft:
     def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
         self.tokens -= work.tokens
         self.work.append(work)
+        size, request = self._limits.block_size, work.request
+        if done is None and len(request.pieces) == 1 and request.decoding and request.length % size:
+            return  # most work is like that, and fills no block
         if self._limits.prefix_caching:
-            size = self._limits.block_size
-            for index, start, stop in spread(work.request, work.tokens, done):
-                for block in filled(work.request, index, start, stop, size):
-                    place = work.request.place(index, block, size)
-                    self._filled.setdefault(work.request.key(index, block, size), place)
+            for index, start, stop in spread(request, work.tokens, done):
+                for block in filled(request, index, start, stop, size):
+                    place = request.place(index, block, size)
+                    self._filled.setdefault(request.key(index, block, size), place)
 
 
 def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> list[int]:

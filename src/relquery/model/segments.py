@@ -11,7 +11,7 @@ cascade inference). Pure numpy: a plan is made once per step and serves all laye
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -110,7 +110,7 @@ def _fuse(chunks: Sequence[Chunk]) -> list[Chunk]:
         if fused and _goes_on(fused[-1], chunk):
             tokens = np.concatenate((fused[-1].tokens, chunk.tokens))
             writes = np.concatenate((fused[-1].writes, chunk.writes))
-            fused[-1] = replace(fused[-1], tokens=tokens, writes=writes)
+            fused[-1] = fused[-1]._replace(tokens=tokens, writes=writes)
         else:
             fused.append(chunk)
     return fused
