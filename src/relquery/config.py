@@ -42,7 +42,8 @@ class EngineConfig:
         latter two are there to be compared.
     policy: which requests a step takes, one of POLICIES.
     starvation: a relQuery goes first once it has waited so many seconds for each of its requests;
-        None for never. Only for policies that go by priority.
+        None for never. Like the next two only for policies that go by priority.
+    aging: seconds of what a relQuery still takes that a second of waiting makes up for.
     weights: shares of the engine that tenants get where they compete; 1 for those not named.
     """
 
@@ -55,6 +56,7 @@ class EngineConfig:
     relocation: Relocation = "queries"
     policy: PolicyName = "sarathi"
     starvation: float | None = None
+    aging: float = 0.0
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -67,6 +69,8 @@ class EngineConfig:
                 )
         if self.starvation is not None and not self.starvation >= 0:
             raise ConfigError(f"starvation is {self.starvation}; it must not be negative.")
+        if not 0 <= self.aging < inf:
+            raise ConfigError(f"aging is {self.aging}; it must be finite and not negative.")
         for tenant, weight in self.weights.items():
             if not 0 < weight < inf:
                 raise ConfigError(

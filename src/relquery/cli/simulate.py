@@ -8,20 +8,21 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from relquery.cli.exits import INTERRUPTED
 from relquery.cli.interrupt import interruptible
+from relquery.cli.latencies import draw, latency_table
 from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.costs import SERVED
 from relquery.engine.machines import find_machine, with_cache
 from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.errors import ConfigError, MissingExtraError, did_you_mean
+from relquery.engine.policies.priority import Fairness
+from relquery.errors import ConfigError, did_you_mean
 from relquery.serving.simulate import Run
 from relquery.serving.simulate import simulate as run_simulation
-from relquery.serving.summary import Summary, summarize
+from relquery.serving.summary import summarize
 from relquery.serving.trace import load
 from relquery.serving.workload import at_rate
 
@@ -81,7 +82,7 @@ def simulate(
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")
-    settings = Settings(served.cost, starvation, seed)
+    settings = Settings(served.cost, Fairness(starvation), seed)
     runs: dict[str, Run] = {}
     try:
         with interruptible(), progress() as advance:
@@ -95,9 +96,9 @@ def simulate(
     if as_json:
         typer.echo(to_json({name: asdict(summary) for name, summary in summaries.items()}))
     else:
-        Console(soft_wrap=True).print(_table(summaries, cost))
+        Console(soft_wrap=True).print(latency_table(summaries, "policy", cost))
     if plot is not None:
-        _draw(runs, plot)
+        draw(runs, plot)
 
 
 def _policy(name: str) -> PolicyName:
@@ -108,36 +109,3 @@ def _policy(name: str) -> PolicyName:
         f"There is no policy '{name}'. Policies: {', '.join(POLICIES)}."
         + did_you_mean(name, POLICIES)
     )
-
-
-def _table(summaries: dict[str, Summary], cost: str) -> Table:
-    first = next(iter(summaries.values()))
-    view = Table(
-        title=f"{first.relqueries:,} relQueries of {first.requests:,} requests on {cost}: "
-        "seconds of latency",
-        show_edge=False,
-        pad_edge=False,
-    )
-    for heading in ("policy", "mean", "p50", "p99", "max", "waiting", "core", "tail", "hits", "in"):
-        view.add_column(heading, justify="left" if heading == "policy" else "right")
-    for name, summary in summaries.items():
-        total = summary.total
-        parts = (summary.waiting.mean, summary.core.mean, summary.tail.mean)
-        seconds = (total.mean, total.p50, total.p99, total.max, *parts)
-        view.add_row(
-            name,
-            *(f"{value:.2f}" for value in seconds),
-            f"{summary.hit_rate:.0%}",
-            f"{summary.seconds:.0f}",
-        )
-    view.caption = "waiting, core, tail: means of the parts. hits: prompt tokens from the cache."
-    return view
-
-
-def _draw(runs: dict[str, Run], path: Path) -> None:
-    try:
-        from relquery.serving.plot import plot_timeline
-
-        plot_timeline(runs, path)
-    except ImportError as error:
-        raise MissingExtraError("A picture", "bench") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -16,6 +16,7 @@ from relquery.engine.request import Draw
 
 REPEATS = 3
 PROMPT = 200  # tokens of most prompts over tables (paper 003, Table 4)
+QUICK_TOKENS, QUICK_REQUESTS = 768, 96  # of the largest batches of a quick calibration
 Progress = Callable[[str, int, int], None]
 
 
@@ -31,6 +32,14 @@ class Shape:
         """Cache slots that it needs."""
         return sum(map(sum, self.prompts)) + sum(self.decodes) + len(self.decodes)
 
+    def within(self, longest: int) -> Shape:
+        """The same batch with no request of more than `longest` tokens, its context included."""
+        lengths = [(min(tokens, longest), context) for tokens, context in self.prompts]
+        return Shape(
+            tuple((tokens, min(context, longest - tokens)) for tokens, context in lengths),
+            tuple(min(context, longest - 1) for context in self.decodes),
+        )
+
 
 def calibrate(
     executor: Executor,
@@ -38,20 +47,28 @@ def calibrate(
     clock: Clock,
     *,
     vocabulary: int,
+    longest: int | None = None,
+    quick: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Fit:
     """Fit a cost model to an executor, and tell how well it predicts batches of other shapes.
 
-    What lies in the cache is overwritten. vocabulary: token ids are below it. progress: called
-    with ("batches", timed so far, in all).
+    What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens that
+    one request may have, the model's context. quick: few batches, each timed once, and none of
+    other shapes, so that `held_out` is None: a second or two for ten million parameters on two
+    cores. progress: called with ("batches", timed so far, in all).
+
+    Raises ValueError if the cache is too small for three batches of each kind and `quick` is off.
     """
     rng = np.random.default_rng(seed)
-    known = [shape for shape in regular(limits) if shape.slots <= limits.cache_tokens]
-    other = [shape for shape in irregular(limits, rng) if shape.slots <= limits.cache_tokens]
+    known = _held(rapid(limits) if quick else regular(limits), limits)
+    other = [] if quick else _held(irregular(limits, rng), limits)
     steps = []
     for number, shape in enumerate([*known, *other]):
-        steps.append(_timed(executor, shape, clock, rng, vocabulary))
+        fitting = shape if longest is None else shape.within(longest)
+        runs = 1 if quick else REPEATS
+        steps.append(_timed(executor, fitting, clock, rng, vocabulary, runs))
         if progress is not None:
             progress("batches", number + 1, len(known) + len(other))
     return fit(steps[: len(known)], steps[len(known) :])
@@ -67,6 +84,21 @@ def regular(limits: EngineConfig) -> Iterator[Shape]:
             yield Shape(decodes=(context,) * requests)
 
 
+def rapid(limits: EngineConfig) -> Iterator[Shape]:
+    """The fewest batches that tell all costs apart: three sizes, each with two contexts.
+
+    Contexts are cut to what the cache holds, so that there are as many on any machine.
+    """
+    room = limits.cache_tokens
+    for tokens in _three(16, min(limits.max_num_batched_tokens, QUICK_TOKENS, room)):
+        for context in (0, 256):
+            most = (room - tokens) // len(_prompts(tokens, 0))
+            yield Shape(prompts=_prompts(tokens, min(context, most)))
+    for requests in _three(1, min(limits.max_num_seqs, QUICK_REQUESTS, max(1, room // 2))):
+        for context in (16, 256):
+            yield Shape(decodes=(min(context, room // requests - 1),) * requests)
+
+
 def irregular(limits: EngineConfig, rng: np.random.Generator, count: int = 24) -> Iterator[Shape]:
     """Batches of random sizes and contexts: prompts, decodes, and both."""
     for number in range(count):
@@ -80,6 +112,11 @@ def irregular(limits: EngineConfig, rng: np.random.Generator, count: int = 24) -
         )
 
 
+def _held(shapes: Iterable[Shape], limits: EngineConfig) -> list[Shape]:
+    """Those that the cache can hold."""
+    return [shape for shape in shapes if shape.slots <= limits.cache_tokens]
+
+
 def _doubling(least: int, most: int) -> Iterator[int]:
     size = least
     while size < most:
@@ -88,17 +125,28 @@ def _doubling(least: int, most: int) -> Iterator[int]:
     yield most
 
 
+def _three(least: int, most: int) -> tuple[int, int, int]:
+    """Sizes from least to most, the middle one by ratio."""
+    least = min(least, most)
+    return least, round((least * most) ** 0.5), most
+
+
 def _prompts(tokens: int, context: int) -> tuple[tuple[int, int], ...]:
     whole, rest = divmod(tokens, PROMPT)
     return ((PROMPT, context),) * whole + (((rest, context),) if rest else ())
 
 
 def _timed(
-    executor: Executor, shape: Shape, clock: Clock, rng: np.random.Generator, vocabulary: int
+    executor: Executor,
+    shape: Shape,
+    clock: Clock,
+    rng: np.random.Generator,
+    vocabulary: int,
+    repeats: int,
 ) -> Step:
     """The median of some runs after one that warms up."""
     seconds = []
-    for _ in range(REPEATS + 1):
+    for _ in range(repeats + 1):
         chunks = _chunks(shape, rng, vocabulary)
         begin = clock.now()
         executor.execute(chunks)

@@ -282,14 +282,20 @@ class Loop:
         finished = []
         for work, token in zip(plan.work, drawn, strict=True):
             request = work.request
-            self._changed.add(request.group)
+            relquery = self.relqueries[request.group]
+            self._changed.add(relquery.id)
+            if not request.decoding:
+                relquery.computed_prompts += work.tokens
             for index, _, stop in list(spread(request, work.tokens)):
                 request.pieces[index].done = stop
             if token is None:
                 continue
             if not request.output:
-                self.relqueries[request.group].prefilled = self.clock.now()
-            if self._take(request, token):
+                relquery.prefilled = self.clock.now()
+            before = len(request.output)
+            ended = self._take(request, token)
+            relquery.drawn_tokens += len(request.output) - before
+            if ended:
                 finished.append(request)
         return finished
 

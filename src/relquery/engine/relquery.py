@@ -33,6 +33,8 @@ class RelQuery:
     arrival: seconds on the engine's clock. tenant: who asks. size: requests submitted in all.
     output_limit: most tokens that one of them may answer. waiting, running: the open ones.
     answered: requests that ended with an answer, and answered_tokens: how many these have.
+    computed_prompts: prompt tokens computed so far, those that the cache served not among them;
+    drawn_tokens: of answers.
     started: when the step began that first computed one; prefilled: when the last step ended that
     computed a prompt; ended: when its last request ended.
     """
@@ -46,6 +48,8 @@ class RelQuery:
     running: dict[Request, None] = field(default_factory=dict)
     answered: int = 0
     answered_tokens: int = 0
+    computed_prompts: int = 0
+    drawn_tokens: int = 0
     started: float | None = None
     prefilled: float | None = None
     ended: float | None = None

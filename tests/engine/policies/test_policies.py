@@ -11,11 +11,11 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.policies.catalogue import Settings, make_policy
 from relquery.engine.policies.fcfs import fcfs
-from relquery.engine.policies.priority import Priorities
+from relquery.engine.policies.priority import Fairness, Priorities
 from relquery.engine.policies.relserve import RelServe
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.policies.shortest import Shortest
-from relquery.engine.policies.static import static
+from relquery.engine.policies.static import Static
 from relquery.engine.relquery import RelQuery
 from relquery.engine.schedule import Policy, State
 
@@ -41,7 +41,7 @@ def groups_of(engine: Harness, step: int = -1) -> list[tuple[int, int]]:
     return [(requests[chunk.request].group, len(chunk.tokens)) for chunk in chunks]
 
 
-@pytest.mark.parametrize("policy", [fcfs, static, RelServe(COST, adaptive=False)])
+@pytest.mark.parametrize("policy", [fcfs, Static(), RelServe(COST, adaptive=False)])
 def test_prompts_go_before_decodes_and_never_with_them(policy: Policy) -> None:
     engine = harness(policy)
     submit(engine, 0, 2, 10, 5)
@@ -77,7 +77,7 @@ def test_a_prompt_beyond_a_step_is_computed_in_several_and_others_follow(name: P
 
 
 def test_a_static_priority_counts_tokens_at_arrival_and_stays() -> None:
-    engine = harness(static)
+    engine = harness(Static())
     submit(engine, 0, 8, 20, 5)  # 200 tokens
     for _ in range(3):
         engine.step()  # 50 are left
@@ -97,7 +97,7 @@ def test_a_priority_that_follows_what_is_left_lets_the_begun_one_end_first(polic
     assert {group for group, tokens in groups_of(engine) if tokens > 1} == {0}
 
 
-@pytest.mark.parametrize("policy", [static, RelServe(COST), Shortest(COST)])
+@pytest.mark.parametrize("policy", [Static(), RelServe(COST), Shortest(COST)])
 def test_a_small_relquery_overtakes_a_large_one(policy: Policy) -> None:
     engine = harness(policy)
     large = submit(engine, 0, 20, 30, 20)
@@ -143,7 +143,7 @@ def test_in_transition_the_predicted_change_of_latencies_decides(
 @pytest.mark.parametrize("name", ["relserve", "shortest"])
 def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName) -> None:
     def waiting_of_large(starvation: float | None) -> float:
-        policy = make_policy(name, Settings(COST, starvation))
+        policy = make_policy(name, Settings(COST, Fairness(starvation)))
         engine = harness(policy, max_num_seqs=1)
         large = submit(engine, 0, 6, 40, 20)
         for group in range(1, 60):
@@ -166,7 +166,7 @@ def test_only_relqueries_that_were_worked_on_are_estimated_again() -> None:
         return float(relquery.id)
 
     def policy(state: State, memo: Any) -> Any:
-        priorities = memo or Priorities(estimate)
+        priorities = memo or Priorities(estimate, state.limits)
         priorities.update(state)
         return sarathi(state, None)[0], priorities
 

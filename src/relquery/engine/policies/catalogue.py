@@ -2,45 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from relquery.config import PolicyName
+from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.policies.fcfs import fcfs
+from relquery.engine.policies.priority import Fairness
 from relquery.engine.policies.relserve import RelServe
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.policies.shortest import Shortest
-from relquery.engine.policies.static import static
+from relquery.engine.policies.static import Static
 from relquery.engine.schedule import Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What policies may want to know. cost: of the machine. For the rest see Priorities."""
+    """What policies may want to know. cost: of the machine. seed: of samples."""
 
     cost: LinearCost = field(default_factory=LinearCost)
-    starvation: float | None = None
+    fairness: Fairness = field(default_factory=Fairness)
     seed: int = 0
-    weights: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: EngineConfig, cost: LinearCost | None = None) -> Settings:
+        """Those that an engine's config names."""
+        fairness = Fairness(config.starvation, config.aging, config.weights)
+        return cls(cost or LinearCost(), fairness)
+
+
+def _relserve(given: Settings, **halves: Any) -> Policy:
+    return RelServe(given.cost, fairness=given.fairness, seed=given.seed, **halves)
 
 
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
-    "fcfs": lambda settings: fcfs,
-    "sarathi": lambda settings: sarathi,
-    "static": lambda settings: static,
-    "relserve": lambda s: RelServe(s.cost, starvation=s.starvation, seed=s.seed),
-    "relserve-pp": lambda s: RelServe(
-        s.cost, transition="prefill", starvation=s.starvation, seed=s.seed
-    ),
-    "relserve-dp": lambda s: RelServe(
-        s.cost, transition="decode", starvation=s.starvation, seed=s.seed
-    ),
-    "relserve-dpu": lambda s: RelServe(
-        s.cost, adaptive=False, starvation=s.starvation, seed=s.seed
-    ),
-    "relserve-aba": lambda s: RelServe(s.cost, dynamic=False, starvation=s.starvation, seed=s.seed),
-    "shortest": lambda s: Shortest(s.cost, s.starvation, s.seed),
+    "fcfs": lambda given: fcfs,
+    "sarathi": lambda given: sarathi,
+    "static": lambda given: Static(given.fairness),
+    "relserve": _relserve,
+    "relserve-pp": lambda given: _relserve(given, transition="prefill"),
+    "relserve-dp": lambda given: _relserve(given, transition="decode"),
+    "relserve-dpu": lambda given: _relserve(given, adaptive=False),
+    "relserve-aba": lambda given: _relserve(given, dynamic=False),
+    "shortest": lambda given: Shortest(given.cost, given.fairness, given.seed),
 }
 
 

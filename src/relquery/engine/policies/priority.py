@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import merge
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from relquery.config import EngineConfig
 from relquery.engine.policies.ranking import Ranking
+from relquery.engine.policies.tenants import Tenants
 from relquery.engine.relquery import RelQuery
+from relquery.engine.request import Request
 from relquery.engine.schedule import State
+
+SLACK = 2.0
+"""Steps full of tokens by which a tenant may be ahead of another."""
 
 
 class Estimate(Protocol):
@@ -16,55 +24,105 @@ class Estimate(Protocol):
     def __call__(self, relquery: RelQuery, state: State) -> float: ...
 
 
-class Priorities:
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """How far those who wait long, or have had little, go before those who are short.
+
+    starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
+    came with, from which on its priority is 0; None for never. aging: by how much a priority falls
+    with each second since the arrival. weights: shares of tenants, see Tenants.
+    """
+
+    starvation: float | None = None
+    aging: float = 0.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+Urgency = tuple[bool, float]
+"""Whether the tenant has to step back, and the priority: the least goes first."""
+
+
+E = TypeVar("E", bound=Estimate)
+
+
+class Priorities(Generic[E]):
     """The memo of policies that go by priority.
 
     estimate: gives a relQuery's priority. fixed: keep the one of its arrival; else it is estimated
     again whenever one of its requests has been worked on. As long as all of them wait, the last
-    one is kept (paper 003, eq. 12). starvation: unit waiting time (eq. 13), in seconds for each
-    request that a relQuery came with, from which on its priority is 0; None for never.
+    one is kept (paper 003, eq. 12).
     """
 
     def __init__(
-        self, estimate: Estimate, *, fixed: bool = False, starvation: float | None = None
+        self,
+        estimate: E,
+        limits: EngineConfig,
+        fairness: Fairness = Fairness(),
+        *,
+        fixed: bool = False,
     ) -> None:
-        self._estimate, self._fixed, self._starvation = estimate, fixed, starvation
-        self._priorities: dict[int, float] = {}
-        self._sizes: dict[int, int] = {}
-        self._waiting = Ranking()  # those with requests that wait
+        self.estimate, self._fixed = estimate, fixed
+        self._starvation, self._aging = fairness.starvation, fairness.aging
+        self._tenants = Tenants(fairness.weights, SLACK * limits.max_num_batched_tokens)
+        self._ahead: frozenset[str] = frozenset()
+        self._known: dict[int, _Known] = {}
+        self._waiting: dict[str, Ranking] = {}  # per tenant, those with requests that wait
         self._due = Ranking()  # those not begun, by when they starve
         self._starved: set[int] = set()
 
-    def __getitem__(self, relquery: int) -> float:
-        return 0.0 if relquery in self._starved else self._priorities[relquery]
+    def __getitem__(self, relquery: int) -> Urgency:
+        known = self._known[relquery]
+        return known.tenant in self._ahead and relquery not in self._starved, self._key(relquery)
 
     def update(self, state: State) -> None:
         """Take in what changed."""
         for number in state.changed:
             relquery = state.relqueries.get(number)
-            if relquery is None:
-                self._forget(number)
-            else:
+            if relquery is not None:
                 self._take_in(relquery, state)
+            elif number in self._known:
+                self._forget(number)
         for number in self._due.take_until(state.now):
             self._starved.add(number)
             self._rank(state.relqueries[number])
+        self._ahead = self._tenants.ahead(self._waiting)
 
     def waiting(self, state: State) -> Iterator[RelQuery]:
         """The relQueries that have requests that wait, the most urgent first."""
-        return (state.relqueries[number] for number in self._waiting)
+        if len(self._waiting) == 1:
+            (only,) = self._waiting.values()
+            return (state.relqueries[number] for number in only)
+        ranked = [((self[number], number) for number in each) for each in self._waiting.values()]
+        return (state.relqueries[number] for _, number in merge(*ranked))
 
     @property
     def count(self) -> int:
         """How many relQueries have requests that wait."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
+
+    def sort(self, requests: Collection[Request]) -> list[Request]:
+        """Requests in the order of their relQueries, the most urgent first."""
+        urgency = {number: self[number] for number in {request.group for request in requests}}
+        return sorted(requests, key=lambda request: urgency[request.group])
+
+    def order(self, state: State) -> list[RelQuery]:
+        """All open relQueries, the most urgent first."""
+        return sorted(state.relqueries.values(), key=lambda each: (self[each.id], each.arrival))
+
+    def _key(self, number: int) -> float:
+        """What relQueries of one tenant are ranked by: all age alike, so that it keeps."""
+        known = self._known[number]
+        return 0.0 if number in self._starved else known.priority + self._aging * known.arrival
 
     def _take_in(self, relquery: RelQuery, state: State) -> None:
         number = relquery.id
-        grown = self._sizes.get(number) != relquery.size
+        self._tenants.take_in(relquery)
+        known = self._known.get(number)
+        grown = known is None or known.size != relquery.size
         if grown or not (self._fixed or not relquery.running):
-            self._priorities[number] = self._estimate(relquery, state)
-            self._sizes[number] = relquery.size
+            self._known[number] = _Known(
+                relquery.tenant, relquery.arrival, relquery.size, self.estimate(relquery, state)
+            )
         self._rank(relquery)
         if self._starvation is not None and number not in self._starved:
             if relquery.started is None:
@@ -74,13 +132,29 @@ class Priorities:
 
     def _rank(self, relquery: RelQuery) -> None:
         if len(relquery.waiting):
-            self._waiting.set(relquery.id, self[relquery.id], relquery.arrival)
+            ranking = self._waiting.setdefault(relquery.tenant, Ranking())
+            ranking.set(relquery.id, self._key(relquery.id), relquery.arrival)
         else:
-            self._waiting.discard(relquery.id)
+            self._unrank(relquery.id, relquery.tenant)
+
+    def _unrank(self, number: int, tenant: str) -> None:
+        ranking = self._waiting.get(tenant)
+        if ranking is not None:
+            ranking.discard(number)
+            if not len(ranking):
+                del self._waiting[tenant]
 
     def _forget(self, number: int) -> None:
-        self._priorities.pop(number, None)
-        self._sizes.pop(number, None)
+        self._unrank(number, self._known.pop(number).tenant)
+        self._tenants.forget(number)
         self._starved.discard(number)
-        self._waiting.discard(number)
         self._due.discard(number)
+
+
+class _Known(NamedTuple):
+    """What is kept of a relQuery."""
+
+    tenant: str
+    arrival: float
+    size: int
+    priority: float

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Literal
 
 from relquery.engine.cost import LinearCost
-from relquery.engine.policies.priority import Estimate, Priorities
+from relquery.engine.policies.priority import Estimate, Fairness, Priorities
 from relquery.engine.policies.remaining import Remaining
 from relquery.engine.policies.static import count_tokens
 from relquery.engine.policies.steps import decode, prefill
@@ -26,21 +26,21 @@ class RelServe:
     priorities are those of `static`. adaptive: the Adaptive Batch Arranger (4.3); off, prompts go
     before decodes. transition: what goes first where a relQuery that runs has all its prompts
     computed and another waits: what the predicted change of latencies says, or always the same
-    (Fig. 10). starvation: see Priorities. sample: requests that tell a relQuery's cache miss ratio
-    (eq. 11); seed: of their choice.
+    (Fig. 10). fairness: beyond the order of priorities. sample: requests that tell a relQuery's
+    cache miss ratio (eq. 11); seed: of their choice.
     """
 
     cost: LinearCost
     dynamic: bool = True
     adaptive: bool = True
     transition: Transition = "adaptive"
-    starvation: float | None = None
+    fairness: Fairness = field(default_factory=Fairness)
     sample: int = 10
     seed: int = 0
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Compute prompts of the most urgent relQuery, or decode all that runs."""
-        priorities: Priorities = memo or self._begin()
+        priorities: Priorities[Estimate] = memo or self._begin(state)
         priorities.update(state)
         draft = Draft(state)
         # Prompts of one relQuery a step, so that each passage from one to the next is weighed.
@@ -48,16 +48,16 @@ class RelServe:
         prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
         if not draft.work or (state.running and not self._goes_first(draft, priorities, state)):
             draft = Draft(state)
-            decode(draft, sorted(state.running, key=lambda one: priorities[one.group]))
+            decode(draft, priorities.sort(state.running))
         return draft.plan(), priorities
 
-    def _begin(self) -> Priorities:
+    def _begin(self, state: State) -> Priorities[Estimate]:
         estimate: Estimate = count_tokens
         if self.dynamic:
             estimate = Remaining(self.cost, sample=self.sample, seed=self.seed)
-        return Priorities(estimate, fixed=not self.dynamic, starvation=self.starvation)
+        return Priorities(estimate, state.limits, self.fairness, fixed=not self.dynamic)
 
-    def _goes_first(self, draft: Draft, priorities: Priorities, state: State) -> bool:
+    def _goes_first(self, draft: Draft, priorities: Priorities[Estimate], state: State) -> bool:
         """Whether the drafted prompts go before the decodes of what runs."""
         if not self.adaptive:
             return True

@@ -17,12 +17,12 @@ class Remaining:
     """An Estimate: what is left of a relQuery is cut into batches, whose durations are summed.
 
     Answers are taken to be as long as they may be. sample: requests that tell the share of its
-    prompts that the cache does not hold (eq. 11); seed: of their choice.
+    prompts that the cache does not hold (eq. 11); seed: of their choice, which depends on nothing
+    else but the relQuery, so that asking once more changes nothing.
     """
 
     def __init__(self, cost: LinearCost, sample: int = 10, seed: int = 0) -> None:
-        self._cost, self._sample = cost, sample
-        self._random = Random(seed)
+        self._cost, self._sample, self._seed = cost, sample, seed
         self._ratios: WeakKeyDictionary[RelQuery, tuple[int, float]] = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
@@ -48,7 +48,8 @@ class Remaining:
             return known[1]
         ratio = 1.0
         if count:
-            chosen = self._random.sample(range(count), min(self._sample, count))
+            draw = Random(f"{self._seed} {relquery.id} {count}")
+            chosen = draw.sample(range(count), min(self._sample, count))
             sampled = relquery.waiting.pick(chosen)
             cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
             ratio -= cached / sum(request.length for request in sampled)

@@ -9,11 +9,11 @@ are more urgent, by what is left of their answers.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, takewhile
 
 from relquery.engine.cost import LinearCost
-from relquery.engine.policies.priority import Priorities
+from relquery.engine.policies.priority import Fairness, Priorities
 from relquery.engine.policies.remaining import Remaining
 from relquery.engine.policies.steps import decode
 from relquery.engine.relquery import RelQuery
@@ -25,42 +25,42 @@ from relquery.engine.schedule import Draft, Memo, Plan, State
 class Shortest:
     """The policy; call it as `Policy` says.
 
-    cost: predicts the durations that it weighs. starvation: see Priorities. seed: see Remaining.
+    cost: predicts the durations that it weighs. fairness: beyond the order of priorities. seed: see
+    Remaining.
     """
 
     cost: LinearCost
-    starvation: float | None = None
+    fairness: Fairness = field(default_factory=Fairness)
     seed: int = 0
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Decode all that runs; add prompts, the most urgent first, where that pays."""
-        known: tuple[Priorities, Remaining] = memo or self._begin()
-        priorities, remaining = known
+        priorities: Priorities[Remaining] = memo or Priorities(
+            Remaining(self.cost, seed=self.seed), state.limits, self.fairness
+        )
         priorities.update(state)
         draft = Draft(state)
-        running = sorted(state.running, key=lambda one: priorities[one.group])
+        running = priorities.sort(state.running)
         decode(draft, running)
         best = next(priorities.waiting(state), None)
         if best is not None and not draft.preempt:
-            urgent = list(
-                takewhile(lambda one: priorities[one.group] < priorities[best.id], running)
-            )
-            ratio = remaining.miss_ratio(best, state) if urgent else 0.0
-            if not urgent or self._pays(draft, best, ratio, urgent, priorities.count):
+            bound = priorities[best.id]
+            urgent = list(takewhile(lambda one: priorities[one.group] < bound, running))
+            if not urgent or self._pays(draft, best, urgent, priorities, state):
                 _admit(draft, priorities.waiting(state))
-        return draft.plan(), known
-
-    def _begin(self) -> tuple[Priorities, Remaining]:
-        remaining = Remaining(self.cost, seed=self.seed)
-        return Priorities(remaining, starvation=self.starvation), remaining
+        return draft.plan(), priorities
 
     def _pays(
-        self, draft: Draft, best: RelQuery, ratio: float, urgent: list[Request], waiting: int
+        self,
+        draft: Draft,
+        best: RelQuery,
+        urgent: Iterable[Request],
+        priorities: Priorities[Remaining],
+        state: State,
     ) -> bool:
         """Whether prompts of `best` now save all that wait more than they cost the more urgent.
 
-        Eq. 15 to 17 of paper 003, with what is left of an answer in place of its limit. ratio: of
-        the prompts' tokens that are not cached. waiting: relQueries that wait.
+        Eq. 15 to 17 of paper 003, with what is left of an answer in place of its limit.
         """
         tails: dict[int, int] = {}
         for request in urgent:
@@ -69,9 +69,10 @@ class Shortest:
         lengths = best.waiting.lengths.cumsum()
         count = max(1, int(lengths.searchsorted(draft.tokens, "right")))
         limit = best.output_limit
-        paused = self.cost.prefill_slope * float(lengths[count - 1]) * ratio * len(tails)
+        uncached = float(lengths[count - 1]) * priorities.estimate.miss_ratio(best, state)
+        paused = self.cost.prefill_slope * uncached * len(tails)
         slower = self.cost.decode_slope * count * sum(min(tail, limit) for tail in tails.values())
-        sooner = waiting * self.cost.decode_intercept * min(limit, max(tails.values()))
+        sooner = priorities.count * self.cost.decode_intercept * min(limit, max(tails.values()))
         return paused + slower < sooner
 
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import chain
 
-from relquery.engine.policies.priority import Priorities
+from relquery.engine.policies.priority import Estimate, Fairness, Priorities
 from relquery.engine.policies.steps import decode, prefill
 from relquery.engine.relquery import RelQuery
 from relquery.engine.schedule import Draft, Memo, Plan, State
 
 
-def static(state: State, memo: Memo) -> tuple[Plan, Memo]:
-    """Compute whole prompts, those of the smallest relQuery first, while one fits; else decode."""
-    priorities: Priorities = memo or Priorities(count_tokens, fixed=True)
-    priorities.update(state)
-    draft = Draft(state)
-    waiting = (relquery.waiting for relquery in priorities.waiting(state))
-    prefill(draft, state, chain.from_iterable(waiting))
-    if not draft.work:
-        decode(draft, sorted(state.running, key=lambda request: priorities[request.group]))
-    return draft.plan(), priorities
+@dataclass(frozen=True, slots=True)
+class Static:
+    """The policy; call it as `Policy` says. fairness: beyond the order of priorities."""
+
+    fairness: Fairness = field(default_factory=Fairness)
+
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        """Compute whole prompts, of the smallest relQuery first, while one fits; else decode."""
+        priorities: Priorities[Estimate] = memo or Priorities(
+            count_tokens, state.limits, self.fairness, fixed=True
+        )
+        priorities.update(state)
+        draft = Draft(state)
+        waiting = (relquery.waiting for relquery in priorities.waiting(state))
+        prefill(draft, state, chain.from_iterable(waiting))
+        if not draft.work:
+            decode(draft, priorities.sort(state.running))
+        return draft.plan(), priorities
 
 
 def count_tokens(relquery: RelQuery, state: State) -> float:
