@@ -55,7 +55,7 @@ def calibrate(
     """Fit a cost model to an executor, and tell how well it predicts batches of other shapes.
 
     What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens that
-    one request may have, the model's context. quick: few batches, each timed once, and none of
+    one request may have, the model's context. quick: few batches, each timed twice, and none of
     other shapes, so that `held_out` is None: a second or two for ten million parameters on two
     cores. progress: called with ("batches", timed so far, in all).
 
@@ -67,8 +67,10 @@ def calibrate(
     steps = []
     for number, shape in enumerate([*known, *other]):
         fitting = shape if longest is None else shape.within(longest)
-        runs = 1 if quick else REPEATS
-        steps.append(_timed(executor, fitting, clock, rng, vocabulary, runs))
+        # Of few runs the shortest: what else the machine does only makes a run longer.
+        repeats, typical = (2, min) if quick else (REPEATS, median)
+        seconds = typical(_timed(executor, fitting, clock, rng, vocabulary, repeats))
+        steps.append(_step(fitting, seconds))
         if progress is not None:
             progress("batches", number + 1, len(known) + len(other))
     return fit(steps[: len(known)], steps[len(known) :])
@@ -143,17 +145,21 @@ def _timed(
     rng: np.random.Generator,
     vocabulary: int,
     repeats: int,
-) -> Step:
-    """The median of some runs after one that warms up."""
+) -> list[float]:
+    """Seconds of some runs after one that warms up."""
     seconds = []
     for _ in range(repeats + 1):
         chunks = _chunks(shape, rng, vocabulary)
         begin = clock.now()
         executor.execute(chunks)
         seconds.append(clock.now() - begin)
-    context = sum(chunk.context_tokens for chunk in chunks)
+    return seconds[1:]
+
+
+def _step(shape: Shape, seconds: float) -> Step:
     tokens = sum(length for length, _ in shape.prompts)
-    return Step(tokens, len(shape.decodes), context, median(seconds[1:]))
+    context = sum(context for _, context in shape.prompts) + sum(shape.decodes)
+    return Step(tokens, len(shape.decodes), context, seconds)
 
 
 def _chunks(shape: Shape, rng: np.random.Generator, vocabulary: int) -> Sequence[Chunk]:

@@ -10,13 +10,15 @@ from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
 from relquery.engine.cidra import plan_batches
 from relquery.engine.clock import Clock
+from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Executor, Segment
+from relquery.engine.forecast import Experience, forecast
 from relquery.engine.hits import Held, StepHits
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.queue import Queue
 from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Draw, Request
-from relquery.engine.schedule import Memo, Plan, Policy, State, Work, filled, spread
+from relquery.engine.schedule import Memo, Ordering, Plan, Policy, State, Work, filled, spread
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -29,14 +31,20 @@ class Loop:
     """
 
     def __init__(
-        self, executor: Executor, config: EngineConfig, clock: Clock, policy: Policy = sarathi
+        self,
+        executor: Executor,
+        config: EngineConfig,
+        clock: Clock,
+        policy: Policy = sarathi,
+        cost: LinearCost | None = None,
     ) -> None:
         self.config, self.clock = config, clock
+        self.experience = Experience()
         self.pool = BlockPool(config.cache_tokens // config.block_size)
         self.waiting = Queue()
         self.running: dict[Request, None] = {}
         self.relqueries: dict[int, RelQuery] = {}
-        self._executor, self._policy = executor, policy
+        self._executor, self._policy, self._cost = executor, policy, cost
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
         self._changed: set[int] = set()
@@ -101,6 +109,21 @@ class Loop:
         self._end(request, Finish.CANCELLED)
         return True
 
+    def forecast(self, number: int) -> float | None:
+        """Seconds until the last answer of a relQuery as matters stand; 0 if it is not open.
+
+        None where it is not known what steps cost. See relquery.engine.forecast.
+        """
+        if self._cost is None:
+            return None
+        if number not in self.relqueries:
+            return 0.0
+        state = self._state()
+        _, self._memo = self._policy(state, self._memo)  # takes in what is new; the plan is not run
+        known = self._memo.order(state) if isinstance(self._memo, Ordering) else None
+        order = known or self.relqueries.values()
+        return forecast(order, number, self.config, self._cost, self.experience)
+
     def _wait(self, request: Request, relquery: RelQuery, *, first: bool = False) -> None:
         for queue in (self.waiting, relquery.waiting):
             (queue.put_first if first else queue.append)(request)
@@ -118,20 +141,22 @@ class Loop:
         return relquery
 
     def _schedule(self) -> Plan:
-        changed, self._changed = self._changed, set()
-        state = State(
+        plan, self._memo = self._policy(self._state(), self._memo)
+        self._changed = set()
+        if not plan.work and not plan.preempt and (self.waiting or self.running):
+            raise AssertionError("the policy planned nothing although requests are open")
+        return plan
+
+    def _state(self) -> State:
+        return State(
             self.clock.now(),
             self.waiting,
             self.running,
             self.config,
             self.pool,
             self.relqueries,
-            changed,
+            self._changed,
         )
-        plan, self._memo = self._policy(state, self._memo)
-        if not plan.work and not plan.preempt and (self.waiting or self.running):
-            raise AssertionError("the policy planned nothing although requests are open")
-        return plan
 
     def _prepare(self, plan: Plan) -> list[list[Chunk]]:
         """Move requests between queues, hold blocks, and describe the work to the executor."""
@@ -224,6 +249,7 @@ class Loop:
             self._hold(request, index)
         if request.cached is None:
             request.cached = request.computed
+            self.experience.admit(request)
 
     def _filled_before(self, request: Request, index: int, number: int) -> int:
         """Hold a block that work before this one fills in the same step."""
@@ -321,6 +347,7 @@ class Loop:
         relquery = self._leave_running(request)
         relquery.answered += 1
         relquery.answered_tokens += len(request.output)
+        self.experience.answered(request)
         self._end(request, finish)
 
     def _end(self, request: Request, finish: Finish) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
@@ -64,6 +64,14 @@ class Policy(Protocol):
     """Decides the next step."""
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]: ...
+
+
+@runtime_checkable
+class Ordering(Protocol):
+    """A memo that knows which relQueries come before which."""
+
+    def order(self, state: State) -> Sequence[RelQuery]:
+        """All open relQueries, the most urgent first."""
 
 
 class Draft:

@@ -40,7 +40,8 @@ def simulate(
 ) -> Run:
     """Serve a trace in virtual time. The same input gives the same run."""
     clock = VirtualClock()
-    engine = Loop(SimulatedExecutor(clock, served.cost), served.limits, clock, policy)
+    executor = SimulatedExecutor(clock, served.cost)
+    engine = Loop(executor, served.limits, clock, policy, served.cost)
     split = tokenize or approximate_tokens
     numbers = iter(range(sum(len(query.rows) for query in queries)))
 

@@ -1,0 +1,79 @@
+"""When a relQuery will have its last answer, as far as that can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from relquery.config import EngineConfig
+from relquery.engine.cost import LinearCost
+from relquery.engine.relquery import RelQuery
+from relquery.engine.request import Request
+
+
+@dataclass(slots=True)
+class Experience:
+    """What an engine has seen so far, to judge by what comes.
+
+    admitted: prompt tokens of requests that were taken in, and computed: of these, those that the
+    cache did not serve. limit: tokens that answers might have had, and drawn: those they had.
+    """
+
+    admitted: int = 0
+    computed: int = 0
+    limit: int = 0
+    drawn: int = 0
+
+    def admit(self, request: Request) -> None:
+        """A request was taken in for the first time."""
+        self.admitted += request.prompt_tokens
+        self.computed += request.prompt_tokens - (request.cached or 0)
+
+    def answered(self, request: Request) -> None:
+        """A request has its answer."""
+        self.limit += request.max_tokens
+        self.drawn += len(request.output)
+
+    @property
+    def miss_ratio(self) -> float:
+        """Share of prompt tokens that are computed; 1 as long as nothing is known."""
+        return self.computed / self.admitted if self.admitted else 1.0
+
+    @property
+    def length_ratio(self) -> float:
+        """Share of its limit that an answer has; 1 as long as nothing is known."""
+        return self.drawn / self.limit if self.limit else 1.0
+
+
+def forecast(
+    order: Iterable[RelQuery],
+    number: int,
+    limits: EngineConfig,
+    cost: LinearCost,
+    experience: Experience,
+) -> float:
+    """Seconds until the last answer of a relQuery.
+
+    order: those that are served before it, and it as the last. Prompts are computed in this order,
+    together with the decodes of all whose prompts the cache holds; where it is full, the next
+    prompts come when all that it holds have been answered, as in Algorithm 1 of paper 003. Who
+    comes later and goes before it is not foreseen.
+    """
+    clock = tokens = seats = longest = 0.0
+    for relquery in order:
+        prompts = float(relquery.waiting.lengths.sum())
+        begun = sum(each.prompt_tokens - each.computed for each in relquery.running)
+        left = [max(1, each.max_tokens - len(each.output)) for each in relquery.running]
+        left += [relquery.output_limit] * len(relquery.waiting)
+        held = sum(each.length for each in relquery.running) + prompts
+        full = tokens + held > limits.cache_tokens or seats + len(left) > limits.max_num_seqs
+        if tokens and full:
+            clock += longest * cost.decode_intercept
+            tokens = seats = longest = 0.0
+        tokens, seats, longest = tokens + held, seats + len(left), max(longest, *left)
+        computed = prompts * experience.miss_ratio + max(0, begun)
+        clock += cost.prefill_slope * computed
+        clock += cost.decode_slope * sum(left) * experience.length_ratio
+        if relquery.id == number:
+            return clock + max(left) * cost.decode_intercept
+    raise KeyError(number)
