@@ -6,7 +6,7 @@ import json
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -32,7 +32,17 @@ class Silence(Enum):
     HANG_UP = 2
 
 
-AnswerFunction = Callable[[Body], Reply | Silence]
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Sent as server-sent events while it is read: a test waits or fails between two of them.
+
+    A body is sent as JSON, a string as it stands; a silence leaves the stream unended.
+    """
+
+    events: Iterable[Body | str | Silence]
+
+
+AnswerFunction = Callable[[Body], Reply | Stream | Silence]
 
 
 def completion(
@@ -51,6 +61,25 @@ def completion(
     content = {"role": "assistant", "content": text, **message}
     choice = {"index": 0, "message": content, "finish_reason": finish}
     return Reply({"object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def part(finish: str | None = None, **delta: Any) -> Body:
+    """One part of a streamed completion."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"object": "chat.completion.chunk", "choices": [choice]}
+
+
+def streamed(*words: str, finish: str = "stop", cached_tokens: int | None = None) -> list[Body]:
+    """A whole streamed completion, with its usage at the end: 10 tokens asked, one a word."""
+    usage: Body = {"prompt_tokens": 10, "completion_tokens": len(words)}
+    if cached_tokens is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": cached_tokens}
+    return [
+        part(role="assistant", content=""),
+        *(part(content=word) for word in words),
+        part(finish=finish),
+        {"object": "chat.completion.chunk", "choices": [], "usage": usage},
+    ]
 
 
 def failure(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
@@ -86,7 +115,7 @@ class ChatServer:
     def questions(self) -> list[str]:
         return [question(body) for body in self.asked]
 
-    def serve(self, body: Body, key: str, connection: socket.socket) -> Reply | None:
+    def serve(self, body: Body, key: str, connection: socket.socket) -> Reply | Stream | None:
         with self.lock:
             self.asked.append(body)
             self.keys.add(key)
@@ -95,13 +124,13 @@ class ChatServer:
         try:
             reply = self.answer(body)
             if reply is Silence.UNTIL_CLIENT_LEAVES:
-                self._wait(connection)
-            return reply if isinstance(reply, Reply) else None
+                self.wait(connection)
+            return None if isinstance(reply, Silence) else reply
         finally:
             with self.lock:
                 self.running -= 1
 
-    def _wait(self, connection: socket.socket) -> None:
+    def wait(self, connection: socket.socket) -> None:
         while not self.closing.is_set():
             if select.select([connection], [], [], 0.02)[0]:
                 with self.lock:
@@ -129,13 +158,19 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         key = self.headers["Authorization"].removeprefix("Bearer ")
         if self.path != "/v1/chat/completions":
-            reply: Reply | None = failure(404, f"no route {self.path}")
+            reply: Reply | Stream | None = failure(404, f"no route {self.path}")
         else:
             reply = self.server.chat.serve(body, key, self.connection)
         if reply is None:
             self.close_connection = True
+        elif isinstance(reply, Stream):
+            self._stream(reply)
         else:
             self._send(reply)
+
+    def do_GET(self) -> None:
+        listed = self.path == "/v1/models"
+        self._send(Reply({"data": []}) if listed else failure(404, f"no route {self.path}"))
 
     def _send(self, reply: Reply) -> None:
         text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
@@ -146,6 +181,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())
+
+    def _stream(self, stream: Stream) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in stream.events:
+            if isinstance(event, Silence):
+                if event is Silence.UNTIL_CLIENT_LEAVES:
+                    self.server.chat.wait(self.connection)
+                self.close_connection = True
+                return
+            self._chunk(event if isinstance(event, str) else f"data: {json.dumps(event)}\n\n")
+        self._chunk("data: [DONE]\n\n")
+        self._chunk("")
+
+    def _chunk(self, text: str) -> None:
+        data = text.encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def log_message(self, *_: object) -> None:
         pass

@@ -206,13 +206,15 @@ class Harness:
         self.engine = Loop(self.executor, self.config, self.executor.clock, policy)
         self.finished: list[Request] = []
 
-    def submit(self, prompt: Iterable[Any], max_tokens: int = 3, **options: Any) -> Request:
+    def submit(
+        self, prompt: Iterable[Any], max_tokens: int = 3, tenant: str = "", **options: Any
+    ) -> Request:
         """prompt: token ids, and independent spans as tuples of the same."""
         number = len(self.executor.requests)
         spec = tuple(part if isinstance(part, tuple) else int(part) for part in prompt)
         placing: Placing = "request" if self.config.relocation == "cidra" else "chain"
         request = Request(number, chain_of(spec), max_tokens, placing=placing, **options)
-        self.engine.submit(request)
+        self.engine.submit(request, tenant)
         self.executor.requests[number], self.executor.prompts[number] = request, spec
         return request
 

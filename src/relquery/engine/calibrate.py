@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -17,6 +17,7 @@ from relquery.engine.request import Draw
 REPEATS = 3
 PROMPT = 200  # tokens of most prompts over tables (paper 003, Table 4)
 QUICK_TOKENS, QUICK_REQUESTS = 768, 96  # of the largest batches of a quick calibration
+QUICK_SECONDS = 2.0  # from which on it hurries
 Progress = Callable[[str, int, int], None]
 
 
@@ -55,25 +56,41 @@ def calibrate(
     """Fit a cost model to an executor, and tell how well it predicts batches of other shapes.
 
     What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens that
-    one request may have, the model's context. quick: few batches, each timed twice, and none of
-    other shapes, so that `held_out` is None: a second or two for ten million parameters on two
-    cores. progress: called with ("batches", timed so far, in all).
+    one request may have, the model's context. quick: few batches, and none of other shapes, so that
+    `held_out` is None: a second or two for ten million parameters on two cores. progress: called
+    with ("batches", timed so far, in all), unless `quick`.
 
-    Raises ValueError if the cache is too small for three batches of each kind and `quick` is off.
+    Raises ValueError if the cache is too small for three batches of each kind, unless `quick`.
     """
     rng = np.random.default_rng(seed)
-    known = _held(rapid(limits) if quick else regular(limits), limits)
-    other = [] if quick else _held(irregular(limits, rng), limits)
+    bench = _Bench(executor, clock, rng, vocabulary, longest)
+    if quick:
+        return fit(list(_in_haste(bench, limits)))
+    known = [shape for shape in regular(limits) if shape.slots <= limits.cache_tokens]
+    other = [shape for shape in irregular(limits, rng) if shape.slots <= limits.cache_tokens]
     steps = []
     for number, shape in enumerate([*known, *other]):
-        fitting = shape if longest is None else shape.within(longest)
-        # Of few runs the shortest: what else the machine does only makes a run longer.
-        repeats, typical = (2, min) if quick else (REPEATS, median)
-        seconds = typical(_timed(executor, fitting, clock, rng, vocabulary, repeats))
-        steps.append(_step(fitting, seconds))
+        # The first run warms up.
+        runs = [bench.run(shape) for _ in range(REPEATS + 1)][1:]
+        steps.append(bench.step(shape, median(runs)))
         if progress is not None:
             progress("batches", number + 1, len(known) + len(other))
     return fit(steps[: len(known)], steps[len(known) :])
+
+
+def _in_haste(bench: _Bench, limits: EngineConfig) -> Iterator[Step]:
+    """Time a few batches. Once QUICK_SECONDS are spent, each is run once, and none of the largest.
+
+    Of several runs the shortest counts: what else the machine does only makes a run longer.
+    """
+    until = bench.clock.now() + QUICK_SECONDS
+    for number, shape in enumerate(rapid(limits)):
+        if number >= 8 and bench.clock.now() > until:
+            return
+        runs = [bench.run(shape)]
+        while len(runs) < REPEATS and bench.clock.now() < until:
+            runs.append(bench.run(shape))
+        yield bench.step(shape, min(runs))
 
 
 def regular(limits: EngineConfig) -> Iterator[Shape]:
@@ -87,16 +104,17 @@ def regular(limits: EngineConfig) -> Iterator[Shape]:
 
 
 def rapid(limits: EngineConfig) -> Iterator[Shape]:
-    """The fewest batches that tell all costs apart: three sizes, each with two contexts.
+    """The fewest batches that tell all costs apart: three sizes, small ones first, four of each.
 
     Contexts are cut to what the cache holds, so that there are as many on any machine.
     """
     room = limits.cache_tokens
-    for tokens in _three(16, min(limits.max_num_batched_tokens, QUICK_TOKENS, room)):
+    sizes = _three(16, min(limits.max_num_batched_tokens, QUICK_TOKENS, room))
+    counts = _three(1, min(limits.max_num_seqs, QUICK_REQUESTS, max(1, room // 2)))
+    for tokens, requests in zip(sizes, counts, strict=True):
         for context in (0, 256):
             most = (room - tokens) // len(_prompts(tokens, 0))
             yield Shape(prompts=_prompts(tokens, min(context, most)))
-    for requests in _three(1, min(limits.max_num_seqs, QUICK_REQUESTS, max(1, room // 2))):
         for context in (16, 256):
             yield Shape(decodes=(min(context, room // requests - 1),) * requests)
 
@@ -112,11 +130,6 @@ def irregular(limits: EngineConfig, rng: np.random.Generator, count: int = 24) -
             prompts=prompts if number % 3 != 1 else (),
             decodes=tuple(contexts) if number % 3 != 0 else (),
         )
-
-
-def _held(shapes: Iterable[Shape], limits: EngineConfig) -> list[Shape]:
-    """Those that the cache can hold."""
-    return [shape for shape in shapes if shape.slots <= limits.cache_tokens]
 
 
 def _doubling(least: int, most: int) -> Iterator[int]:
@@ -138,28 +151,32 @@ def _prompts(tokens: int, context: int) -> tuple[tuple[int, int], ...]:
     return ((PROMPT, context),) * whole + (((rest, context),) if rest else ())
 
 
-def _timed(
-    executor: Executor,
-    shape: Shape,
-    clock: Clock,
-    rng: np.random.Generator,
-    vocabulary: int,
-    repeats: int,
-) -> list[float]:
-    """Seconds of some runs after one that warms up."""
-    seconds = []
-    for _ in range(repeats + 1):
-        chunks = _chunks(shape, rng, vocabulary)
-        begin = clock.now()
-        executor.execute(chunks)
-        seconds.append(clock.now() - begin)
-    return seconds[1:]
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What batches are timed on. For the fields see `calibrate`."""
 
+    executor: Executor
+    clock: Clock
+    rng: np.random.Generator
+    vocabulary: int
+    longest: int | None
 
-def _step(shape: Shape, seconds: float) -> Step:
-    tokens = sum(length for length, _ in shape.prompts)
-    context = sum(context for _, context in shape.prompts) + sum(shape.decodes)
-    return Step(tokens, len(shape.decodes), context, seconds)
+    def run(self, shape: Shape) -> float:
+        """Seconds of one run."""
+        chunks = _chunks(self._fitting(shape), self.rng, self.vocabulary)
+        begin = self.clock.now()
+        self.executor.execute(chunks)
+        return self.clock.now() - begin
+
+    def step(self, shape: Shape, seconds: float) -> Step:
+        """A shape as a measured step."""
+        fitting = self._fitting(shape)
+        tokens = sum(length for length, _ in fitting.prompts)
+        context = sum(context for _, context in fitting.prompts) + sum(fitting.decodes)
+        return Step(tokens, len(fitting.decodes), context, seconds)
+
+    def _fitting(self, shape: Shape) -> Shape:
+        return shape if self.longest is None else shape.within(self.longest)
 
 
 def _chunks(shape: Shape, rng: np.random.Generator, vocabulary: int) -> Sequence[Chunk]:

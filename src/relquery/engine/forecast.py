@@ -59,18 +59,18 @@ def forecast(
     prompts come when all that it holds have been answered, as in Algorithm 1 of paper 003. Who
     comes later and goes before it is not foreseen.
     """
-    clock = tokens = seats = longest = 0.0
+    clock = level = longest = 0.0  # level: how full the cache is, of tokens or of requests
     for relquery in order:
         prompts = float(relquery.waiting.lengths.sum())
         begun = sum(each.prompt_tokens - each.computed for each in relquery.running)
         left = [max(1, each.max_tokens - len(each.output)) for each in relquery.running]
         left += [relquery.output_limit] * len(relquery.waiting)
         held = sum(each.length for each in relquery.running) + prompts
-        full = tokens + held > limits.cache_tokens or seats + len(left) > limits.max_num_seqs
-        if tokens and full:
+        level += max(held / limits.cache_tokens, len(left) / limits.max_num_seqs)
+        longest = max(longest, *left)
+        while level > 1:
             clock += longest * cost.decode_intercept
-            tokens = seats = longest = 0.0
-        tokens, seats, longest = tokens + held, seats + len(left), max(longest, *left)
+            level, longest = level - 1, max(left)
         computed = prompts * experience.miss_ratio + max(0, begun)
         clock += cost.prefill_slope * computed
         clock += cost.decode_slope * sum(left) * experience.length_ratio

@@ -1,0 +1,173 @@
+"""Answers heard token by token, held against a real HTTP server on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from tests.backends.chat_server import (
+    AnswerFunction,
+    Body,
+    Reply,
+    Silence,
+    Stream,
+    completion,
+    failure,
+    part,
+    serving,
+    streamed,
+)
+
+from relquery.backends.openai import OpenAIConfig
+from relquery.backends.streaming import StreamingBackend
+from relquery.errors import ModelError
+from relquery.prompt import Answer, Finish, Reuse, Span
+
+PROMPT = [Span("Is it?")]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """heard: how often first tokens were."""
+
+    answers: list[Answer]
+    heard: int
+    asked: list[Body]
+    backend: StreamingBackend
+
+
+def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float = 5.0) -> Told:
+    """Ask each of the spans, one after the other."""
+    heard: list[None] = []
+
+    async def talk(backend: StreamingBackend) -> list[Answer]:
+        async with backend:
+            return [
+                await backend.ask((span,), 5, "", lambda: heard.append(None)) for span in prompts
+            ]
+
+    with serving(answer) as server:
+        config = OpenAIConfig(server.url, "key", timeout=timeout, max_retries=0)
+        backend = StreamingBackend("m", config)
+        return Told(asyncio.run(talk(backend)), len(heard), server.asked, backend)
+
+
+def test_a_stream_becomes_an_answer_with_its_tokens() -> None:
+    told = ask(lambda body: Stream(streamed("Yes", ", it", " is.", cached_tokens=8)))
+    assert told.answers == [Answer("Yes, it is.", Finish.STOP, None, 10, 8, 3)]
+    assert told.heard == 1
+    assert told.backend.tells_tokens
+    assert told.backend.tells_cached
+    assert told.asked == [
+        {
+            "model": "m",
+            "messages": [{"role": "user", "content": "Is it?"}],
+            "max_tokens": 5,
+            "temperature": 0.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+    ]
+
+
+def test_an_answer_cut_by_its_limit_is_no_failure() -> None:
+    told = ask(lambda body: Stream(streamed("It", " may", finish="length")))
+    assert told.answers[0].finish is Finish.LENGTH
+    assert told.answers[0].error is None
+    assert not told.backend.tells_cached
+
+
+def test_a_server_need_not_tell_tokens() -> None:
+    told = ask(lambda body: Stream([part(content="x"), part("stop")]))
+    assert told.answers == [Answer("x", Finish.STOP)]
+    assert not told.backend.tells_tokens
+
+
+@pytest.mark.parametrize(
+    ("events", "heard"),
+    [
+        ([part(role="assistant", content="")], 0),
+        ([part(role="assistant"), part(content="x"), part(content="y")], 1),
+        ([part(reasoning_content="Hm")], 1),
+        ([part(reasoning="Hm")], 1),
+        ([part("length")], 1),
+    ],
+)
+def test_a_first_token_is_text_and_not_the_name_of_a_role(events: list[Body], heard: int) -> None:
+    assert ask(lambda body: Stream([*events, Silence.HANG_UP])).heard == heard
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (failure(500, "out of memory"), "The server answered 500: out of memory."),
+        (Reply("no JSON", 502), "The server answered 502: no JSON."),
+        (Silence.HANG_UP, "The connection failed"),
+        (Stream([part(content="x"), Silence.HANG_UP]), "The connection failed"),
+        (Stream([part(content="x")]), "No whole answer was streamed"),
+        (Stream([{"error": {"message": "preempted"}}]), "The server broke off: preempted."),
+        (Stream([part("content_filter")]), "content filter"),
+        (Stream(["data: [1]\n\n"]), "no chat completion: [1]"),
+        (Stream([{"choices": [3]}]), "no chat completion"),
+        (Stream(["data: {\n\n"]), "The request failed"),
+        (completion("not streamed"), "No whole answer was streamed"),
+    ],
+)
+def test_a_request_that_fails_is_an_answer_that_says_why(
+    reply: Reply | Stream | Silence, message: str
+) -> None:
+    (answer,) = ask(lambda body: reply).answers
+    assert (answer.text, answer.finish) == (None, Finish.ERROR)
+    assert answer.error is not None
+    assert message in answer.error
+
+
+def test_a_silent_server_is_given_up() -> None:
+    told = ask(lambda body: Silence.UNTIL_CLIENT_LEAVES, timeout=0.1)
+    assert told.answers[0].error == "Nothing was heard for 0.1 seconds. Raise the timeout."
+
+
+def test_a_prompt_that_no_provider_takes_is_not_sent() -> None:
+    told = ask(lambda body: failure(500, ""), [Span("x", reuse=Reuse.INDEPENDENT)])
+    assert "independent spans" in str(told.answers[0].error)
+    assert told.asked == []
+
+
+def test_what_a_server_refuses_is_left_out_from_then_on() -> None:
+    def strict(body: Body) -> Reply | Stream:
+        if "stream_options" in body:
+            return failure(400, "Unknown parameter: stream_options")
+        if "max_tokens" in body:
+            return failure(422, "Use max_completion_tokens instead")
+        return Stream(streamed("x"))
+
+    told = ask(strict, [*PROMPT, *PROMPT])
+    assert [answer.text for answer in told.answers] == ["x", "x"]
+    assert len(told.asked) == 4
+    assert told.asked[-1]["max_completion_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (401, None, "refuses the API key"),
+        (404, None, "does not serve the model 'm'"),
+        (429, "insufficient_quota", "no quota left"),
+    ],
+)
+def test_what_fails_for_all_alike_ends_the_work(status: int, code: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        ask(lambda body: failure(status, "no", code))
+
+
+def test_once_one_was_answered_a_refusal_is_of_one_request() -> None:
+    replies: list[Stream | Reply] = [Stream(streamed("x")), failure(403, "not this one")]
+    told = ask(lambda body: replies.pop(0), [*PROMPT, *PROMPT])
+    assert told.answers[1].error == "The server answered 403: not this one."

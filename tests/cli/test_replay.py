@@ -1,0 +1,305 @@
+"""`relquery replay` against a real HTTP server on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.backends.chat_server import (
+    Body,
+    Reply,
+    Silence,
+    Stream,
+    failure,
+    part,
+    question,
+    serving,
+    streamed,
+)
+
+from relquery.cli import main
+from relquery.serving.trace import TracedQuery, save
+
+Run = Callable[..., tuple[str, str]]
+# In seconds.
+LATEST_ARRIVAL = 0.2
+PATIENCE = 5.0
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Call the command line; gives standard output and standard error."""
+
+    def call(*arguments: object, status: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", ["relquery", "replay", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit:
+            main()
+        assert (exit.value.code or 0) == status, capsys.readouterr().err
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> Path:
+    """Three relQueries: a of 2 rows, b of 1 row by a tenant, c of 3 rows."""
+    file = tmp_path / "day.jsonl"
+    save(
+        [
+            query("a", 0.0, 2, 5),
+            query("b", LATEST_ARRIVAL / 2, 1, 10, tenant="ann"),
+            query("c", LATEST_ARRIVAL, 3, 50),
+        ],
+        file,
+    )
+    return file
+
+
+def query(table: str, arrival: float, rows: int, limit: int, tenant: str = "") -> TracedQuery:
+    texts = tuple(f"{table}{row}" for row in range(rows))
+    return TracedQuery(arrival, "filter", table, "Is it? ", texts, limit, (2,) * rows, tenant)
+
+
+def echo(body: Body) -> Stream:
+    return Stream(streamed(question(body).removeprefix("Is it? "), "!", cached_tokens=5))
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_prompt_is_sent_once_as_the_trace_says_and_not_before_it_arrives(
+    run: Run, day: Path
+) -> None:
+    begin = time.perf_counter()
+    came: dict[str, float] = {}
+
+    def answer(body: Body) -> Stream:
+        came[question(body)] = time.perf_counter() - begin
+        return echo(body)
+
+    with serving(answer) as server:
+        run("-t", day, "-s", server.url, "-m", "some")
+    assert Counter(server.questions) == Counter(
+        f"Is it? {row}" for row in ("a0", "a1", "b0", "c0", "c1", "c2")
+    )
+    assert came["Is it? b0"] >= LATEST_ARRIVAL / 2
+    assert all(came[f"Is it? c{row}"] >= LATEST_ARRIVAL for row in range(3))
+    for body in server.asked:
+        table = question(body)[-2]
+        assert body["max_tokens"] == {"a": 5, "b": 10, "c": 50}[table]
+        assert body["temperature"] == 0
+        assert body.get("user") == ("ann" if table == "b" else None)
+
+
+def test_all_prompts_are_sent_without_waiting_for_any_answer(run: Run, day: Path) -> None:
+    all_there = threading.Barrier(6)
+
+    def answer(body: Body) -> Stream:
+        all_there.wait(PATIENCE)
+        return echo(body)
+
+    with serving(answer) as server:
+        run("-t", day, "-s", server.url, "-m", "some")
+        assert server.peak == 6
+
+
+def test_latencies_come_as_a_table(run: Run, day: Path) -> None:
+    with serving(echo) as server:
+        shown, _ = run("-t", day, "-s", server.url, "-m", "some")
+        assert f"3 relQueries of 6 requests on {server.url}" in shown
+    assert all(word in shown for word in ("some", "p99", "waiting", "core", "tail", "50%"))
+
+
+def test_figures_come_as_json_and_parts_add_up(run: Run, day: Path) -> None:
+    with serving(echo) as server:
+        shown, _ = run("-t", day, "-s", server.url, "-m", "some", "--json", "--faster", 4)
+    figures = json.loads(shown)["some"]
+    parts = [figures[part]["mean"] for part in ("waiting", "core", "tail")]
+    assert all(part >= 0 for part in parts)
+    assert figures["total"]["mean"] == pytest.approx(sum(parts))
+    assert (figures["relqueries"], figures["requests"], figures["failed"]) == (3, 6, 0)
+    assert figures["hit_rate"] == 0.5
+    assert figures["tokens_per_second"] > 0
+    assert figures["held"] == 0
+    assert figures["lag"] >= 0
+
+
+def test_what_the_server_does_not_tell_is_left_open(run: Run, day: Path) -> None:
+    with serving(lambda body: Stream([part(content="x"), part("stop")])) as server:
+        command = ["-t", day, "-s", server.url, "-m", "some"]
+        figures = json.loads(run(*command, "--json")[0])["some"]
+        assert (figures["hit_rate"], figures["tokens_per_second"]) == (None, None)
+        assert "?" in run(*command)[0]
+
+
+def test_answers_are_written_in_order_of_the_trace(run: Run, day: Path, tmp_path: Path) -> None:
+    last_came = threading.Event()
+
+    def answer(body: Body) -> Stream:
+        if question(body).endswith("a0"):
+            last_came.wait(PATIENCE)
+        elif question(body).endswith("c2"):
+            last_came.set()
+        return echo(body)
+
+    with serving(answer) as server:
+        run("-t", day, "-s", server.url, "-m", "some", "-o", tmp_path / "answers.jsonl")
+    written = lines(tmp_path / "answers.jsonl")
+    assert [line["answer"] for line in written] == ["a0!", "a1!", "b0!", "c0!", "c1!", "c2!"]
+    assert [(line["relquery"], line["row"]) for line in written] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (2, 0),
+        (2, 1),
+        (2, 2),
+    ]
+    assert all(0 <= line["sent"] <= line["heard"] <= line["ended"] for line in written)
+    assert all(line["cached_tokens"] == 5 and line["error"] is None for line in written)
+
+
+def test_a_timeline_is_drawn(run: Run, day: Path, tmp_path: Path) -> None:
+    with serving(echo) as server:
+        run("-t", day, "-s", server.url, "-m", "some", "--plot", tmp_path / "day.png")
+    assert (tmp_path / "day.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_failed_requests_are_counted_and_the_others_answered(
+    run: Run, day: Path, tmp_path: Path
+) -> None:
+    def answer(body: Body) -> Reply | Stream | Silence:
+        if question(body).endswith("a1"):
+            return failure(500, "out of memory")
+        if question(body).endswith("c0"):
+            return Stream([part(content="so"), Silence.HANG_UP])
+        return echo(body)
+
+    output = tmp_path / "answers.jsonl"
+    with serving(answer) as server:
+        shown, told = run("-t", day, "-s", server.url, "-m", "m", "-o", output, status=3)
+    assert "3 relQueries" in shown
+    assert "2 of 6 requests failed; the first: a, filter, row 1: The server answered 500" in told
+    written = lines(output)
+    assert [line["answer"] for line in written] == ["a0!", None, "b0!", None, "c1!", "c2!"]
+    assert "out of memory" in written[1]["error"]
+    assert len(server.asked) == 6
+
+
+def test_requests_that_the_client_holds_back_are_told(run: Run, day: Path) -> None:
+    with serving(echo) as server:
+        _, told = run("-t", day, "-s", server.url, "-m", "some", "--concurrency", 1)
+        assert server.peak == 1
+    assert "waited for --concurrency 1" in told
+
+
+def test_late_sending_is_told(run: Run, day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relquery.cli.replay._LATE", -1.0)
+    with serving(echo) as server:
+        assert "s late" in run("-t", day, "-s", server.url, "-m", "some")[1]
+
+
+def test_an_interrupted_replay_shows_and_writes_what_has_ended(
+    run: Run, day: Path, tmp_path: Path
+) -> None:
+    def answer(body: Body) -> Stream | Silence:
+        if question(body).endswith("b0"):  # sent once a has ended, as one runs at a time
+            main_thread = threading.main_thread().ident
+            assert main_thread is not None
+            signal.pthread_kill(main_thread, signal.SIGINT)
+            return Silence.UNTIL_CLIENT_LEAVES
+        return echo(body)
+
+    output = tmp_path / "answers.jsonl"
+    command = ["-t", day, "-m", "some", "--concurrency", 1, "-o", output]
+    with serving(answer) as server:
+        shown, told = run(*command, "-s", server.url, status=130)
+    assert "1 relQueries of 2 requests" in shown
+    assert "Interrupted." in told
+    assert [line["answer"] for line in lines(output)] == ["a0!", "a1!"]
+
+
+def test_a_replay_that_is_interrupted_at_once_has_no_figures(run: Run, day: Path) -> None:
+    def answer(body: Body) -> Silence:
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        return Silence.UNTIL_CLIENT_LEAVES
+
+    with serving(answer) as server:
+        command = ["-t", day, "-s", server.url, "-m", "some", "--concurrency", 1]
+        shown, told = run(*command, status=130)
+    assert shown == ""
+    assert "Interrupted." in told
+
+
+def test_a_key_is_read_from_the_variable_named(
+    run: Run, day: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KEY_OF_THE_SERVER", "secret")
+    monkeypatch.setenv("OPENAI_API_KEY", "not for this server")
+    with serving(echo) as server:
+        command = ["-t", day, "-s", server.url, "-m", "some"]
+        run(*command)
+        assert server.keys == {"none"}
+        run(*command, "--api-key-env", "KEY_OF_THE_SERVER")
+        assert server.keys == {"none", "secret"}
+
+
+def test_a_server_that_is_not_there_is_told_at_once(run: Run, day: Path) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    shown, told = run("-t", day, "-s", f"http://127.0.0.1:{port}/v1", "-m", "some", status=1)
+    assert shown == ""
+    assert "cannot be reached" in told
+    assert "Start the server, or check its address" in told
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(401, "--api-key-env"), (404, "does not serve the model 'some'")]
+)
+def test_what_no_request_could_do_ends_the_replay(
+    run: Run, tmp_path: Path, status: int, message: str
+) -> None:
+    save([query("a", 0.0, 2, 5), query("b", 3600.0, 1, 5)], tmp_path / "long.jsonl")
+    with serving(lambda body: failure(status, "no")) as server:
+        command = ["-t", tmp_path / "long.jsonl", "-s", server.url, "-m", "some"]
+        assert message in run(*command, status=1)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--faster", "0"], "above 0"),
+        (["--timeout", "0"], "above 0"),
+        (["--plot", "day.txt"], "must end in .png"),
+        (["--output", "answers.csv"], "must end in .jsonl"),
+        (["--api-key-env", "NO_SUCH_KEY"], "export NO_SUCH_KEY=KEY"),
+        (["--server", "localhost:8000"], "http://"),
+        (["--model", ""], "--model is empty"),
+    ],
+)
+def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], message: str) -> None:
+    given = ["-t", day, "-s", "http://127.0.0.1:9/v1", "-m", "some"]
+    assert message in run(*given, *options, status=1)[1]
+
+
+def test_an_empty_trace_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    given = ["-t", tmp_path / "empty.jsonl", "-s", "http://127.0.0.1:9/v1", "-m", "some"]
+    assert "has no requests" in run(*given, status=1)[1]
