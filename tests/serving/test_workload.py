@@ -6,7 +6,7 @@ from statistics import mean
 
 import pytest
 
-from relquery.serving.workload import TASKS, at_rate, workload
+from relquery.serving.workload import TASKS, Task, at_rate, workload
 
 TABLES = {"t": [{"a": f"value {i}", "b": None, "c": i} for i in range(300)]}
 
@@ -23,7 +23,10 @@ def test_arrivals_sizes_and_answers_are_those_asked_for() -> None:
     assert arrivals[-1] == pytest.approx(1_000, rel=0.1)
     assert mean(len(query.rows) for query in queries) == pytest.approx(50.5, rel=0.05)
     outputs = [output for query in queries for output in query.outputs]
-    assert mean(outputs) == pytest.approx(20, rel=0.1)
+    assert mean(outputs) == pytest.approx(22, rel=0.1)
+    for task in TASKS:
+        lengths = [n for q in queries if q.kind == task.kind for n in q.outputs]
+        assert mean(lengths) == pytest.approx(task.length[0], rel=0.05)
     assert {(q.kind, q.output_limit) for q in queries} == {(t.kind, t.output_limit) for t in TASKS}
 
 
@@ -33,6 +36,14 @@ def test_rows_are_drawn_anew_without_repetition_and_nulls_are_left_out() -> None
     assert len({frozenset(query.rows) for query in queries}) == 4
     assert queries[0].rows[0].endswith("\nAnswer:")
     assert "b:" not in queries[0].rows[0]
+
+
+def test_a_task_may_be_of_one_table_and_of_some_columns() -> None:
+    task = Task("rate", 5, "Rate it.", (2, 0.5), columns=("c", "a"))
+    (query,) = workload(TABLES, 1.0, count=1, rows=(4, 4), tasks={"t": (task,)})
+    number = int(query.rows[0].split()[1])
+    assert query.rows[0] == f"c: {number}\na: value {number}\nAnswer:"
+    assert query.instruction == "Rate it.\n"
 
 
 def test_a_relquery_is_no_larger_than_its_table() -> None:

@@ -12,6 +12,7 @@ from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
 from relquery.cli.exits import ERROR
 from relquery.cli.reorder import reorder
+from relquery.cli.replay import replay
 from relquery.cli.show import errors_console
 from relquery.cli.simulate import simulate
 from relquery.cli.span import span
@@ -32,6 +33,7 @@ app.command()(reorder)
 app.command()(demo)
 app.command()(trace)
 app.command()(simulate)
+app.command()(replay)
 app.command()(calibrate)
 app.command()(bench)
 app.add_typer(span, name="span")

@@ -9,6 +9,7 @@ from relquery.engine.clock import Clock
 from relquery.engine.loop import Loop
 from relquery.engine.relquery import Latency, RelQuery
 from relquery.engine.request import Request
+from relquery.errors import RequestError
 from relquery.serving.trace import TracedQuery
 
 Prepare = Callable[[TracedQuery, int], Sequence[Request]]
@@ -17,13 +18,18 @@ Prepare = Callable[[TracedQuery, int], Sequence[Request]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one relQuery. latency: from its arrival in the trace."""
+    """What became of one relQuery.
+
+    latency: from its arrival in the trace, all zero if none of its requests could be served.
+    failed: requests without an answer.
+    """
 
     query: TracedQuery
     latency: Latency
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    failed: int = 0
 
 
 def serve(
@@ -38,29 +44,56 @@ def serve(
     wait: lets so many seconds pass, when nothing is to be done.
     """
     begin = clock.now()
-    opened: dict[int, tuple[RelQuery, list[Request]]] = {}
+    opened: dict[int, _Open] = {}
     arrived = 0
     while arrived < len(queries) or opened:
         while arrived < len(queries) and begin + queries[arrived].arrival <= clock.now():
             query, number = queries[arrived], arrived
             arrived += 1
-            requests = list(prepare(query, number))
-            if requests:
-                came = begin + query.arrival
-                (relquery,) = {engine.submit(one, query.tenant, came) for one in requests}
-                opened[number] = relquery, requests
+            came = _submit(engine, query, prepare(query, number), begin + query.arrival)
+            if came.relquery is not None:
+                opened[number] = came
+            elif came.requests:
+                yield came.outcome()
         if not opened:
             if arrived < len(queries):
                 wait(begin + queries[arrived].arrival - clock.now())
             continue
         engine.step()
-        for number in [n for n, (relquery, _) in opened.items() if relquery.ended is not None]:
-            relquery, requests = opened.pop(number)
-            assert relquery.latency is not None
-            yield Outcome(
-                queries[number],
-                relquery.latency,
-                sum(request.prompt_tokens for request in requests),
-                sum(request.cached or 0 for request in requests),
-                relquery.answered_tokens,
-            )
+        for number in [number for number, each in opened.items() if each.ended]:
+            yield opened.pop(number).outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A relQuery under way; None where none of its requests could be taken."""
+
+    query: TracedQuery
+    requests: Sequence[Request]
+    relquery: RelQuery | None
+    refused: int
+
+    @property
+    def ended(self) -> bool:
+        return self.relquery is not None and self.relquery.ended is not None
+
+    def outcome(self) -> Outcome:
+        latency = None if self.relquery is None else self.relquery.latency
+        return Outcome(
+            self.query,
+            latency or Latency(0.0, 0.0, 0.0),
+            sum(request.prompt_tokens for request in self.requests),
+            sum(request.cached or 0 for request in self.requests),
+            self.relquery.answered_tokens if self.relquery else 0,
+            self.refused,
+        )
+
+
+def _submit(engine: Loop, query: TracedQuery, requests: Sequence[Request], arrival: float) -> _Open:
+    relquery, refused = None, 0
+    for request in requests:
+        try:
+            relquery = engine.submit(request, query.tenant, arrival)
+        except RequestError:
+            refused += 1
+    return _Open(query, requests, relquery, refused)

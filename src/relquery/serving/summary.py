@@ -31,7 +31,8 @@ class Summary:
     """A run in numbers.
 
     total: latencies of relQueries; waiting, core, tail: their parts (paper 003, eq. 2).
-    relqueries, requests: how many were served. seconds: from the first arrival to the last answer.
+    relqueries, requests: how many there were; failed: requests without an answer. seconds: from the
+    first arrival to the last answer.
     hit_rate: share of prompt tokens that the cache served. tokens_per_second: prompts and answers.
     """
 
@@ -41,6 +42,7 @@ class Summary:
     tail: Spread
     relqueries: int
     requests: int
+    failed: int
     seconds: float
     hit_rate: float
     tokens_per_second: float
@@ -59,6 +61,7 @@ def summarize(run: Run) -> Summary:
         tail=Spread.of([latency.tail for latency in latencies]),
         relqueries=len(outcomes),
         requests=sum(len(outcome.query.rows) for outcome in outcomes),
+        failed=sum(outcome.failed for outcome in outcomes),
         seconds=run.seconds,
         hit_rate=sum(outcome.cached_tokens for outcome in outcomes) / max(prompts, 1),
         tokens_per_second=(prompts + outputs) / run.seconds if run.seconds else 0.0,

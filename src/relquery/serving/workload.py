@@ -10,30 +10,57 @@ from itertools import accumulate
 from relquery.serving.trace import TracedQuery
 
 Row = Mapping[str, object]
-SHARE = (2.9, 2.1)
-"""Beta distribution of an answer's share of its limit: 0.58 on average, so that over the five
-types answers have 20 tokens on average, as Table 4 tells (18 to 23)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A type of relQuery: what is asked, and the tokens that an answer may have (section 5.1)."""
+    """A type of relQuery: what is asked of each row, and how long answers are (section 5.1).
+
+    output_limit: tokens that an answer may have. length: mean and standard deviation of those it
+    has; of the five below 22 on average, where Table 4 tells 18 to 23: a label is two or three
+    tokens with its end, a summary in twenty words about thirty, an open answer most of its limit.
+    columns: of the row that are asked about; none for all.
+    """
 
     kind: str
     output_limit: int
     question: str
+    length: tuple[float, float]
+    columns: tuple[str, ...] = ()
 
 
 TASKS = (
-    Task("filter", 5, "Decide whether the following entry fits for children. Answer Yes or No."),
     Task(
-        "classify",
-        10,
-        "Say in which mood the following entry was written: Positive, Negative, or Neutral.",
+        kind="filter",
+        output_limit=5,
+        question="Decide whether the following entry fits for children. Answer Yes or No.",
+        length=(2, 0.5),
     ),
-    Task("rate", 5, "Predict the rating from 1 to 5 for the following entry. Answer one digit."),
-    Task("summarize", 50, "Summarize the following entry in at most twenty words."),
-    Task("open", 100, "Who would like the following entry the most, and why? Explain shortly."),
+    Task(
+        kind="classify",
+        output_limit=10,
+        question="Say in which mood the following entry was written: Positive, Negative, or "
+        "Neutral.",
+        length=(3, 1),
+    ),
+    Task(
+        kind="rate",
+        output_limit=5,
+        question="Predict the rating from 1 to 5 for the following entry. Answer one digit.",
+        length=(2, 0.5),
+    ),
+    Task(
+        kind="summarize",
+        output_limit=50,
+        question="Summarize the following entry in at most twenty words.",
+        length=(30, 8),
+    ),
+    Task(
+        kind="open",
+        output_limit=100,
+        question="Who would like the following entry the most, and why? Explain shortly.",
+        length=(75, 20),
+    ),
 )
 
 
@@ -44,16 +71,18 @@ def workload(
     count: int = 100,
     rows: tuple[int, int] = (1, 100),
     seed: int = 0,
-    tasks: Sequence[Task] = TASKS,
+    tasks: Sequence[Task] | Mapping[str, Sequence[Task]] = TASKS,
 ) -> list[TracedQuery]:
     """RelQueries with Poisson arrivals, each a random task over random rows of a random table.
 
     rate: relQueries per second. rows: least and most of one relQuery, all sizes equally likely;
-    they are drawn anew for each, without repetition as far as the table has so many.
+    they are drawn anew for each, without repetition as far as the table has so many. tasks: for
+    all tables, or for each by its name.
     """
     draw = random.Random(seed)
     arrivals = accumulate(draw.expovariate(rate) for _ in range(count))
-    return [_query(draw, arrival, tables, rows, tasks) for arrival in arrivals]
+    of_table = tasks if isinstance(tasks, Mapping) else dict.fromkeys(tables, tasks)
+    return [_query(draw, arrival, tables, rows, of_table) for arrival in arrivals]
 
 
 def _query(
@@ -61,26 +90,27 @@ def _query(
     arrival: float,
     tables: Mapping[str, Sequence[Row]],
     rows: tuple[int, int],
-    tasks: Sequence[Task],
+    tasks: Mapping[str, Sequence[Task]],
 ) -> TracedQuery:
     name = draw.choice(sorted(tables))
-    task, table = draw.choice(tasks), tables[name]
+    task, table = draw.choice(tasks[name]), tables[name]
     size = min(draw.randint(*rows), len(table))
     chosen = [table[index] for index in draw.sample(range(len(table)), size)]
-    outputs = (max(1, round(task.output_limit * draw.betavariate(*SHARE))) for _ in chosen)
+    lengths = (round(draw.gauss(*task.length)) for _ in chosen)
     return TracedQuery(
         arrival=arrival,
         kind=task.kind,
         table=name,
         instruction=f"{task.question}\n",
-        rows=tuple(f"{_text(row)}\nAnswer:" for row in chosen),
+        rows=tuple(f"{_text(row, task.columns)}\nAnswer:" for row in chosen),
         output_limit=task.output_limit,
-        outputs=tuple(outputs),
+        outputs=tuple(min(max(1, length), task.output_limit) for length in lengths),
     )
 
 
-def _text(row: Row) -> str:
-    return "\n".join(f"{name}: {value}" for name, value in row.items() if value is not None)
+def _text(row: Row, columns: Sequence[str]) -> str:
+    cells = ((name, row[name]) for name in columns or row)
+    return "\n".join(f"{name}: {value}" for name, value in cells if value is not None)
 
 
 def at_rate(queries: Iterable[TracedQuery], factor: float) -> Iterator[TracedQuery]:

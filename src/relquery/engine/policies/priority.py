@@ -69,6 +69,7 @@ class Priorities(Generic[E]):
         self._waiting: dict[str, Ranking] = {}  # per tenant, those with requests that wait
         self._due = Ranking()  # those not begun, by when they starve
         self._starved: set[int] = set()
+        self._overdue: dict[int, None] = {}  # of these, those that are still not begun
 
     def __getitem__(self, relquery: int) -> Urgency:
         known = self._known[relquery]
@@ -84,6 +85,7 @@ class Priorities(Generic[E]):
                 self._forget(number)
         for number in self._due.take_until(state.now):
             self._starved.add(number)
+            self._overdue[number] = None
             self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
 
@@ -94,6 +96,10 @@ class Priorities(Generic[E]):
             return (state.relqueries[number] for number in only)
         ranked = [((self[number], number) for number in each) for each in self._waiting.values()]
         return (state.relqueries[number] for _, number in merge(*ranked))
+
+    def overdue(self, state: State) -> list[RelQuery]:
+        """Those that starve and have not been begun, in the order in which they came to it."""
+        return [state.relqueries[number] for number in self._overdue]
 
     @property
     def count(self) -> int:
@@ -124,11 +130,11 @@ class Priorities(Generic[E]):
                 relquery.tenant, relquery.arrival, relquery.size, self.estimate(relquery, state)
             )
         self._rank(relquery)
-        if self._starvation is not None and number not in self._starved:
-            if relquery.started is None:
-                self._due.set(number, relquery.arrival + self._starvation * relquery.size)
-            else:
-                self._due.discard(number)
+        if relquery.started is not None:
+            self._due.discard(number)
+            self._overdue.pop(number, None)
+        elif self._starvation is not None and number not in self._starved:
+            self._due.set(number, relquery.arrival + self._starvation * relquery.size)
 
     def _rank(self, relquery: RelQuery) -> None:
         if len(relquery.waiting):
@@ -148,6 +154,7 @@ class Priorities(Generic[E]):
         self._unrank(number, self._known.pop(number).tenant)
         self._tenants.forget(number)
         self._starved.discard(number)
+        self._overdue.pop(number, None)
         self._due.discard(number)
 
 

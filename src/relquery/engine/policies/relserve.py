@@ -11,7 +11,7 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.policies.priority import Estimate, Fairness, Priorities
 from relquery.engine.policies.remaining import Remaining
 from relquery.engine.policies.static import count_tokens
-from relquery.engine.policies.steps import decode, prefill
+from relquery.engine.policies.steps import begin, decode, prefill
 from relquery.engine.relquery import RelQuery
 from relquery.engine.schedule import Draft, Memo, Plan, State
 
@@ -27,7 +27,7 @@ class RelServe:
     before decodes. transition: what goes first where a relQuery that runs has all its prompts
     computed and another waits: what the predicted change of latencies says, or always the same
     (Fig. 10). fairness: beyond the order of priorities. sample: requests that tell a relQuery's
-    cache miss ratio (eq. 11); seed: of their choice.
+    cache miss ratio (eq. 11); seed: of their choice. remaining: another estimate of what is left.
     """
 
     cost: LinearCost
@@ -37,29 +37,34 @@ class RelServe:
     fairness: Fairness = field(default_factory=Fairness)
     sample: int = 10
     seed: int = 0
+    remaining: Remaining | None = None
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Compute prompts of the most urgent relQuery, or decode all that runs."""
         priorities: Priorities[Estimate] = memo or self._begin(state)
         priorities.update(state)
         draft = Draft(state)
+        running = priorities.sort(state.running)
+        begin(draft, priorities.overdue(state), running)
+        must = bool(draft.work)
         # Prompts of one relQuery a step, so that each passage from one to the next is weighed.
         candidates = islice(priorities.waiting(state), 1 if self.adaptive else None)
         prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
-        if not draft.work or (state.running and not self._goes_first(draft, priorities, state)):
+        goes_first = must or not running or self._goes_first(draft, priorities, state)
+        if not draft.work or not goes_first:
             draft = Draft(state)
-            decode(draft, priorities.sort(state.running))
+            decode(draft, running)
         return draft.plan(), priorities
 
     def _begin(self, state: State) -> Priorities[Estimate]:
         estimate: Estimate = count_tokens
         if self.dynamic:
-            estimate = Remaining(self.cost, sample=self.sample, seed=self.seed)
+            estimate = self.remaining or Remaining(self.cost, self.sample, self.seed)
         return Priorities(estimate, state.limits, self.fairness, fixed=not self.dynamic)
 
     def _goes_first(self, draft: Draft, priorities: Priorities[Estimate], state: State) -> bool:
         """Whether the drafted prompts go before the decodes of what runs."""
-        if not self.adaptive:
+        if not self.adaptive or not draft.work:
             return True
         running = {request.group for request in state.running}
         least = min(priorities[number] for number in running)

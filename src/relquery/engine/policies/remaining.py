@@ -8,8 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from relquery.engine.cost import LinearCost
-from relquery.engine.policies.estimate import decompose
+from relquery.engine.policies.estimate import Floats, decompose
 from relquery.engine.relquery import RelQuery
+from relquery.engine.request import Request
 from relquery.engine.schedule import State, cached_tokens
 
 
@@ -32,10 +33,17 @@ class Remaining:
         unfinished = sum(
             max(0, request.prompt_tokens - request.computed) for request in relquery.running
         )
-        outputs = np.full(len(lengths), float(relquery.output_limit))
-        left = [relquery.output_limit - len(request.output) for request in relquery.running]
-        batches = decompose(uncached, outputs, state.limits, left, unfinished)
+        left = [self.left(request) for request in relquery.running]
+        batches = decompose(uncached, self.outputs(relquery), state.limits, left, unfinished)
         return batches.seconds(self._cost)
+
+    def left(self, request: Request) -> float:
+        """Tokens that a request still answers."""
+        return request.max_tokens - len(request.output)
+
+    def outputs(self, relquery: RelQuery) -> Floats:
+        """(n,) tokens that each request that waits still answers."""
+        return np.full(len(relquery.waiting), float(relquery.output_limit))
 
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:
         """Share of the waiting prompts that the cache does not hold, of a random sample.

@@ -15,7 +15,7 @@ from itertools import chain, takewhile
 from relquery.engine.cost import LinearCost
 from relquery.engine.policies.priority import Fairness, Priorities
 from relquery.engine.policies.remaining import Remaining
-from relquery.engine.policies.steps import decode
+from relquery.engine.policies.steps import begin, decode
 from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Request
 from relquery.engine.schedule import Draft, Memo, Plan, State
@@ -26,21 +26,23 @@ class Shortest:
     """The policy; call it as `Policy` says.
 
     cost: predicts the durations that it weighs. fairness: beyond the order of priorities. seed: see
-    Remaining.
+    Remaining. remaining: another estimate of what is left.
     """
 
     cost: LinearCost
     fairness: Fairness = field(default_factory=Fairness)
     seed: int = 0
+    remaining: Remaining | None = None
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Decode all that runs; add prompts, the most urgent first, where that pays."""
         priorities: Priorities[Remaining] = memo or Priorities(
-            Remaining(self.cost, seed=self.seed), state.limits, self.fairness
+            self.remaining or Remaining(self.cost, seed=self.seed), state.limits, self.fairness
         )
         priorities.update(state)
         draft = Draft(state)
         running = priorities.sort(state.running)
+        begin(draft, priorities.overdue(state), running)
         decode(draft, running)
         best = next(priorities.waiting(state), None)
         if best is not None and not draft.preempt:
@@ -62,14 +64,14 @@ class Shortest:
 
         Eq. 15 to 17 of paper 003, with what is left of an answer in place of its limit.
         """
-        tails: dict[int, int] = {}
+        estimate = priorities.estimate
+        tails: dict[int, float] = {}
         for request in urgent:
-            left = request.max_tokens - len(request.output)
-            tails[request.group] = max(left, tails.get(request.group, 0))
+            tails[request.group] = max(estimate.left(request), tails.get(request.group, 0.0))
         lengths = best.waiting.lengths.cumsum()
         count = max(1, int(lengths.searchsorted(draft.tokens, "right")))
-        limit = best.output_limit
-        uncached = float(lengths[count - 1]) * priorities.estimate.miss_ratio(best, state)
+        limit = float(estimate.outputs(best)[:count].max())
+        uncached = float(lengths[count - 1]) * estimate.miss_ratio(best, state)
         paused = self.cost.prefill_slope * uncached * len(tails)
         slower = self.cost.decode_slope * count * sum(min(tail, limit) for tail in tails.values())
         sooner = priorities.count * self.cost.decode_intercept * min(limit, max(tails.values()))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from relquery.engine.policies.priority import Estimate, Fairness, Priorities
-from relquery.engine.policies.steps import decode, prefill
+from relquery.engine.policies.steps import begin, decode, prefill
 from relquery.engine.relquery import RelQuery
 from relquery.engine.schedule import Draft, Memo, Plan, State
 
@@ -24,10 +24,12 @@ class Static:
         )
         priorities.update(state)
         draft = Draft(state)
+        running = priorities.sort(state.running)
+        begin(draft, priorities.overdue(state), running)
         waiting = (relquery.waiting for relquery in priorities.waiting(state))
         prefill(draft, state, chain.from_iterable(waiting))
         if not draft.work:
-            decode(draft, priorities.sort(state.running))
+            decode(draft, running)
         return draft.plan(), priorities
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Request
 from relquery.engine.schedule import Draft, State
 
@@ -14,11 +15,26 @@ def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
     A prompt that exceeds the tokens of a step takes several, which come first.
     """
     for request in begun(state):
-        if draft.tokens > 0:
+        if draft.tokens > 0 and request not in draft.preempt:
             draft.advance(request)
     for request in waiting:
         if not draft.admit(request, whole=True):
             return
+
+
+def begin(draft: Draft, overdue: Iterable[RelQuery], running: Sequence[Request]) -> None:
+    """Plan the first request of each relQuery that must wait no longer.
+
+    running: in order of urgency; where there is no room, the last of them lose theirs.
+    """
+    victims = reversed(running)
+    for relquery in overdue:
+        request = next(iter(relquery.waiting))
+        while not draft.admit(request):
+            victim = next(victims, None)
+            if victim is None or draft.tokens <= 0:
+                return
+            draft.evict(victim)
 
 
 def begun(state: State) -> list[Request]:
