@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relquery import span
+    from relquery.backends.service import Engine, Job
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "connect": "relquery.connection:connect",
     "Connection": "relquery.connection:Connection",
+    "Engine": "relquery.backends.service:Engine",
+    "Job": "relquery.backends.service:Job",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -47,6 +50,8 @@ _HOMES = {
 __all__ = [
     "Connection",
     "Dependency",
+    "Engine",
+    "Job",
     "PartialResultWarning",
     "Price",
     "RelqueryError",

@@ -11,6 +11,8 @@ from torch import Tensor
 from relquery.backends.embedded import EmbeddedBackend, load_backend
 from relquery.config import RELOCATIONS
 from relquery.connection import connect
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import SERVED
 from relquery.errors import ConfigError, MissingExtraError, ModelError
 from relquery.model.rotary import Rotary
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
@@ -163,6 +165,52 @@ def test_closing_the_iterator_cancels_what_is_open(backend: EmbeddedBackend) -> 
     assert not backend.engine.running
     backend.engine.pool.check()
     assert backend.engine.pool.held == 0
+
+
+def test_what_is_submitted_is_served_by_steps_that_others_take(backend: EmbeddedBackend) -> None:
+    first = backend.submit([prompt("a"), prompt("y" * 400)], Sampling(max_tokens=3), "ann", 7.0)
+    second = backend.submit([prompt("b")], Sampling(max_tokens=50))
+    assert first.relquery is not None
+    assert (first.relquery.tenant, first.relquery.arrival) == ("ann", 7.0)
+    assert [index for index, _ in first.ready] == [1]
+    assert len(first.open) == len(second.open) == 1
+    touched = [batch for _ in range(3) for batch in backend.step()]
+    assert touched == [first]
+    assert [index for index, _ in first.ready] == [1, 0]
+    backend.cancel(second)
+    backend.cancel(first)
+    ((index, answer),) = second.ready
+    assert (index, answer.finish, answer.text) == (0, Finish.CANCELLED, None)
+    assert answer.output_tokens == 3
+    assert not backend.engine.relqueries
+    assert backend.engine.pool.held == 0
+
+
+def test_costs_are_measured_where_the_policy_asks_for_them_and_none_are_given() -> None:
+    costs = {
+        (policy, given): load_backend(MODEL, cache_tokens=512, policy=policy, cost=given).cost
+        for policy in ("sarathi", "relserve")
+        for given in (None, "a100-opt13b", LinearCost(1.0))
+    }
+    measured = costs.pop(("relserve", None))
+    assert measured is not None
+    assert measured.seconds(100, 0) > 0
+    known = SERVED["a100-opt13b"].cost
+    assert list(costs.values()) == [None, known, LinearCost(1.0), known, LinearCost(1.0)]
+
+
+@pytest.mark.parametrize("cache", [16, 40])
+def test_costs_are_measured_in_the_smallest_cache(cache: int) -> None:
+    small = load_backend(MODEL, cache_tokens=cache, policy="shortest")
+    assert small.cost is not None
+    assert small.cost.seconds(10, 0) > 0
+
+
+def test_a_cost_that_is_none_is_refused_before_the_model_is_loaded() -> None:
+    with pytest.raises(ConfigError, match="There is no cost model 'a101-opt13b'"):
+        load_backend("no such model", cost="a101-opt13b")
+    with pytest.raises(ConfigError, match="Give a LinearCost"):
+        load_backend("no such model", cost=1.5)
 
 
 def test_a_query_gives_the_same_rows_with_the_cache_on_and_off() -> None:

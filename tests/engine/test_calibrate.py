@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
+
 import numpy as np
 import pytest
 
 from relquery.config import EngineConfig
-from relquery.engine.calibrate import calibrate, irregular, regular
+from relquery.engine.calibrate import Shape, calibrate, irregular, rapid, regular
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor
@@ -30,6 +32,37 @@ def test_it_finds_the_costs_of_a_simulated_executor_and_predicts_other_batches()
     assert seen[-1] == ("batches", len(seen), len(seen))
 
 
+@pytest.mark.parametrize("cache_tokens", [20_000, 500, 40])
+def test_in_haste_it_finds_the_same_costs(cache_tokens: int) -> None:
+    clock, cost = VirtualClock(), LinearCost(1e-6, 3e-4, 2e-5, 1e-4, 1e-8)
+    limits = replace(LIMITS, cache_tokens=cache_tokens)
+    executor = SimulatedExecutor(clock, cost)
+    found = calibrate(executor, limits, clock, vocabulary=100, quick=True)
+    assert found.steps == len(list(rapid(limits)))
+    assert found.held_out is None
+    for name in LinearCost.__slots__:
+        assert getattr(found.cost, name) == pytest.approx(getattr(cost, name)), name
+
+
+def test_in_haste_a_slow_machine_is_not_asked_for_large_batches() -> None:
+    clock = VirtualClock()
+    cost = LinearCost(0.01, 0.4, 0.02, 0.6, 1e-4)
+    executor = SimulatedExecutor(clock, cost)
+    found = calibrate(executor, LIMITS, clock, vocabulary=100, quick=True)
+    assert found.steps == 8
+    assert found.cost.seconds(600, 0) == pytest.approx(cost.seconds(600, 0))
+    assert clock.now() < 12
+
+
+def test_no_request_is_longer_than_the_context() -> None:
+    shape = Shape(((200, 100), (50, 500)), (10, 900))
+    assert shape.within(120) == Shape(((120, 0), (50, 70)), (10, 119))
+    clock = VirtualClock()
+    executor = SimulatedExecutor(clock, LinearCost(1e-5, 1e-3, 1e-4, 1e-3, 1e-7))
+    found = calibrate(executor, LIMITS, clock, vocabulary=100, longest=120, quick=True)
+    assert asdict(found.cost) == pytest.approx(asdict(executor.cost))
+
+
 def test_batches_that_the_cache_cannot_hold_are_left_out() -> None:
     clock = VirtualClock()
     small = EngineConfig(max_num_batched_tokens=600, max_num_seqs=20, cache_tokens=1_000)
@@ -39,6 +72,7 @@ def test_batches_that_the_cache_cannot_hold_are_left_out() -> None:
 
 
 def test_shapes_stay_within_the_limits() -> None:
-    for shape in [*regular(LIMITS), *irregular(LIMITS, np.random.default_rng(0), 60)]:
+    shapes = [*regular(LIMITS), *irregular(LIMITS, np.random.default_rng(0), 60)]
+    for shape in [*shapes, *rapid(LIMITS)]:
         assert sum(tokens for tokens, _ in shape.prompts) <= LIMITS.max_num_batched_tokens
         assert len(shape.decodes) <= LIMITS.max_num_seqs

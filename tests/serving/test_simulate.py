@@ -68,3 +68,15 @@ def test_costs_derived_from_public_figures_are_of_their_machines_order(name: str
     assert 1e-4 < served.cost.prefill_slope < 4e-4  # 2,500 to 10,000 prompt tokens a second
     assert 0.02 < served.cost.decode_intercept < 0.06  # 17 to 50 decode steps a second
     assert 10_000 < served.limits.cache_tokens < 60_000
+
+
+def test_a_request_that_cannot_be_served_ends_neither_the_run_nor_its_relquery() -> None:
+    long = "word " * 5_000
+    part = TracedQuery(0.0, "filter", "t", "", ("short", long), 4, (2, 2))
+    none = TracedQuery(0.1, "filter", "t", "", (long,), 4, (2,))
+    outcomes = run("relserve", [part, none, *TRACE]).outcomes
+    assert len(outcomes) == len(TRACE) + 2
+    by_query = {outcome.query: outcome for outcome in outcomes}
+    assert (by_query[part].failed, by_query[part].output_tokens) == (1, 2)
+    assert (by_query[none].failed, by_query[none].latency.total) == (1, 0.0)
+    assert all(by_query[query].failed == 0 for query in TRACE)

@@ -6,16 +6,22 @@ import hashlib
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from relquery.config import EngineConfig
 from relquery.engine.calibrate import calibrate
 from relquery.engine.clock import RealClock
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import SERVED
 from relquery.engine.fit import Fit
 from relquery.engine.loop import Loop
+from relquery.engine.machines import find_machine
 from relquery.engine.pieces import Chain, Placing, own_pieces
+from relquery.engine.policies.catalogue import WITHOUT_COST, Settings, make_policy
+from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import cached_tokens
 from relquery.errors import (
@@ -33,29 +39,31 @@ if TYPE_CHECKING:
 PREVIEW_TOKENS = 12
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
+_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost"]
 
 
 def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     """Load a model and put an engine around it.
 
     model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
-    options: fields of EngineConfig, and dtype, device, tokenizer (see relquery.model.load).
+    options: fields of EngineConfig; dtype, device, tokenizer (see relquery.model.load); and cost
+        (see EmbeddedBackend).
     Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
     """
-    known = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS]
     for name in options:
-        if name not in known:
+        if name not in _KNOWN:
             raise ConfigError(
-                f"'{name}' is not an option of the embedded engine. Options: {', '.join(known)}."
-                + did_you_mean(name, known)
+                f"'{name}' is not an option of the embedded engine. Options: {', '.join(_KNOWN)}."
+                + did_you_mean(name, _KNOWN)
             )
     try:
         from relquery.model.load import load
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
     config = EngineConfig(**{k: v for k, v in options.items() if k in _ENGINE_OPTIONS})
+    cost = _cost_of(options.get("cost"))  # before the model, which takes long to load
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
-    return EmbeddedBackend(replace(loaded, name=model), config)
+    return EmbeddedBackend(replace(loaded, name=model), config, cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +76,59 @@ class SpanState:
     independent: bool
 
 
-class EmbeddedBackend:
-    """Answers prompts on this machine. Requests of one `answer` call form one relQuery."""
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The prompts of one call on their way to answers: one relQuery of the engine.
 
-    def __init__(self, model: LoadedModel, config: EngineConfig | None = None) -> None:
+    group: its number in the engine. stop: strings that are cut from its answers. relquery: None if
+    no prompt could be submitted. open: requests that have not ended, and the place of their prompt.
+    ready: (index into prompts, answer) in the order in which they ended; the caller takes them out.
+    """
+
+    group: int
+    stop: tuple[str, ...]
+    relquery: RelQuery | None = None
+    open: dict[Request, int] = field(default_factory=dict)
+    ready: deque[tuple[int, Answer]] = field(default_factory=deque)
+
+
+class EmbeddedBackend:
+    """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
+
+    cost: what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
+        `relquery calibrate`. By default it is measured, about a second for ten million parameters
+        on two cores, if the policy predicts durations.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig | None = None,
+        cost: LinearCost | str | Path | None = None,
+    ) -> None:
         from relquery.model.executor import TorchExecutor
         from relquery.model.render import Renderer
 
-        self.config = config or EngineConfig()
-        slots = self.config.cache_tokens // self.config.block_size * self.config.block_size
+        self.config = config = config or EngineConfig()
+        given = _cost_of(cost)
+        self._slots = config.cache_tokens // config.block_size * config.block_size
         self._executor = TorchExecutor(
             model.network,
-            slots,
-            self.config.segment_sharing,
+            self._slots,
+            config.segment_sharing,
             model.positions,
-            self.config.relocation,
+            config.relocation,
         )
-        self.engine = Loop(self._executor, self.config, RealClock())
         self._model, self._renderer = model, Renderer(model.tokenizer)
+        if given is None and config.policy not in WITHOUT_COST:
+            given = self._measure(quick=True).cost
+        self.cost = given
+        """What steps cost, as given or measured; None where nothing asks for it."""
+        settings = Settings.of(config, given)
+        policy = make_policy(config.policy, settings)
+        self.engine = Loop(self._executor, config, RealClock(), policy, given)
         self._groups, self._ids = count(), count()
-        self._finished: dict[int, deque[Request]] = {}
+        self._batches: dict[int, Batch] = {}
 
     @property
     def _placing(self) -> Placing:
@@ -114,12 +155,33 @@ class EmbeddedBackend:
         self, prompts: Sequence[Prompt], sampling: Sampling
     ) -> Iterator[tuple[int, Answer] | None]:
         """None once all prompts are submitted, then the answers."""
-        group = next(self._groups)
-        box = self._finished[group] = deque[Request]()
-        open_requests: dict[int, tuple[int, Request]] = {}
-        refused: list[tuple[int, Answer]] = []
+        batch = self.submit(prompts, sampling)
         try:
-            make = self._maker(sampling, group)
+            yield None
+            while batch.open or batch.ready:
+                while batch.ready:
+                    yield batch.ready.popleft()
+                if batch.open:
+                    self.step()
+        finally:
+            self.cancel(batch)
+
+    def submit(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        tenant: str = "",
+        arrival: float | None = None,
+    ) -> Batch:
+        """Queue all prompts as one relQuery; `step` then serves them. Runs no step itself.
+
+        A prompt that cannot be served has its answer, with an error, in the batch at once.
+        tenant, arrival: see Loop.submit.
+        """
+        batch = Batch(next(self._groups), sampling.stop)
+        self._batches[batch.group] = batch
+        try:
+            make = self._maker(sampling, batch.group)
             for index, prompt in enumerate(self._render(prompts)):
                 length = 0
                 try:
@@ -127,23 +189,42 @@ class EmbeddedBackend:
                         raise prompt
                     request = make(prompt)
                     length = request.prompt_tokens
-                    self._submit(request)
-                    open_requests[request.id] = (index, request)
+                    batch.relquery = self._submit(request, tenant, arrival)
+                    batch.open[request] = index
                 except RequestError as error:
-                    answer = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
-                    refused.append((index, answer))
-            yield None
-            yield from refused
-            while open_requests:
-                while box:
-                    index, request = open_requests.pop(box.popleft().id)
-                    yield index, self._answer(request, sampling.stop)
-                for request in self.engine.step() if open_requests else ():
-                    self._finished[request.group].append(request)
-        finally:
-            for _, request in open_requests.values():
-                self.engine.cancel(request)
-            del self._finished[group]
+                    refused = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
+                    batch.ready.append((index, refused))
+        except BaseException:
+            self.cancel(batch)
+            raise
+        self._forget_ended(batch)
+        return batch
+
+    def step(self) -> list[Batch]:
+        """Run one step of the engine, and put the answers that it gave into their batches.
+
+        Returns these batches. May be called only while a request is open.
+        """
+        touched: dict[Batch, None] = {}
+        for request in self.engine.step():
+            batch = self._batches[request.group]
+            index = batch.open.pop(request)
+            batch.ready.append((index, self._answer(request, batch.stop)))
+            self._forget_ended(batch)
+            touched[batch] = None
+        return list(touched)
+
+    def cancel(self, batch: Batch) -> None:
+        """End a batch's open requests; they have answers that say so. For an ended one nothing."""
+        for request, index in batch.open.items():
+            self.engine.cancel(request)
+            batch.ready.append((index, _cancelled(request)))
+        batch.open.clear()
+        self._forget_ended(batch)
+
+    def _forget_ended(self, batch: Batch) -> None:
+        if not batch.open:
+            self._batches.pop(batch.group, None)
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
         """The pieces of a prompt in order, and how much of each the cache would serve now.
@@ -187,11 +268,22 @@ class EmbeddedBackend:
         if engine.waiting or engine.running:
             raise ConfigError("Requests are open; calibrate before or after them.")
         engine.pool.evict(engine.pool.total)
+        return self._measure(seed=seed, progress=progress)
+
+    def _measure(
+        self,
+        *,
+        quick: bool = False,
+        seed: int = 0,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> Fit:
         return calibrate(
             self._executor,
-            self.config,
+            replace(self.config, cache_tokens=self._slots),
             RealClock(),
             vocabulary=len(self._model.tokenizer),
+            longest=self._model.context,
+            quick=quick,
             seed=seed,
             progress=progress,
         )
@@ -235,14 +327,14 @@ class EmbeddedBackend:
 
         return make
 
-    def _submit(self, request: Request) -> None:
+    def _submit(self, request: Request, tenant: str, arrival: float | None) -> RelQuery:
         left = self._model.context - request.prompt_tokens
         if left <= 0:
             raise PromptTooLongError(
                 request.prompt_tokens, self._model.context, "the model's context"
             )
         request.max_tokens = min(request.max_tokens, left)
-        self.engine.submit(request)
+        return self.engine.submit(request, tenant, arrival)
 
     def _stop_check(self, stop: tuple[str, ...]) -> Callable[[Sequence[int]], bool] | None:
         if not stop:
@@ -276,6 +368,28 @@ class EmbeddedBackend:
             output_tokens=len(request.output),
             tokens=tuple(request.output),
         )
+
+
+def _cancelled(request: Request) -> Answer:
+    return Answer(
+        text=None,
+        finish=Finish.CANCELLED,
+        error="It was cancelled before its answer was whole.",
+        prompt_tokens=request.prompt_tokens,
+        cached_tokens=request.cached or 0,
+        output_tokens=len(request.output),
+    )
+
+
+def _cost_of(given: LinearCost | str | Path | None) -> LinearCost | None:
+    if isinstance(given, (str, Path)):
+        return find_machine(str(given)).cost
+    if given is not None and not isinstance(given, LinearCost):
+        raise ConfigError(
+            f"cost is {given!r}. Give a LinearCost, the name of a machine "
+            f"({', '.join(SERVED)}), or a file that `relquery calibrate` wrote."
+        )
+    return given
 
 
 def _seed_of(request: Request, given: int | None) -> int:

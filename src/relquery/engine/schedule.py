@@ -90,6 +90,7 @@ class Draft:
         self.preempt: list[Request] = []
         self._moves = state.limits.relocation == "cidra"
         self._filled: dict[bytes, int] = {}
+        self._admitted: set[Request] = set()
         self._taken: set[int] = set()
         self._places: dict[int, int] = {}  # where this step moves blocks
         self._released: Counter[int] = Counter()
@@ -108,8 +109,11 @@ class Draft:
     def admit(self, request: Request, *, whole: bool = False) -> bool:
         """Plan the first work of a waiting request; False if it does not fit this step.
 
-        whole: only if its prompt needs no further step, or alone would need several.
+        Once is enough: asked again, nothing is added. whole: only if its prompt needs no further
+        step, or alone would need several.
         """
+        if request in self._admitted:
+            return True
         if self.tokens <= 0 or self.seats <= 0:
             return False
         hits, unheld, places, copies = self._hits(request)
@@ -126,6 +130,7 @@ class Draft:
             return False
         self.blocks -= needed
         self.seats -= 1
+        self._admitted.add(request)
         self._taken |= unheld
         self._places |= places
         self._commit(Work(request, tokens, tuple(hits)), served)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engine.harness import Harness, numbered
+from tests.engine.harness import Harness, expected_output, numbered
 
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
@@ -192,3 +192,25 @@ def test_the_sampled_miss_ratio_sees_what_the_cache_has() -> None:
     engine.submit(range(40, 60), 1, group=2)  # shorter, but nothing of it is cached
     engine.step()
     assert groups_of(engine) == [(1, 8)]
+
+
+@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+def test_who_is_preempted_finds_its_states_again_if_nobody_took_their_place(
+    name: PolicyName,
+) -> None:
+    policy = make_policy(name, Settings(COST, Fairness(starvation=0.02)))
+    engine = harness(policy, max_num_seqs=1)
+    long = engine.submit(range(33), 30, group=0)
+    for _ in range(6):
+        engine.step()
+    urgent = submit(engine, 1, 1, 10, 2)
+    while urgent.open:
+        engine.step()
+    before = engine.executor.computed
+    engine.run()
+    assert urgent.latency is not None
+    assert urgent.latency.waiting <= 0.02 + COST.seconds(0, 1), "the seat was taken from the other"
+    # Of 33 tokens of the prompt and those drawn before, only those of the last block are computed
+    # again; then one for each token of the answer but the last.
+    assert engine.executor.computed - before <= 4 + 30
+    assert long.output == expected_output(long)

@@ -1,0 +1,490 @@
+"""An engine as a service: each job gets its own answers, whoever asks, and whatever goes wrong."""
+
+from __future__ import annotations
+
+import gc
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+import relquery
+from relquery.backends.service import Engine, Job
+from relquery.config import POLICIES, PolicyName
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk
+from relquery.engine.loop import Loop
+from relquery.engine.request import Request
+from relquery.errors import ConfigError
+from relquery.model.executor import TorchExecutor
+from relquery.prompt import Answer, Finish, Span
+
+T = TypeVar("T")
+Tokens = list[tuple[int, ...] | None]
+MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
+COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
+PATIENCE = 30.0  # seconds after which a test that hangs fails
+
+
+def opened(**options: Any) -> Engine:
+    return Engine(MODEL, **{"cost": COST, "cache_tokens": 2048, **options})
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with opened() as engine:
+        yield engine
+
+
+class Gate:
+    """Stands before each step while it is shut."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Semaphore(0)
+        self._steps = threading.Semaphore(0)
+        self._open = threading.Event()
+
+    def enter(self) -> None:
+        self.reached.release()
+        while not self._open.is_set() and not self._steps.acquire(timeout=0.005):
+            pass
+
+    def let_through(self) -> None:
+        self._steps.release()
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate, execute = Gate(), TorchExecutor.execute
+
+    def gated(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[int | None]:
+        gate.enter()
+        return execute(self, chunks)
+
+    monkeypatch.setattr(TorchExecutor, "execute", gated)
+    yield gate
+    gate.open()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def reach(gate: Gate) -> None:
+    assert gate.reached.acquire(timeout=PATIENCE)
+
+
+def between_steps(engine: Engine, gate: Gate, call: Callable[[], T]) -> T:
+    """What a call gives that the engine's thread takes in after the step at the gate."""
+    found: list[T] = []
+    inbox = engine._worker._inbox
+    before = inbox.qsize()
+    caller = threading.Thread(target=lambda: found.append(call()))
+    caller.start()
+    wait_until(lambda: inbox.qsize() > before)
+    gate.let_through()
+    caller.join(PATIENCE)
+    return found[0]
+
+
+def check_empty(engine: Engine) -> None:
+    """Nothing is left of the jobs that there were."""
+
+    def check() -> None:
+        loop = engine._worker._backend.engine
+        assert not loop.waiting
+        assert not loop.running
+        assert not loop.relqueries
+        loop.pool.check()
+        assert loop.pool.held == 0
+        assert not engine._worker._backend._batches
+
+    engine._worker.ask(check, None)
+    assert engine._worker.count == 0
+
+
+def tokens(answers: Sequence[Answer]) -> Tokens:
+    assert all(answer.text is not None for answer in answers)
+    return [answer.tokens for answer in answers]
+
+
+JOBS = [
+    ([f"a question that is the same for all, {n}" for n in range(5)], 9),
+    (["short"], 3),
+    (["b" * 60, "b" * 60 + "c", "d" * 20], 40),
+    ([f"{n}" * (8 * n + 1) for n in range(6)], 25),
+]
+
+
+def served(policy: PolicyName, **options: Any) -> list[Tokens]:
+    with opened(policy=policy, **options) as engine:
+        jobs = [engine.submit(prompts, max_tokens=limit) for prompts, limit in JOBS]
+        found = [tokens(job.result(PATIENCE)) for job in jobs]
+        check_empty(engine)
+        return found
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Tokens]:
+    return served("fcfs", cache_tokens=4096)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_changes_no_answer(
+    policy: PolicyName,
+    expected: list[Tokens],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    preempted: list[Request] = []
+    preempt = Loop._preempt
+
+    def counting(self: Loop, request: Request) -> None:
+        preempted.append(request)
+        preempt(self, request)
+
+    monkeypatch.setattr(Loop, "_preempt", counting)
+    assert served(policy, cache_tokens=160, max_num_batched_tokens=128) == expected
+    assert preempted
+
+
+def test_the_policy_is_shortest_and_its_costs_are_measured_unless_it_is_said() -> None:
+    with Engine(MODEL, cache_tokens=512) as engine:
+        assert engine.policy == "shortest"
+        assert engine.name.startswith(MODEL)
+        assert engine.cost is not None
+        assert engine.cost.seconds(100, 0) > 0
+        assert "shortest" in repr(engine)
+        assert engine.submit(["x"], max_tokens=1).result(PATIENCE)[0].output_tokens == 1
+    with Engine(MODEL, cost="a100-opt13b", weights={"a": 2.0}, starvation=0.5) as engine:
+        assert engine.cost is not None
+        config = engine._worker._backend.config
+        assert (config.weights, config.starvation) == ({"a": 2.0}, 0.5)
+    with Engine(MODEL, policy="fcfs") as engine:
+        assert engine.cost is None
+
+
+def test_jobs_of_several_threads_each_get_their_own_answers(engine: Engine) -> None:
+    asked = [[f"thread {thread} row {row}" for row in range(6)] for thread in range(6)]
+    alone = [tokens(engine.submit(prompts, max_tokens=8).result(PATIENCE)) for prompts in asked]
+    found: dict[int, Tokens] = {}
+
+    def ask(thread: int) -> None:
+        found[thread] = tokens(engine.submit(asked[thread], max_tokens=8).result(PATIENCE))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert [found[number] for number in range(6)] == alone
+    check_empty(engine)
+
+
+def test_prompts_may_be_tuples_of_spans_and_sampling_is_as_elsewhere(engine: Engine) -> None:
+    spans = (Span("Is it "), Span("good?"))
+    plain, spanned = engine.submit(["Is it good?", spans], max_tokens=4).result(PATIENCE)
+    assert plain.tokens == spanned.tokens
+    (chosen,) = engine.submit(["x"], choices=["Yes", "No"]).result(PATIENCE)
+    assert chosen.text in ("Yes", "No")
+    job = [engine.submit(["x"], temperature=1.0, seed=4, max_tokens=9) for _ in range(2)]
+    assert job[0].result(PATIENCE)[0].text == job[1].result(PATIENCE)[0].text
+
+
+def test_each_answer_comes_once_in_every_iteration(engine: Engine) -> None:
+    job = engine.submit([f"row {n}" for n in range(12)], max_tokens=5)
+    once, again = list(job), list(job)
+    assert sorted(index for index, _ in once) == list(range(12))
+    assert once == again
+    assert [answer for _, answer in sorted(once, key=lambda each: each[0])] == job.result()
+    assert job.done
+
+
+def test_an_answer_is_given_before_the_job_is_done(gate: Gate) -> None:
+    with opened() as engine:
+        job = engine.submit(["x", "y" * 300], max_tokens=2)
+        came = iter(job)
+        index, answer = next(came)
+        assert index == 1
+        assert answer.finish is Finish.ERROR
+        assert not job.done
+        assert job.latency is None
+        gate.open()
+        assert [index for index, _ in came] == [0]
+
+
+def test_a_prompt_that_cannot_be_served_leaves_the_others_theirs(engine: Engine) -> None:
+    good, long, empty = engine.submit(["x", "y" * 300, ()], max_tokens=2).result(PATIENCE)
+    assert good.text is not None
+    assert "256" in str(long.error)
+    assert long.text is None
+    assert empty.text is not None or empty.error
+    none = engine.submit(["y" * 300])
+    assert none.result(PATIENCE)[0].finish is Finish.ERROR
+    assert none.latency is None
+    check_empty(engine)
+
+
+def test_a_job_without_prompts_is_done_at_once(engine: Engine) -> None:
+    job = engine.submit([])
+    assert job.done
+    assert job.result() == list(job) == []
+    assert job.latency is None
+    assert job.estimate() == 0.0
+    assert not job.cancel()
+    check_empty(engine)
+
+
+def test_a_cancelled_job_leaves_the_other_its_answers(gate: Gate) -> None:
+    with opened() as engine:
+        first = engine.submit([f"first {n}" for n in range(3)], max_tokens=50)
+        reach(gate)
+        second = engine.submit(["second"], max_tokens=4)
+        assert between_steps(engine, gate, first.cancel)
+        assert first.done
+        gate.open()
+        answers = first.result()
+        assert all(answer.finish is Finish.CANCELLED for answer in answers)
+        assert all(answer.text is None and "cancelled" in str(answer.error) for answer in answers)
+        assert not first.cancel()
+        (answer,) = second.result(PATIENCE)
+        assert answer.output_tokens == 4
+        assert not second.cancel()
+        check_empty(engine)
+
+
+def test_latency_begins_at_submit_and_its_parts_add_up(gate: Gate) -> None:
+    with opened() as engine:
+        first = engine.submit(["first"], max_tokens=30)
+        reach(gate)
+        now = time.perf_counter()
+        second = engine.submit(["second"], max_tokens=3)
+        time.sleep(0.01)
+        held = time.perf_counter() - now
+        gate.open()
+        second.result(PATIENCE)
+        first.result(PATIENCE)
+        elapsed = time.perf_counter() - now
+        latency = second.latency
+        assert latency is not None
+        assert latency.waiting >= held
+        assert min(latency.core, latency.tail) > 0
+        assert latency.total == latency.waiting + latency.core + latency.tail < elapsed
+
+
+def test_the_estimate_falls_to_zero(gate: Gate) -> None:
+    with opened() as engine:
+        job = engine.submit(["x"], max_tokens=5)
+        seen = []
+        for _ in range(3):
+            reach(gate)
+            seen.append(between_steps(engine, gate, job.estimate))
+        assert seen[0] is not None
+        assert seen == sorted(set(seen), key=lambda each: each or 0.0, reverse=True)
+        gate.open()
+        job.result(PATIENCE)
+        assert job.estimate() == 0.0
+
+
+def test_there_is_no_estimate_where_costs_are_not_known(gate: Gate) -> None:
+    with opened(policy="fcfs", cost=None) as engine:
+        job = engine.submit(["x"], max_tokens=5)
+        reach(gate)
+        assert between_steps(engine, gate, job.estimate) is None
+        gate.open()
+        job.result(PATIENCE)
+        assert job.estimate() == 0.0
+
+
+def test_a_wait_that_ends_too_early_says_how_far_it_came_and_the_job_goes_on(gate: Gate) -> None:
+    with opened() as engine:
+        job = engine.submit(["x", "y"], max_tokens=2)
+        with pytest.raises(TimeoutError, match="0 of 2 answers"):
+            job.result(timeout=0.01)
+        gate.open()
+        assert len(job.result(PATIENCE)) == 2
+
+
+def test_an_error_in_a_step_ends_the_open_jobs_and_later_ones_are_served(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened() as engine:
+        jobs = [engine.submit(["x", "y" * 300], max_tokens=8)]
+        reach(gate)
+        jobs.append(engine.submit(["z"], max_tokens=8))
+        working = TorchExecutor.execute
+
+        kept = []
+
+        def broken(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[int | None]:
+            monkeypatch.setattr(TorchExecutor, "execute", working)
+            activations = np.zeros(3)
+            kept.append(weakref.ref(activations))
+            raise OverflowError("no memory")
+
+        monkeypatch.setattr(TorchExecutor, "execute", broken)
+        gate.open()
+        for job in jobs:
+            with pytest.raises(OverflowError, match="no memory"):
+                job.result(PATIENCE)
+            assert job.done
+            assert "failed" in repr(job)
+            assert not job.cancel()
+            assert job.estimate() == 0.0
+        assert kept[0]() is None
+        came = iter(jobs[0])
+        assert next(came)[0] == 1
+        with pytest.raises(OverflowError):
+            next(came)
+        check_empty(engine)
+        assert engine.submit(["x"], max_tokens=2).result(PATIENCE)[0].output_tokens == 2
+
+
+def test_what_breaks_while_a_job_is_taken_in_breaks_it_alone(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = engine._worker._backend
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "_maker", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            engine.submit(["x"]).result(PATIENCE)
+    check_empty(engine)
+    assert len(engine.submit(["x"], max_tokens=1).result(PATIENCE)) == 1
+
+
+def test_closing_cancels_what_is_open(gate: Gate) -> None:
+    engine = opened()
+    job = engine.submit(["x"], max_tokens=90)
+    reach(gate)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    wait_until(lambda: engine._worker.closed)
+    gate.open()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    assert [answer.finish for answer in job.result()] == [Finish.CANCELLED]
+    assert not job.cancel()
+    assert job.estimate() == 0.0
+
+
+def test_a_closed_engine_takes_no_job() -> None:
+    engine = opened()
+    engine.close()
+    engine.close()
+    assert "closed" in repr(engine)
+    for prompts in (["x"], []):
+        with pytest.raises(ConfigError, match="closed"):
+            engine.submit(prompts)
+
+
+def test_a_dropped_engine_ends_its_thread_once_its_jobs_are_done(gate: Gate) -> None:
+    engine = opened()
+    thread = engine._worker._thread
+    job: Job | None = engine.submit(["x"], max_tokens=3)
+    del engine
+    gc.collect()
+    gate.open()
+    assert job is not None
+    assert job.result(PATIENCE)[0].output_tokens == 3
+    job = None
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def test_ctrl_c_ends_the_wait_and_not_the_engine(gate: Gate) -> None:
+    with opened() as engine:
+        job = engine.submit(["x"], max_tokens=3)
+        main = threading.get_ident()
+
+        def press() -> None:
+            wait_until(lambda: bool(job._bells))
+            signal.pthread_kill(main, signal.SIGINT)
+
+        presser = threading.Thread(target=press)
+        presser.start()
+        with pytest.raises(KeyboardInterrupt):
+            job.result(PATIENCE)
+        presser.join(PATIENCE)
+        gate.open()
+        assert job.result(PATIENCE)[0].output_tokens == 3
+        assert len(engine.submit(["y"], max_tokens=2).result(PATIENCE)) == 1
+        check_empty(engine)
+
+
+def test_a_program_that_does_not_close_its_engine_ends() -> None:
+    code = (
+        "import relquery\n"
+        f"engine = relquery.Engine({MODEL!r}, cost='a100-opt13b', cache_tokens=2048)\n"
+        "engine.submit(['x'], max_tokens=3).result()\n"
+        "job = engine.submit(['x'] * 200, max_tokens=200)\n"
+        "print(next(iter(engine.submit(['y'], max_tokens=1)))[0])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("prompts", "options", "message"),
+    [
+        ("x", {}, "list of one"),
+        (3, {}, "list of prompts"),
+        (["x", None], {}, "Prompt 1 is a NoneType"),
+        ((Span("x"),), {}, "Prompt 0 is a Span"),
+        (["x"], {"max_tokens": 0}, "max_tokens is 0"),
+        (["x"], {"stop": "x"}, "stop is 'x'"),
+        (["x"], {"stop": None}, "stop is None"),
+        (["x"], {"choices": "Yes"}, "choices is 'Yes'"),
+        (["x"], {"tenant": 3}, "tenant is 3"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_at_the_call(
+    engine: Engine, prompts: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        engine.submit(prompts, **options)
+
+
+def test_what_cannot_be_an_engine_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'shortest'"):
+        Engine(MODEL, policy="shorest")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"relquery\.connect"):
+        Engine("openai:gpt")
+    with pytest.raises(ConfigError, match="no cost model 'a100'"):
+        Engine(MODEL, cost="a100")
+    with pytest.raises(ConfigError, match="Give a LinearCost"):
+        Engine(MODEL, cost=3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="Did you mean 'cache_tokens'"):
+        Engine(MODEL, cache_token=3)
+
+
+def test_it_is_a_public_name() -> None:
+    assert relquery.Engine is Engine
+    assert relquery.Job is Job
+
+
+def test_the_page_for_users_begins_with_an_example_that_runs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert code is not None
+    names: dict[str, Any] = {}
+    exec(code[1], names)
+    assert {answer.text for answer in names["job"].result()} <= {"Yes", "No"}
+    assert len(names["answers"]) == 1
+    assert names["job"].latency is not None

@@ -1,0 +1,70 @@
+"""Nobody waits longer than the threshold allows, in any load that the engine can bear."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relquery.config import EngineConfig, PolicyName
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import Served
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.policies.priority import Fairness
+from relquery.serving.simulate import Run, simulate
+from relquery.serving.trace import TracedQuery
+
+COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
+LIMITS = EngineConfig(
+    block_size=4, max_num_batched_tokens=64, max_num_seqs=12, cache_tokens=256, prefix_caching=False
+)
+BATCH = COST.seconds(64, 12)
+"""Seconds of the longest step."""
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> list[TracedQuery]:
+    """RelQueries that arrive at about two thirds of what the engine bears, or slower."""
+    queries, arrival = [], 0.0
+    for number in range(draw(st.integers(2, 14))):
+        rows = draw(st.integers(1, 15))
+        words = draw(st.integers(1, 30))
+        outputs = draw(st.lists(st.integers(1, 20), min_size=rows, max_size=rows))
+        text = tuple(f"{number} {row} " + "word " * words for row in range(rows))
+        queries.append(TracedQuery(arrival, "filter", "t", "", text, max(outputs), tuple(outputs)))
+        work = rows * (2 * words + 4) * COST.prefill_slope + sum(outputs) * 0.004
+        arrival += draw(st.sampled_from([0.0, 1.0, 2.0, 3.0])) * (work + 0.1)
+    return queries
+
+
+def unit_waiting(run: Run) -> float:
+    return max(outcome.latency.waiting / len(outcome.query.rows) for outcome in run.outcomes)
+
+
+@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+@pytest.mark.parametrize("threshold", [0.02, 0.3])
+@given(queries=loads())
+@settings(max_examples=40, deadline=None)
+def test_unit_waiting_time_exceeds_the_threshold_by_no_more_than_a_batch(
+    name: PolicyName, threshold: float, queries: list[TracedQuery]
+) -> None:
+    policy = make_policy(name, Settings(COST, Fairness(threshold)))
+    run = simulate(queries, policy, Served(COST, LIMITS))
+    assert len(run.outcomes) == len(queries)
+    assert unit_waiting(run) <= threshold + BATCH + 1e-9
+
+
+@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+def test_without_it_a_large_relquery_waits_longer(name: PolicyName) -> None:
+    large = TracedQuery(0.01, "filter", "t", "", ("word " * 25,) * 2, 9, (9,) * 2)
+    small = [
+        TracedQuery(0.03 * n, "filter", "t", "", ("word " * 10,) * 2, 3, (3,) * 2)
+        for n in range(90)
+    ]
+    queries = [small[0], large, *small[1:]]
+
+    def waited(threshold: float | None) -> float:
+        policy = make_policy(name, Settings(COST, Fairness(threshold)))
+        return unit_waiting(simulate(queries, policy, Served(COST, LIMITS)))
+
+    assert waited(0.1) <= 0.1 + BATCH < waited(None)
