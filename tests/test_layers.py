@@ -42,7 +42,7 @@ LAYERS: dict[str, set[str]] = {
     | WHAT
     | WHEN
     | RECORDS
-    | {"backends.base", "backends", "demo", "connection", "span", "spans"},
+    | {"backends.base", "backends", "demo", "connection", "span", "spans", "serving"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from relquery.engine.calibrate import Shape, calibrate, irregular, rapid, regula
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor
+from relquery.errors import ConfigError
 
 LIMITS = EngineConfig(max_num_batched_tokens=600, max_num_seqs=20, cache_tokens=20_000)
 
@@ -69,6 +71,32 @@ def test_batches_that_the_cache_cannot_hold_are_left_out() -> None:
     executor = SimulatedExecutor(clock, LinearCost())
     found = calibrate(executor, small, clock, vocabulary=100)
     assert 6 < found.steps < len(list(regular(small)))
+
+
+def test_what_a_short_context_leaves_of_a_batch_may_fit_the_cache() -> None:
+    clock, cost = VirtualClock(), LinearCost(1e-4, 1e-3, 1e-4, 1e-3, 1e-7)
+    small = replace(LIMITS, cache_tokens=240)
+    found = calibrate(SimulatedExecutor(clock, cost), small, clock, vocabulary=100, longest=80)
+    assert asdict(found.cost) == pytest.approx(asdict(cost))
+    assert found.steps > 9
+
+
+@pytest.mark.parametrize("longest", [None, 100])
+def test_the_least_cache_is_named_and_is_enough(longest: int | None) -> None:
+    clock = VirtualClock()
+    executor = SimulatedExecutor(clock, LinearCost(1e-4, 1e-3, 1e-4, 1e-3, 1e-7))
+
+    def measured(cache_tokens: int) -> int:
+        limits = replace(LIMITS, cache_tokens=cache_tokens)
+        return calibrate(executor, limits, clock, vocabulary=100, longest=longest).steps
+
+    with pytest.raises(ConfigError, match=r"holds 48 tokens.*Raise cache_tokens") as caught:
+        measured(48)
+    assert clock.now() == 0
+    least = int(re.findall(r"\d+", str(caught.value))[1])
+    assert measured(least) >= 6
+    with pytest.raises(ConfigError, match=f"{least} are the least"):
+        measured(least - 16)
 
 
 def test_shapes_stay_within_the_limits() -> None:

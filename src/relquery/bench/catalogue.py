@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from relquery.bench import reorder, spans, sql
+from relquery.bench import relserve, reorder, spans, sql
 from relquery.bench.harness import Benchmark
 
-BENCHMARKS: tuple[Benchmark, ...] = (sql.BENCHMARK, reorder.BENCHMARK, spans.BENCHMARK)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    sql.BENCHMARK,
+    reorder.BENCHMARK,
+    spans.BENCHMARK,
+    relserve.BENCHMARK,
+)

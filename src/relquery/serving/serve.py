@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from relquery.engine.clock import Clock
 from relquery.engine.loop import Loop
+from relquery.engine.pieces import Tokens
 from relquery.engine.relquery import Latency, RelQuery
 from relquery.engine.request import Request
 from relquery.errors import RequestError
@@ -14,6 +15,25 @@ from relquery.serving.trace import TracedQuery
 
 Prepare = Callable[[TracedQuery, int], Sequence[Request]]
 """Makes the requests of a relQuery, given its number, which is their group."""
+
+
+Tokenize = Callable[[str], Tokens]
+
+
+def requests_of(
+    query: TracedQuery, group: int, numbers: Iterator[int], tokenize: Tokenize
+) -> list[Request]:
+    """The requests of a relQuery, whose answers are as long as the trace says."""
+    return [
+        Request(
+            next(numbers), tokenize(prompt), query.output_limit, stop=_after(length), group=group
+        )
+        for prompt, length in zip(query.prompts, query.outputs, strict=True)
+    ]
+
+
+def _after(tokens: int) -> Callable[[Sequence[int]], bool]:
+    return lambda output: len(output) >= tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 
@@ -17,10 +18,8 @@ from relquery.engine.loop import Loop
 from relquery.engine.pieces import Tokens
 from relquery.engine.request import Request
 from relquery.engine.schedule import Policy
-from relquery.serving.serve import Outcome, serve
+from relquery.serving.serve import Outcome, Tokenize, requests_of, serve
 from relquery.serving.trace import TracedQuery
-
-Tokenize = Callable[[str], Tokens]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +42,13 @@ def simulate(
     executor = SimulatedExecutor(clock, served.cost)
     engine = Loop(executor, served.limits, clock, policy, served.cost)
     split = tokenize or approximate_tokens
-    numbers = iter(range(sum(len(query.rows) for query in queries)))
+    numbers = count()
 
     def prepare(query: TracedQuery, group: int) -> list[Request]:
-        return [
-            Request(
-                next(numbers),
-                split(prompt),
-                query.output_limit,
-                stop=_after(output),
-                group=group,
-            )
-            for prompt, output in zip(query.prompts, query.outputs, strict=True)
-        ]
+        return requests_of(query, group, numbers, split)
 
     outcomes = tuple(serve(queries, engine, clock, clock.advance, prepare))
     return Run(outcomes, clock.now())
-
-
-def _after(tokens: int) -> Callable[[Sequence[int]], bool]:
-    return lambda output: len(output) >= tokens
 
 
 _PIECE = re.compile(r"\s?\w{1,6}|\s?[^\w\s]|\s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from weakref import WeakKeyDictionary
 
@@ -19,11 +20,16 @@ class Remaining:
 
     Answers are taken to be as long as they may be. sample: requests that tell the share of its
     prompts that the cache does not hold (eq. 11); seed: of their choice, which depends on nothing
-    else but the relQuery, so that asking once more changes nothing.
+    else but the relQuery, so that asking once more changes nothing. shared: charge it only its part
+    of the fixed seconds of its decode steps, as all relQueries that run decode in the same ones.
     """
 
-    def __init__(self, cost: LinearCost, sample: int = 10, seed: int = 0) -> None:
-        self._cost, self._sample, self._seed = cost, sample, seed
+    def __init__(
+        self, cost: LinearCost, sample: int = 10, seed: int = 0, *, shared: bool = False
+    ) -> None:
+        self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
+        self._seen: State | None = None
+        self._count = 0
         self._ratios: WeakKeyDictionary[RelQuery, tuple[int, float]] = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
@@ -35,7 +41,10 @@ class Remaining:
         )
         left = [self.left(request) for request in relquery.running]
         batches = decompose(uncached, self.outputs(relquery), state.limits, left, unfinished)
-        return batches.seconds(self._cost)
+        if not self._shared:
+            return batches.seconds(self._cost)
+        fixed = self._cost.decode_intercept / max(1, self._running(state))
+        return batches.seconds(replace(self._cost, decode_intercept=fixed))
 
     def left(self, request: Request) -> float:
         """Tokens that a request still answers."""
@@ -44,6 +53,12 @@ class Remaining:
     def outputs(self, relquery: RelQuery) -> Floats:
         """(n,) tokens that each request that waits still answers."""
         return np.full(len(relquery.waiting), float(relquery.output_limit))
+
+    def _running(self, state: State) -> int:
+        """How many relQueries run; counted once a step."""
+        if self._seen is not state:
+            self._seen, self._count = state, len({request.group for request in state.running})
+        return self._count
 
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:
         """Share of the waiting prompts that the cache does not hold, of a random sample.

@@ -1,9 +1,10 @@
 """Shortest remaining time first, prompts mixed into the steps that decode: relquery's own policy.
 
 As RelServe it knows whole relQueries and what is left of each, and weighs who waits for whom. In
-two things it goes beyond: a step may decode and compute prompts at once, so that none is spent on
-a few prompts alone while all others stand still; and a prompt is weighed against those only that
-are more urgent, by what is left of their answers.
+three things it goes beyond: a step may decode and compute prompts at once, so that none is spent
+on a few prompts alone while all others stand still; what is left of a relQuery counts the steps
+that it decodes in only in part, as others decode in them too; and a prompt is weighed against
+those only that are more urgent, by what is left of their answers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Shortest:
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Decode all that runs; add prompts, the most urgent first, where that pays."""
         priorities: Priorities[Remaining] = memo or Priorities(
-            self.remaining or Remaining(self.cost, seed=self.seed), state.limits, self.fairness
+            self.remaining or Remaining(self.cost, seed=self.seed, shared=True),
+            state.limits,
+            self.fairness,
         )
         priorities.update(state)
         draft = Draft(state)

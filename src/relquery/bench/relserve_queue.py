@@ -1,0 +1,59 @@
+"""What a step's scheduling costs with very many requests waiting."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from relquery.config import EngineConfig, PolicyName
+from relquery.engine.clock import VirtualClock
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SimulatedExecutor
+from relquery.engine.loop import Loop
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.request import Request
+from relquery.engine.schedule import Memo, Plan, State
+
+RELQUERIES, EACH, STEPS = 1_000, 100, 300
+POLICIES: tuple[PolicyName, ...] = ("fcfs", "sarathi", "static", "relserve", "shortest")
+
+
+@dataclass(frozen=True, slots=True)
+class Crowded:
+    """Milliseconds of a step's scheduling: on average and at most; of the first, which takes in
+    all that came."""
+
+    policy: PolicyName
+    mean: float
+    worst: float
+    first: float
+
+
+def measure(name: PolicyName, relqueries: int = RELQUERIES, steps: int = STEPS) -> Crowded:
+    """Time the policy over some steps with `relqueries` x EACH requests waiting."""
+    cost, clock = LinearCost(), VirtualClock()
+    seconds: list[float] = []
+    policy = make_policy(name, Settings(cost))
+
+    def timed(state: State, memo: Memo) -> tuple[Plan, Memo]:
+        start = time.perf_counter()
+        plan = policy(state, memo)
+        seconds.append(time.perf_counter() - start)
+        return plan
+
+    config = EngineConfig(cache_tokens=32_768)
+    loop = Loop(SimulatedExecutor(clock, cost), config, clock, timed)
+    rng = np.random.default_rng(0)
+    for group in range(relqueries):
+        head = rng.integers(0, 30_000, 32).astype(np.int32)
+        for number in range(EACH):
+            tokens = np.concatenate((head, rng.integers(0, 30_000, 100).astype(np.int32)))
+            limit = int(rng.choice((5, 10, 50, 100)))
+            loop.submit(Request(group * EACH + number, tokens, limit, group=group))
+    for _ in range(steps):
+        loop.step()
+    first, *later = (1e3 * each for each in seconds)
+    return Crowded(name, fmean(later), max(later), first)
