@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 
 import pytest
+from tokenizers.normalizers import Lowercase
 from torch import Tensor
 
 from relquery.backends.embedded import EmbeddedBackend, load_backend
@@ -13,7 +15,8 @@ from relquery.config import RELOCATIONS
 from relquery.connection import connect
 from relquery.engine.cost import LinearCost
 from relquery.engine.costs import SERVED
-from relquery.errors import ConfigError, MissingExtraError, ModelError
+from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
+from relquery.model.random import byte_tokenizer
 from relquery.model.rotary import Rotary
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
 
@@ -105,6 +108,28 @@ def test_an_answer_cut_by_max_tokens_is_an_error_that_says_so(backend: EmbeddedB
     assert "max_tokens" in str(answer.error)
 
 
+def test_an_answer_cut_for_want_of_room_says_so(backend: EmbeddedBackend) -> None:
+    full = 256 - len("Be brief.\n\nQuestion\n\nAnswer:")
+    (answer,) = ask(backend, ["x" * (full - 5)], max_tokens=8)
+    assert (answer.finish, answer.output_tokens) == (Finish.LENGTH, 5)
+    assert "no more room" in str(answer.error)
+    assert "max_tokens" not in str(answer.error)
+
+
+def test_a_prompt_that_cannot_be_rendered_gets_an_error_and_the_others_answers(
+    backend: EmbeddedBackend,
+) -> None:
+    prompts = [prompt(f"row {n}") for n in range(7)]
+    wrong = {2: (Span("x", position=3),), 3: prompt("\ud800"), 6: (Span((3, 999)), Span("x"))}
+    asked = [wrong.get(n, each) for n, each in enumerate(prompts)]
+    sampling = Sampling(max_tokens=4)
+    answers, alone = (dict(backend.answer(each, sampling)) for each in (asked, prompts))
+    assert {n for n, answer in answers.items() if answer.finish is Finish.ERROR} == set(wrong)
+    assert all(answers[n].text == alone[n].text for n in alone if n not in wrong)
+    with pytest.raises(RequestError, match="999"):
+        backend.inspect(wrong[6])
+
+
 def test_a_prompt_beyond_the_context_gets_an_error_and_the_others_answers(
     backend: EmbeddedBackend,
 ) -> None:
@@ -126,6 +151,27 @@ def test_allowed_answers_are_the_only_ones(backend: EmbeddedBackend) -> None:
     allowed = ("Yes", "No", "Nope", "POSITIVE", "é")
     answers = ask(backend, [f"q{n}" for n in range(30)], allowed=allowed, max_tokens=1)
     assert all(answer.text in allowed and answer.error is None for answer in answers)
+
+
+def test_choices_may_repeat_and_begin_alike(backend: EmbeddedBackend) -> None:
+    allowed = ("No", "Nope", "No")
+    answers = ask(backend, [f"q{n}" for n in range(40)], allowed=allowed, temperature=2.0, seed=1)
+    assert {answer.text for answer in answers} == set(allowed)
+    assert all(answer.error is None for answer in answers)
+
+
+def test_a_stop_string_does_not_cut_a_choice(backend: EmbeddedBackend) -> None:
+    (answer,) = ask(backend, ["x"], allowed=("not\nat all",), stop=("\n",))
+    assert (answer.text, answer.finish) == ("not\nat all", Finish.STOP)
+
+
+def test_a_choice_is_given_back_as_it_was_written_whatever_the_tokenizer_makes_of_it() -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = Lowercase()
+    one = load_backend(MODEL, tokenizer=tokenizer, cache_tokens=512)
+    allowed = ("Yes", "No")
+    assert {answer.text for answer in ask(one, ["x", "y"], allowed=allowed)} <= set(allowed)
+    one.close()
 
 
 def test_an_answer_ends_before_a_stop_string(backend: EmbeddedBackend) -> None:
@@ -167,6 +213,14 @@ def test_closing_the_iterator_cancels_what_is_open(backend: EmbeddedBackend) -> 
     assert backend.engine.pool.held == 0
 
 
+def test_closing_the_backend_cancels_what_is_open() -> None:
+    one = load_backend(MODEL, cache_tokens=512)
+    stream = one.answer([prompt("a"), prompt("b")], Sampling(max_tokens=50))
+    one.close()
+    one.close()
+    assert [answer.finish for _, answer in stream] == [Finish.CANCELLED] * 2
+
+
 def test_what_is_submitted_is_served_by_steps_that_others_take(backend: EmbeddedBackend) -> None:
     first = backend.submit([prompt("a"), prompt("y" * 400)], Sampling(max_tokens=3), "ann", 7.0)
     second = backend.submit([prompt("b")], Sampling(max_tokens=50))
@@ -174,16 +228,29 @@ def test_what_is_submitted_is_served_by_steps_that_others_take(backend: Embedded
     assert (first.relquery.tenant, first.relquery.arrival) == ("ann", 7.0)
     assert [index for index, _ in first.ready] == [1]
     assert len(first.open) == len(second.open) == 1
-    touched = [batch for _ in range(3) for batch in backend.step()]
-    assert touched == [first]
+    for _ in range(3):
+        backend.batches.step()
+    assert not first.open
     assert [index for index, _ in first.ready] == [1, 0]
-    backend.cancel(second)
-    backend.cancel(first)
+    backend.batches.cancel(second)
+    backend.batches.cancel(first)
     ((index, answer),) = second.ready
     assert (index, answer.finish, answer.text) == (0, Finish.CANCELLED, None)
     assert answer.output_tokens == 3
     assert not backend.engine.relqueries
     assert backend.engine.pool.held == 0
+
+
+def test_a_cache_too_small_to_calibrate_with_says_how_large_it_must_be() -> None:
+    small = load_backend(MODEL, cache_tokens=64)
+    with pytest.raises(ConfigError, match=r"holds 64 tokens.*Raise cache_tokens: (\d+)") as caught:
+        small.calibrate()
+    assert len(list(small.answer([prompt("x")], Sampling(max_tokens=1)))) == 1
+    small.close()
+    least = int(re.findall(r"\d+", str(caught.value))[1])
+    enough = load_backend(MODEL, cache_tokens=least)
+    assert enough.calibrate().cost.seconds(10, 0) > 0
+    enough.close()
 
 
 def test_costs_are_measured_where_the_policy_asks_for_them_and_none_are_given() -> None:

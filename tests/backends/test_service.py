@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import relquery
-from relquery.backends.service import Engine, Job
+from relquery.backends.job import Job
+from relquery.backends.service import Engine
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk
@@ -112,7 +113,7 @@ def check_empty(engine: Engine) -> None:
         assert not loop.relqueries
         loop.pool.check()
         assert loop.pool.held == 0
-        assert not engine._worker._backend._batches
+        assert not engine._worker._backend.batches._open
 
     engine._worker.ask(check, None)
     assert engine._worker.count == 0
@@ -239,9 +240,39 @@ def test_a_prompt_that_cannot_be_served_leaves_the_others_theirs(engine: Engine)
     check_empty(engine)
 
 
+def test_a_prompt_with_what_the_model_cannot_read_breaks_no_other(gate: Gate) -> None:
+    with opened() as engine:
+        other = engine.submit(["x"], max_tokens=3)
+        reach(gate)
+        asked = ["good", "a\ud800", (Span((5, 10**6)), Span("x")), (Span("x"), Span((-1,)))]
+        job = engine.submit([*asked, "good"], max_tokens=3)
+        gate.open()
+        good, text, above, below, again = job.result(PATIENCE)
+        assert good.tokens == again.tokens
+        assert (text.text, above.text, below.text) == (None, None, None)
+        assert "no valid Unicode text" in str(text.error)
+        assert "1000000" in str(above.error)
+        assert "-1" in str(below.error)
+        assert other.result(PATIENCE)[0].output_tokens == 3
+        check_empty(engine)
+
+
+def test_a_job_tells_how_far_it_has_come(gate: Gate) -> None:
+    with opened() as engine:
+        job = engine.submit(["x", "y" * 300, "z"], max_tokens=2)
+        assert len(job) == 3
+        reach(gate)
+        assert job.answered == 1  # the one that is too long
+        assert "1 of 3 answers" in repr(job)
+        gate.open()
+        assert [job.answered for _ in job][-1] == 3
+        assert job.answered == len(job) == len(job.result())
+
+
 def test_a_job_without_prompts_is_done_at_once(engine: Engine) -> None:
     job = engine.submit([])
     assert job.done
+    assert len(job) == job.answered == 0
     assert job.result() == list(job) == []
     assert job.latency is None
     assert job.estimate() == 0.0
@@ -265,6 +296,18 @@ def test_a_cancelled_job_leaves_the_other_its_answers(gate: Gate) -> None:
         assert answer.output_tokens == 4
         assert not second.cancel()
         check_empty(engine)
+
+
+def test_who_asks_again_and_again_does_not_hold_up_the_steps() -> None:
+    with opened() as engine:
+        job = engine.submit(["x"], max_tokens=3)
+
+        def again() -> None:
+            if not job.done:
+                engine._worker.post(again)
+
+        again()
+        assert job.result(PATIENCE)[0].output_tokens == 3
 
 
 def test_latency_begins_at_submit_and_its_parts_add_up(gate: Gate) -> None:
@@ -359,7 +402,7 @@ def test_what_breaks_while_a_job_is_taken_in_breaks_it_alone(
 ) -> None:
     backend = engine._worker._backend
     with monkeypatch.context() as patch:
-        patch.setattr(backend, "_maker", lambda *_: 1 / 0)
+        patch.setattr(backend, "submit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             engine.submit(["x"]).result(PATIENCE)
     check_empty(engine)
@@ -406,13 +449,48 @@ def test_a_dropped_engine_ends_its_thread_once_its_jobs_are_done(gate: Gate) -> 
     assert not thread.is_alive()
 
 
+def test_a_job_that_has_ended_keeps_its_answers_and_nothing_else(gate: Gate) -> None:
+    engine = opened()
+    thread = engine._worker._thread
+    job = engine.submit(["x", "y"], max_tokens=3)
+    reach(gate)
+    (relquery,) = map(weakref.ref, engine._worker._backend.engine.relqueries.values())
+    assert relquery() is not None
+    gate.open()
+    assert len(job.result(PATIENCE)) == 2
+    engine.submit(["z"], max_tokens=1).result(PATIENCE)
+    check_empty(engine)
+    gc.collect()
+    assert relquery() is None
+    del engine
+    gc.collect()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert (job.answered, job.cancel(), job.estimate()) == (2, False, 0.0)
+
+
+def test_a_signal_may_close_the_engine_in_the_midst_of_a_call_and_a_close_be_repeated() -> None:
+    engine = opened()
+
+    def interrupted() -> None:
+        with engine._worker._lock:
+            engine._worker.closed = True  # as far as another close had come
+            engine.close()
+
+    closing = threading.Thread(target=interrupted, daemon=True)
+    closing.start()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    assert not engine._worker._thread.is_alive()
+
+
 def test_ctrl_c_ends_the_wait_and_not_the_engine(gate: Gate) -> None:
     with opened() as engine:
         job = engine.submit(["x"], max_tokens=3)
         main = threading.get_ident()
 
         def press() -> None:
-            wait_until(lambda: bool(job._bells))
+            wait_until(lambda: bool(job._delivery._bells))
             signal.pthread_kill(main, signal.SIGINT)
 
         presser = threading.Thread(target=press)
@@ -451,7 +529,13 @@ def test_a_program_that_does_not_close_its_engine_ends() -> None:
         (["x"], {"stop": "x"}, "stop is 'x'"),
         (["x"], {"stop": None}, "stop is None"),
         (["x"], {"choices": "Yes"}, "choices is 'Yes'"),
+        (["x"], {"choices": ["Yes", 3]}, "choices holds 3"),
+        (["x"], {"choices": ["Yes", ""]}, "choices holds ''"),
+        (["x"], {"choices": ["\ud800"]}, "choices holds .* no valid Unicode"),
+        (["x"], {"stop": ["\ud800"]}, "stop holds .* no valid Unicode"),
         (["x"], {"tenant": 3}, "tenant is 3"),
+        (["x", (Span([1, 2]),)], {}, "Prompt 1 has Span.*tuple of token ids"),  # type: ignore[arg-type]
+        ([(Span("x", role="user"),)], {}, "role is a Role"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_asked_is_refused_at_the_call(

@@ -13,6 +13,7 @@ from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Executor, Segment
 from relquery.engine.fit import Fit, Step, fit
 from relquery.engine.request import Draw
+from relquery.errors import ConfigError
 
 REPEATS = 3
 PROMPT = 200  # tokens of most prompts over tables (paper 003, Table 4)
@@ -60,14 +61,19 @@ def calibrate(
     `held_out` is None: a second or two for ten million parameters on two cores. progress: called
     with ("batches", timed so far, in all), unless `quick`.
 
-    Raises ValueError if the cache is too small for three batches of each kind, unless `quick`.
+    Raises ConfigError if the cache is too small for three batches of each kind, unless `quick`.
     """
     rng = np.random.default_rng(seed)
     bench = _Bench(executor, clock, rng, vocabulary, longest)
     if quick:
         return fit(list(_in_haste(bench, limits)))
-    known = [shape for shape in regular(limits) if shape.slots <= limits.cache_tokens]
-    other = [shape for shape in irregular(limits, rng) if shape.slots <= limits.cache_tokens]
+    known = [bench.fitting(shape) for shape in regular(limits)]
+    _check_room(known, limits)
+    other = [bench.fitting(shape) for shape in irregular(limits, rng)]
+    known, other = (
+        [shape for shape in shapes if shape.slots <= limits.cache_tokens]
+        for shapes in (known, other)
+    )
     steps = []
     for number, shape in enumerate([*known, *other]):
         # The first run warms up.
@@ -78,13 +84,27 @@ def calibrate(
     return fit(steps[: len(known)], steps[len(known) :])
 
 
+def _check_room(shapes: Sequence[Shape], limits: EngineConfig) -> None:
+    """Raise ConfigError for a cache that holds fewer than three batches of a kind."""
+    least = max(
+        sorted(shape.slots for shape in shapes if bool(shape.decodes) is decodes)[2]
+        for decodes in (False, True)
+    )
+    if limits.cache_tokens < least:
+        whole = -(-least // limits.block_size) * limits.block_size
+        raise ConfigError(
+            f"The KV cache holds {limits.cache_tokens} tokens, too few to calibrate with. Raise "
+            f"cache_tokens: {whole} are the least, some thousands give better costs."
+        )
+
+
 def _in_haste(bench: _Bench, limits: EngineConfig) -> Iterator[Step]:
     """Time a few batches. Once QUICK_SECONDS are spent, each is run once, and none of the largest.
 
     Of several runs the shortest counts: what else the machine does only makes a run longer.
     """
     until = bench.clock.now() + QUICK_SECONDS
-    for number, shape in enumerate(rapid(limits)):
+    for number, shape in enumerate(map(bench.fitting, rapid(limits))):
         if number >= 8 and bench.clock.now() > until:
             return
         runs = [bench.run(shape)]
@@ -163,19 +183,19 @@ class _Bench:
 
     def run(self, shape: Shape) -> float:
         """Seconds of one run."""
-        chunks = _chunks(self._fitting(shape), self.rng, self.vocabulary)
+        chunks = _chunks(shape, self.rng, self.vocabulary)
         begin = self.clock.now()
         self.executor.execute(chunks)
         return self.clock.now() - begin
 
     def step(self, shape: Shape, seconds: float) -> Step:
         """A shape as a measured step."""
-        fitting = self._fitting(shape)
-        tokens = sum(length for length, _ in fitting.prompts)
-        context = sum(context for _, context in fitting.prompts) + sum(fitting.decodes)
-        return Step(tokens, len(fitting.decodes), context, seconds)
+        tokens = sum(length for length, _ in shape.prompts)
+        context = sum(context for _, context in shape.prompts) + sum(shape.decodes)
+        return Step(tokens, len(shape.decodes), context, seconds)
 
-    def _fitting(self, shape: Shape) -> Shape:
+    def fitting(self, shape: Shape) -> Shape:
+        """A shape whose requests are no longer than they may be."""
         return shape if self.longest is None else shape.within(self.longest)
 
 
