@@ -317,3 +317,24 @@ def test_without_the_local_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "relquery.model.load", None)
     with pytest.raises(MissingExtraError, match=r"relquery\[local\]"):
         load_backend(MODEL)
+
+
+def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
+    cost = LinearCost(1e-3, 0.01, 2e-3, 0.02)
+    costly = load_backend(MODEL, cache_tokens=1024, max_num_batched_tokens=16, cost=cost)
+    question = prompt("word " * 20)
+    tokens = sum(piece.tokens for piece in costly.inspect(question))
+    steps = -(-tokens // 16)
+    expected = tokens * 1e-3 + steps * 0.01 + 4 * (2e-3 + 0.02)
+    assert costly.predict(question, 5) == pytest.approx(expected)
+    list(costly.answer([question], Sampling(max_tokens=1)))
+    cached = sum(piece.cached for piece in costly.inspect(question))
+    assert cached > tokens // 2
+    assert costly.predict(question, 1) == pytest.approx(
+        (tokens - cached) * 1e-3 + -(-(tokens - cached) // 16) * 0.01
+    )
+    costly.close()
+
+
+def test_without_costs_no_seconds_are_predicted(backend: EmbeddedBackend) -> None:
+    assert backend.predict(prompt("a"), 5) is None

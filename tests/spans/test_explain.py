@@ -81,3 +81,16 @@ def test_a_wide_query_is_shown_in_part_with_what_it_all_comes_to():
     assert len(text.split("\n")) < 150
     assert "... 485 more prompts" in text
     assert "generate: 3,507 tokens, 1,503 in the cache" in text
+
+
+def test_seconds_are_told_where_the_backend_predicts_them():
+    class Predicting(Inspected):
+        def predict(self, prompt, max_tokens):
+            return 0.5 + max_tokens
+
+    query = span.generate("q", max_tokens=7)
+    assert explain(query, Inspected()).asks[0].seconds is None
+    assert "at most" not in str(explain(query, Inspected()))
+    explanation = explain(query, Predicting())
+    assert explanation.asks[0].seconds == 7.5
+    assert "in the cache, at most 7.5 s by itself" in str(explanation)

@@ -173,6 +173,20 @@ class EmbeddedBackend:
             if len(piece.tokens)
         )
 
+    def predict(self, prompt: Prompt, max_tokens: int) -> float | None:
+        """Seconds that a prompt takes by itself, if its answer is as long as it may be.
+
+        None where it is not known what steps cost. Raises RequestError like `inspect`.
+        """
+        if self.cost is None:
+            return None
+        pieces = self.inspect(prompt)
+        length, cached = sum(each.tokens for each in pieces), sum(each.cached for each in pieces)
+        steps = -(-(length - cached) // self.config.max_num_batched_tokens)
+        first = self.cost.seconds(length - cached, 0, cached)
+        first += (steps - 1) * self.cost.prefill_intercept
+        return first + (max_tokens - 1) * self.cost.seconds(0, 1, length)
+
     def reserve(self) -> None:
         """Take the memory of the whole KV cache now; otherwise it is taken as the cache fills.
 

@@ -235,8 +235,8 @@ def _engine(results: Results) -> Iterator[str]:
                 f"{at.runs['fcfs'].mean / run.mean:.2f}",
                 f"{run.seconds:.1f}",
                 f"{run.throughput:,.0f}",
-                f"{run.scheduling / run.seconds:.2%}",
-                f"{run.steps:,}",
+                f"{run.scheduling:.2%}",
+                f"{run.steps:,.0f}",
             )
             for name, run in at.runs.items()
         ],

@@ -42,7 +42,7 @@ LIMITS = EngineConfig(cache_tokens=15_700)
 """The cache of OPT-13B on an A100, as simulated; the engine's defaults else."""
 LOAD = 1.2
 """Share of what fcfs serves at most."""
-POLICIES: tuple[PolicyName, ...] = ("fcfs", "sarathi", "static", "relserve", "shortest")
+POLICIES: tuple[PolicyName, ...] = ("fcfs", "static", "relserve", "shortest")
 Say = Callable[[str], None]
 
 
@@ -62,10 +62,41 @@ class Served:
         return fmean(outcome.latency.total for outcome in self.outcomes)
 
     @property
+    def tokens(self) -> int:
+        """Of prompts and answers."""
+        return sum(outcome.prompt_tokens + outcome.output_tokens for outcome in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """A policy's runs of the same trace; averages of them."""
+
+    runs: tuple[Served, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean latency of relQueries, in seconds."""
+        return fmean(run.mean for run in self.runs)
+
+    @property
+    def seconds(self) -> float:
+        """Of service, from the first arrival to the last answer."""
+        return fmean(run.seconds for run in self.runs)
+
+    @property
     def throughput(self) -> float:
-        """Tokens of prompts and answers per second, from the first arrival to the last answer."""
-        tokens = sum(outcome.prompt_tokens + outcome.output_tokens for outcome in self.outcomes)
-        return tokens / self.seconds
+        """Tokens of prompts and answers per second of service."""
+        return sum(run.tokens for run in self.runs) / sum(run.seconds for run in self.runs)
+
+    @property
+    def scheduling(self) -> float:
+        """Share of the service's time that was spent in the policy."""
+        return sum(run.scheduling for run in self.runs) / sum(run.seconds for run in self.runs)
+
+    @property
+    def steps(self) -> float:
+        """How many the service took."""
+        return fmean(run.steps for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +105,17 @@ class OnEngine:
 
     fit: Fit
     saturation: float
-    runs: dict[PolicyName, Served]
+    runs: dict[PolicyName, Rounds]
 
     @property
     def equal(self) -> float:
-        """Share of the answers that are, under every policy, token for token those of fcfs."""
-        expected = self.runs["fcfs"].outputs
-        same = [
-            all(run.outputs[number] == output for run in self.runs.values())
+        """Share of the answers that are, in every run, token for token those of the first."""
+        every = [run for rounds in self.runs.values() for run in rounds.runs]
+        expected = every[0].outputs
+        return fmean(
+            all(run.outputs[number] == output for run in every)
             for number, output in expected.items()
-        ]
-        return fmean(same)
+        )
 
 
 class _Timed:
@@ -149,9 +180,10 @@ class Service:
 
 
 def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> OnEngine:
-    """Calibrate, find the saturation, then serve the same trace under each policy in turn.
+    """Calibrate, find the saturation, then serve the same trace under each policy, there and back.
 
-    spec: the model, with random weights. relqueries: of the trace.
+    There and back, as a machine may be slower in one quarter of an hour than in the next. spec: the
+    model, with random weights. relqueries: of the trace.
     """
     from relquery.model.load import load
     from relquery.model.random import train_tokenizer
@@ -165,8 +197,9 @@ def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> On
     together = [replace(query, arrival=0.0) for query in queries]
     saturation = relqueries / service.serve(together, "fcfs", fit.cost).seconds
     arriving = list(at_rate(queries, LOAD * saturation))
-    runs: dict[PolicyName, Served] = {}
-    for name in POLICIES:
-        runs[name] = service.serve(arriving, name, fit.cost)
-        say(f"{name}: {runs[name].mean:.2f} s on average, {runs[name].seconds:.0f} s in all")
-    return OnEngine(fit, saturation, runs)
+    runs: dict[PolicyName, list[Served]] = {name: [] for name in POLICIES}
+    for name in (*POLICIES, *reversed(POLICIES)):
+        run = service.serve(arriving, name, fit.cost)
+        runs[name].append(run)
+        say(f"{name}: {run.mean:.2f} s on average, {run.seconds:.0f} s in all")
+    return OnEngine(fit, saturation, {name: Rounds(tuple(each)) for name, each in runs.items()})

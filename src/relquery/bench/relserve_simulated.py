@@ -19,7 +19,7 @@ from relquery.serving.simulate import Run, approximate_tokens, simulate
 from relquery.serving.trace import TracedQuery
 from relquery.serving.workload import at_rate
 
-LOADS = (0.7, 0.85, 1.0, 1.2, 1.45)
+LOADS = (0.7, 0.85, 1.0, 1.45)
 """RelQueries that arrive, as a share of what fcfs serves at most. In Table 6 of paper 003 service
 takes 1.47 times as long as the arrivals at the highest rate, and as long as these at half of it."""
 POLICIES: tuple[PolicyName, ...] = ("fcfs", "sarathi", "static", "relserve", "shortest")

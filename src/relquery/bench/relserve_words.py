@@ -84,7 +84,8 @@ ENGINE = """\
 ## On this machine
 
 `{model}`, {count} relQueries over the beers at {load:g} of saturation ({rate:.2f} relQueries per
-second), one trace for all policies, served one after another with a cache of {cache:,} tokens.
+second), one trace for all policies, served one after another and again in reverse with a cache of
+{cache:,} tokens; averages of both.
 *Scheduling*: share of the time spent in the policy. Answers under all policies are compared token
 by token.
 """

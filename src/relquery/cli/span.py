@@ -159,6 +159,13 @@ def explain_file(
     max_tokens: _MaxTokens = None,
     cache_tokens: _CacheTokens = None,
     warm: Annotated[bool, typer.Option("--warm", help="Run the inner generations first.")] = False,
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.json",
+            help="What steps cost (`relquery calibrate`), to tell seconds.",
+        ),
+    ] = None,
 ) -> None:
     """Show which rules apply, and the tokens of each prompt, by span and in the cache.
 
@@ -169,7 +176,7 @@ def explain_file(
     query = _query(file, model, var, corpus, for_, arity, max_tokens)
     try:
         with interruptible():
-            backend = _load(query.model, cache_tokens)
+            backend = _load(query.model, cache_tokens, cost)
             with progress() as advance:
                 explanation = explain(
                     query.node, backend, warm=warm, progress=advance, **query.settings
@@ -219,8 +226,9 @@ def _query(
     return _Query(capped(query.node, max_tokens), effects, model or named or _DEMO, settings)
 
 
-def _load(model: str, cache_tokens: int | None) -> Backend:
-    options = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
+def _load(model: str, cache_tokens: int | None, cost: str | None = None) -> Backend:
+    given = {"cache_tokens": cache_tokens, "cost": cost}
+    options = {name: value for name, value in given.items() if value is not None}
     with errors_console().status(f"loading {model}"):
         return load(model, **options)
 

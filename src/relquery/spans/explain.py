@@ -35,11 +35,16 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one generation is asked. pieces: empty while it waits for `waits_for` others."""
+    """What one generation is asked.
+
+    pieces: empty while it waits for `waits_for` others. seconds: that it takes by itself, at most,
+    as the backend predicts; None where it does not.
+    """
 
     where: str
     pieces: tuple[Piece, ...]
     waits_for: int = 0
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,8 @@ def explain(
     """Say what `run` would do with a query.
 
     backend: counts tokens and looks into its cache if it has `inspect(prompt)`, as the embedded
-        engine has; nothing is computed. warm: run the inner generations first, so that the
+        engine has, and tells seconds if it has `predict(prompt, max_tokens)` and knows what its
+        steps cost; nothing is computed. warm: run the inner generations first, so that the
         outermost prompt is known, and its exchanges are in the cache.
     The other arguments: see `run`. Raises what `run` raises, and ConfigError for `warm` without a
     backend.
@@ -106,7 +112,10 @@ def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
     waits_for = work.waits_for(task)
     if waits_for:
         return Ask(work.where(task), (), waits_for)
-    return Ask(work.where(task), _pieces(work.prompt(task), backend))
+    prompt = work.prompt(task)
+    predict = getattr(backend, "predict", None)
+    seconds = None if predict is None else predict(prompt, task.sampling.max_tokens)
+    return Ask(work.where(task), _pieces(prompt, backend), seconds=seconds)
 
 
 def _pieces(prompt: Prompt, backend: Backend | None) -> tuple[Piece, ...]:
@@ -160,7 +169,8 @@ def _shown(ask: Ask) -> Iterator[str]:
     else:
         tokens = sum(piece.tokens or 0 for piece in counted)
         cached = sum(piece.cached or 0 for piece in counted)
-        yield f"{ask.where}: {tokens:,} tokens, {cached:,} in the cache"
+        takes = "" if ask.seconds is None else f", at most {ask.seconds:.3g} s by itself"
+        yield f"{ask.where}: {tokens:,} tokens, {cached:,} in the cache{takes}"
     yield from (f"  {_line(piece)}" for piece in ask.pieces[:_LISTED])
     yield from (f"  {line}" for line in _more(len(ask.pieces) - _LISTED, "spans"))
 
