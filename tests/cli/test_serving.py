@@ -40,7 +40,11 @@ def day(run: Run, tmp_path: Path) -> Path:
 def test_a_trace_is_simulated_under_each_policy(run: Run, day: Path) -> None:
     shown, _ = run("simulate", "--trace", day, "--policy", "fcfs,relserve")
     assert "12 relQueries" in shown
-    assert all(word in shown for word in ("fcfs", "relserve", "p99", "waiting", "core", "tail"))
+    lines = [line.split("│") for line in shown.splitlines() if "│" in line]
+    assert [line[0].strip() for line in lines] == [
+        name for policy in ("fcfs", "relserve") for name in (policy, "waiting", "core", "tail")
+    ]
+    assert all(len(line) == 7 and line[4].strip() for line in lines), "each with its maximum"
 
 
 def test_figures_come_as_json_and_repeat(run: Run, day: Path) -> None:
@@ -52,6 +56,39 @@ def test_figures_come_as_json_and_repeat(run: Run, day: Path) -> None:
     assert figures["static"]["total"]["mean"] == pytest.approx(sum(parts))
     assert figures["static"]["relqueries"] == 12
     assert run(*command)[0] == first
+
+
+def test_starvation_aging_and_weights_reach_the_policies(run: Run, day: Path) -> None:
+    tenants = day.with_name("tenants.jsonl")
+    queries = [json.loads(line) for line in day.read_text(encoding="utf-8").splitlines()]
+    for number, query in enumerate(queries):
+        query["tenant"] = "ab"[number % 2]
+    tenants.write_text("\n".join(map(json.dumps, queries)), encoding="utf-8")
+    command = [
+        "simulate",
+        "-t",
+        tenants,
+        "-p",
+        "shortest",
+        "--json",
+        "--faster",
+        50,
+        "--cache-tokens",
+        1_024,
+    ]
+    plain, _ = run(*command)
+    for options in (["--starvation", 0.05], ["--aging", 50], ["--weight", "a=0.001"]):
+        assert run(*command, *options)[0] != plain, options
+
+
+def test_requests_that_cannot_be_served_are_told(run: Run, day: Path) -> None:
+    query = json.loads(day.read_text(encoding="utf-8").splitlines()[0])
+    query["rows"], query["outputs"] = ["word " * 9_000, "short"], [1, 1]
+    with day.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(query))
+    shown, told = run("simulate", "-t", day, "-p", "fcfs", "--cache-tokens", 8_192, status=3)
+    assert "13 relQueries" in shown
+    assert "1 requests have no answer" in told
 
 
 def test_a_timeline_is_drawn(run: Run, day: Path, tmp_path: Path) -> None:

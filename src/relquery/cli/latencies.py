@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.table import Table
@@ -11,13 +11,14 @@ from rich.text import Text
 
 from relquery.errors import MissingExtraError
 from relquery.serving.simulate import Run
-from relquery.serving.summary import Summary
+from relquery.serving.summary import Spread, Summary
 
-_HEADINGS = ("mean", "p50", "p99", "max", "waiting", "core", "tail", "hits", "in")
+_HEADINGS = ("mean", "p50", "p99", "max", "hits", "in")
+_PARTS = ("waiting", "core", "tail")
 
 
 def latency_table(summaries: Mapping[str, Summary], what: str, where: str) -> Table:
-    """One run a row. what: the heading of their names; where: what served them.
+    """A run a row, and below it its latencies' parts. what: the heading; where: what served them.
 
     A hit rate that is no number is not known.
     """
@@ -35,17 +36,22 @@ def latency_table(summaries: Mapping[str, Summary], what: str, where: str) -> Ta
     for heading in _HEADINGS:
         view.add_column(heading, justify="right")
     for name, summary in summaries.items():
-        total = summary.total
-        parts = (summary.waiting.mean, summary.core.mean, summary.tail.mean)
-        seconds = (total.mean, total.p50, total.p99, total.max, *parts)
         view.add_row(
             Text(name),
-            *(f"{value:.2f}" for value in seconds),
+            *_row(summary.total),
             "?" if math.isnan(summary.hit_rate) else f"{summary.hit_rate:.0%}",
             f"{summary.seconds:.0f}",
         )
-    view.caption = "waiting, core, tail: means of the parts. hits: prompt tokens from the cache."
+        for part in _PARTS:
+            view.add_row(f"  {part}", *_row(getattr(summary, part)), style="dim")
+    view.caption = (
+        "hits: prompt tokens from the cache. in: seconds from first arrival to last answer."
+    )
     return view
+
+
+def _row(spread: Spread) -> Iterator[str]:
+    return (f"{value:.2f}" for value in (spread.mean, spread.p50, spread.p99, spread.max))
 
 
 def draw(runs: Mapping[str, Run], path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from relquery.cli.exits import INTERRUPTED
+from relquery.cli.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.interrupt import interruptible
 from relquery.cli.latencies import draw, latency_table
 from relquery.cli.show import progress, to_json
@@ -18,7 +18,6 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.costs import SERVED
 from relquery.engine.machines import find_machine, with_cache
 from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import Fairness
 from relquery.errors import ConfigError, did_you_mean
 from relquery.serving.simulate import Run
 from relquery.serving.simulate import simulate as run_simulation
@@ -46,9 +45,16 @@ def simulate(
     starvation: Annotated[
         float | None,
         typer.Option(
-            help="Seconds of waiting per request after which a relQuery goes first (relserve, "
-            "shortest)."
+            help="Seconds of waiting per request after which a relQuery goes first. Like the next "
+            "two not for fcfs and sarathi."
         ),
+    ] = None,
+    aging: Annotated[
+        float, typer.Option(help="Seconds of remaining time that a second of waiting makes up for.")
+    ] = 0.0,
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TENANT=2", help="A tenant's share; 1 for those not named."),
     ] = None,
     cache_tokens: Annotated[
         int | None, typer.Option(help="Capacity of the KV cache in tokens, if not the machine's.")
@@ -82,7 +88,8 @@ def simulate(
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")
-    settings = Settings(served.cost, Fairness(starvation), seed)
+    limits = replace(served.limits, starvation=starvation, aging=aging, weights=_weights(weight))
+    settings = replace(Settings.of(limits, served.cost), seed=seed)
     runs: dict[str, Run] = {}
     try:
         with interruptible(), progress() as advance:
@@ -99,6 +106,25 @@ def simulate(
         Console(soft_wrap=True).print(latency_table(summaries, "policy", cost))
     if plot is not None:
         draw(runs, plot)
+    refused = next(iter(summaries.values())).failed
+    if refused:
+        typer.echo(
+            f"{refused:,} requests have no answer: longer than the cache, or empty.", err=True
+        )
+        raise typer.Exit(ROWS_LOST)
+
+
+def _weights(given: list[str] | None) -> dict[str, float]:
+    weights = {}
+    for each in given or ():
+        tenant, _, share = each.rpartition("=")
+        try:
+            weights[tenant] = float(share)
+        except ValueError:
+            raise ConfigError(
+                f"--weight is '{each}'; write TENANT=NUMBER, e.g. batch=0.5."
+            ) from None
+    return weights
 
 
 def _policy(name: str) -> PolicyName:
