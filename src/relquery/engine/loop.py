@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
 
 from relquery.config import EngineConfig
@@ -11,14 +10,15 @@ from relquery.engine.blocks import BlockPool
 from relquery.engine.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Chunk, Executor, Segment
+from relquery.engine.executor import Chunk, Executor
 from relquery.engine.forecast import Experience, forecast
-from relquery.engine.hits import Held, StepHits
+from relquery.engine.hits import StepHits
+from relquery.engine.holdings import Holdings
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.queue import Queue
 from relquery.engine.relquery import RelQuery
-from relquery.engine.request import Draw, Request
-from relquery.engine.schedule import Memo, Ordering, Plan, Policy, State, Work, filled, spread
+from relquery.engine.request import Request
+from relquery.engine.schedule import Memo, Ordering, Plan, Policy, State, spread
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -45,6 +45,7 @@ class Loop:
         self.running: dict[Request, None] = {}
         self.relqueries: dict[int, RelQuery] = {}
         self._executor, self._policy, self._cost = executor, policy, cost
+        self._holdings = Holdings(self.pool, config)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
         self._changed: set[int] = set()
@@ -167,110 +168,28 @@ class Loop:
         held = [hits.hold(work) for work in plan.work]
         hits.copy()
         self._hits = hits
-        return [self._chunks(work, blocks) for work, blocks in zip(plan.work, held, strict=True)]
+        chunks = []
+        for work, blocks in zip(plan.work, held, strict=True):
+            if blocks:
+                self._admit(work.request)
+                self._holdings.admit(work.request, blocks)
+                if work.request.cached is None:
+                    work.request.cached = work.request.computed
+                    self.experience.admit(work.request)
+            chunks.append(self._holdings.chunks(work))
+        return chunks
 
     def _preempt(self, request: Request) -> None:
         relquery = self._leave_running(request)
-        self._release(request)
+        self._holdings.release(request)
         self._wait(request, relquery, first=True)
 
-    def _chunks(self, work: Work, hits: Held) -> list[Chunk]:
-        """The work as chunks: one for each piece that it touches."""
-        request, size = work.request, self.config.block_size
-        if hits:
-            self._admit(request, hits)
-        self._hold(request, len(request.pieces) - 1)
-        if request.decoding and len(request.pieces) == 1:
-            return [self._decode(request)]
-        chunks = []
-        for index, start, stop in spread(request, work.tokens):
-            piece = request.pieces[index]
-            if self.config.prefix_caching:
-                for block in filled(request, index, start, stop, size):
-                    self._publish(request, index, block)
-            own = (Segment(piece.slots[:start], piece.start),) if start else ()
-            ends = index == len(request.pieces) - 1 and stop == request.size(index)
-            chunks.append(
-                Chunk(
-                    request=request.id,
-                    tokens=request.tokens(index, start, stop),
-                    position=piece.start + start,
-                    context=(*self._before(request, index), *own),
-                    writes=piece.slots[start:stop],
-                    draw=_next_draw(request) if ends else None,
-                )
-            )
-        return chunks
-
-    def _decode(self, request: Request) -> Chunk:
-        """The newest token of a prompt without spans: what most chunks are."""
-        (piece,), size, last = request.pieces, self.config.block_size, request.length - 1
-        if self.config.prefix_caching and (last + 1) % size == 0:
-            self._publish(request, 0, last // size)
-        return Chunk(
-            request.id,
-            request.tokens(0, last, last + 1),
-            piece.start + last,
-            (Segment(piece.slots[:last], piece.start),),
-            piece.slots[last : last + 1],
-            _next_draw(request),
-        )
-
-    def _publish(self, request: Request, index: int, number: int) -> None:
-        """Let a block that this step fills be found by its key."""
-        block, size = request.pieces[index].blocks[number], self.config.block_size
-        self.pool.publish(request.key(index, number, size), block)
-        self.pool.place[block] = request.place(index, number, size)
-
-    def _before(self, request: Request, index: int) -> Iterator[Segment]:
-        """The pieces before one that its tokens attend to."""
-        piece = request.pieces[index]
-        for other in request.pieces[piece.first : index]:
-            if len(other.tokens):
-                slots = other.slots[: len(other.tokens)]
-                yield Segment(slots, other.start, other.origin - piece.origin)
-
-    def _admit(self, request: Request, hits: Held) -> None:
-        """Take a waiting request in, with the cached blocks of its prompt."""
-        size = self.config.block_size
+    def _admit(self, request: Request) -> None:
+        """Move a waiting request to those that run."""
         relquery = self._leave_waiting(request)
         self.running[request] = relquery.running[request] = None
         if relquery.started is None:
             relquery.started = self.clock.now()
-        for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
-            if found:
-                blocks = [
-                    self._filled_before(request, index, number) if block is None else block
-                    for number, block in enumerate(found)
-                ]
-                piece.hold(blocks, size)
-            piece.done = min(len(found) * size, request.size(index))
-        for index in range(len(request.pieces)):
-            self._hold(request, index)
-        if request.cached is None:
-            request.cached = request.computed
-            self.experience.admit(request)
-
-    def _filled_before(self, request: Request, index: int, number: int) -> int:
-        """Hold a block that work before this one fills in the same step."""
-        block = self.pool.lookup(request.key(index, number, self.config.block_size))
-        assert block is not None, "the policy counted on a block that no work filled"
-        self.pool.take(block)
-        return block
-
-    def _hold(self, request: Request, index: int) -> None:
-        """Allocate what a piece lacks of blocks."""
-        piece = request.pieces[index]
-        missing = -(-request.size(index) // self.config.block_size) - len(piece.blocks)
-        if missing > 0:
-            fresh = self.pool.allocate(missing)
-            assert fresh is not None, "the policy planned more blocks than there are"
-            piece.hold(fresh, self.config.block_size)
-
-    def _release(self, request: Request) -> None:
-        self.pool.release(request.blocks)
-        for piece in request.pieces:
-            piece.let_go()
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[int | None]:
         """Compute a step; per work the token drawn after its last chunk, if one is wanted."""
@@ -282,10 +201,7 @@ class Loop:
             # What this step was to write is not there: nobody may find it by its key. All that
             # runs computes again, so that the caller may go on after an interrupt.
             for request in list(self.running):
-                for index, piece in enumerate(request.pieces):
-                    if piece.done < request.size(index):
-                        for block in piece.blocks[piece.done // self.config.block_size :]:
-                            self.pool.withdraw(block)
+                self._holdings.withdraw(request)
             for request in list(reversed(self.running)):
                 self._preempt(request)
             raise
@@ -351,20 +267,10 @@ class Loop:
         self._end(request, finish)
 
     def _end(self, request: Request, finish: Finish) -> None:
-        self._release(request)
+        self._holdings.release(request)
         request.finish, request.finished_at = finish, self.clock.now()
         relquery = self.relqueries[request.group]
         self._changed.add(relquery.id)
         if not relquery.open:
             relquery.ended = request.finished_at
             del self.relqueries[relquery.id]
-
-
-def _next_draw(request: Request) -> Draw:
-    draw = request.draw
-    if draw.temperature == 0 and not request.choices:
-        return draw
-    # One stream per request: a draw depends on the seed and on how many tokens came before it,
-    # not on what else is in the batch.
-    seed = hash((draw.seed, len(request.output)))
-    return replace(draw, seed=seed, allowed=request.allowed_next() or draw.allowed)
