@@ -67,14 +67,19 @@ class EngineConfig:
                     f"{name} is '{chosen}'. Choices: {', '.join(choices)}."
                     + did_you_mean(str(chosen), choices)
                 )
-        if self.starvation is not None and not self.starvation >= 0:
-            raise ConfigError(f"starvation is {self.starvation}; it must not be negative.")
-        if not 0 <= self.aging < inf:
-            raise ConfigError(f"aging is {self.aging}; it must be finite and not negative.")
-        for tenant, weight in self.weights.items():
-            if not 0 < weight < inf:
+        for name in ("starvation", "aging"):
+            value = getattr(self, name)
+            allowed = value is None and name == "starvation"
+            if not allowed and not (_is_number(value) and 0 <= value < inf):
                 raise ConfigError(
-                    f"The weight of tenant '{tenant}' is {weight}; it must be above 0."
+                    f"{name} is {value!r}; it must be a number from 0 on, and finite."
+                )
+        if not isinstance(self.weights, Mapping):
+            raise ConfigError(f"weights is {self.weights!r}; it must be a dict, tenant to number.")
+        for tenant, weight in self.weights.items():
+            if not (_is_number(weight) and 0 < weight < inf):
+                raise ConfigError(
+                    f"The weight of tenant '{tenant}' is {weight!r}; it must be above 0."
                 )
         for name in ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens"):
             value = getattr(self, name)
@@ -84,6 +89,10 @@ class EngineConfig:
             raise ConfigError(
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
             )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

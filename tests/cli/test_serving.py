@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from relquery.backends.embedded import EmbeddedBackend
 from relquery.cli import main
+from relquery.engine.cost import LinearCost
+from relquery.engine.fit import Fit
 
 Run = Callable[..., tuple[str, str]]
 
@@ -112,7 +115,12 @@ def test_calibration_writes_what_simulation_reads(run: Run, day: Path, tmp_path:
         (["--policy", "fifo"], "There is no policy 'fifo'"),
         (["--cost", "a100-opt"], "There is no cost model 'a100-opt'"),
         (["--faster", "0"], "above 0"),
-        (["--plot", "day.txt"], "must end in .png"),
+        (["--faster", "nan"], "above 0 and finite"),
+        (["--starvation", "-1"], "starvation is -1"),
+        (["--aging", "nan"], "aging is nan"),
+        (["--weight", "a"], "write TENANT=NUMBER"),
+        (["--weight", "a=0"], "must be above 0"),
+        (["--plot", "day.txt"], "--plot day.txt must end in .png"),
     ],
 )
 def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], message: str) -> None:
@@ -142,3 +150,15 @@ def test_an_empty_trace_is_refused(run: Run, tmp_path: Path) -> None:
 
 def test_a_provider_cannot_be_calibrated(run: Run) -> None:
     assert "provider" in run("calibrate", "openai:gpt-5", status=1)[1]
+
+
+def test_a_cost_model_that_predicts_badly_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = iter([Fit(LinearCost(), 40, 0.99, 0.5), Fit(LinearCost(), 40, 0.99, 0.95)])
+    monkeypatch.setattr(EmbeddedBackend, "calibrate", lambda self, **options: next(fits))
+    model = "random:layers=1,hidden=16,heads=1"
+    _, told = run("calibrate", model)
+    assert "predicts badly (R² 0.50)" in told
+    _, told = run("calibrate", model)
+    assert "badly" not in told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,6 +96,26 @@ def test_experience_is_of_what_was_seen() -> None:
         request = Request(number, numbered(41), 10, stop=lambda out: len(out) >= 4, group=number)
         loop.submit(request)
         list(loop.run())
-    assert loop.experience == Experience(admitted=82, computed=42, limit=20, drawn=8)
+    seen = replace(loop.experience, measured=0.0, predicted=0.0)
+    assert seen == Experience(admitted=82, computed=42, limit=20, drawn=8)
+    assert loop.experience.pace == pytest.approx(1.0)
     assert loop.experience.miss_ratio == pytest.approx(42 / 82)
     assert loop.experience.length_ratio == pytest.approx(0.4)
+
+
+def test_costs_that_are_wrong_are_corrected_by_the_steps_seen() -> None:
+    harness = Harness(**LIMITS)
+    clock = VirtualClock()
+    executor = SimulatedExecutor(clock, COST, answer=lambda request, position: 1)
+    wrong = LinearCost(*(100 * each for each in (1e-3, 0.0, 1e-4, 0.03)))
+    loop = Loop(executor, harness.config, clock, make_policy("fcfs"), wrong)
+    first = submit(loop, 0, 10, 30, 20)
+    foreseen = loop.forecast(0)
+    list(loop.run())
+    assert first.latency is not None
+    assert foreseen == pytest.approx(100 * first.latency.total, rel=0.1)
+    second = submit(loop, 1, 10, 30, 20)
+    foreseen = loop.forecast(1)
+    list(loop.run())
+    assert second.latency is not None
+    assert foreseen == pytest.approx(second.latency.total, rel=0.1)

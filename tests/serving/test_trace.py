@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,19 @@ def test_a_trace_comes_back_in_order_of_arrival(tmp_path: Path) -> None:
         ({"outputs": [2]}, "2 rows, but 1 output lengths"),
         ({"outputs": [2, 9]}, "not within 1 to 5"),
         ({"outputs": [0, 1]}, "not within 1 to 5"),
-        ({"arrival": -1}, "before the trace begins"),
-        ({"colour": 1}, "colour"),
-        ({"rows": None}, "no relQuery"),
+        ({"arrival": -1}, "0 or later, and finite"),
+        ({"arrival": float("nan")}, "0 or later, and finite"),
+        ({"arrival": float("inf")}, "0 or later, and finite"),
+        ({"arrival": 10**400}, "no number of seconds"),
+        ({"arrival": True}, "no number of seconds"),
+        ({"colour": 1}, "unknown: 'colour'"),
+        ({"rows": None}, "rows are no list"),
+        ({"rows": "ab"}, "rows are no list"),
+        ({"rows": [1, 2]}, "rows hold 1, no text"),
+        ({"rows": ["\ud800", "b"]}, "surrogate"),
+        ({"outputs": [1, True]}, "outputs hold True, no whole number"),
+        ({"output_limit": 2.5}, "output_limit is no whole number"),
+        ({"tenant": 5}, "tenant is no text"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -43,7 +54,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, object], messag
     assert "line 3" in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "7", "null"])
+@pytest.mark.parametrize("text", ["{", "[1]", "7", "null", "[" * 100_000, "{}"])
 def test_what_is_no_relquery_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text(text)
@@ -54,3 +65,12 @@ def test_what_is_no_relquery_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="missing"):
         load(tmp_path / "missing.jsonl")
+
+
+def test_a_tenant_may_be_left_out_and_a_mark_of_utf8_may_stand_in_front(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    save([QUERY], path)
+    fields = json.loads(path.read_text())
+    del fields["tenant"]
+    path.write_text(json.dumps(fields), encoding="utf-8-sig")
+    assert load(path) == [replace(QUERY, tenant="")]

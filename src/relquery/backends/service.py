@@ -51,7 +51,7 @@ class Engine:
             policy=policy,
             starvation=starvation,
             aging=aging,
-            weights=dict(weights or {}),
+            weights={} if weights is None else weights,
             cost=cost,
             **options,
         )

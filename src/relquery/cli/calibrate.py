@@ -14,7 +14,7 @@ from relquery.cli.exits import INTERRUPTED
 from relquery.cli.interrupt import interruptible
 from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
-from relquery.engine.fit import Fit
+from relquery.engine.fit import TRUSTED, Fit
 from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
 
@@ -67,6 +67,13 @@ def calibrate(
         typer.echo(to_json({"model": model, **asdict(fit)}))
     else:
         Console(soft_wrap=True).print(_table(model, fit))
+    told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
+    if told < TRUSTED:
+        typer.echo(
+            f"This cost model predicts badly (R² {told:.2f}): something else ran meanwhile, or the "
+            "steps are too short to time. Measure again on a quiet machine.",
+            err=True,
+        )
 
 
 def _table(model: str, fit: Fit) -> Table:

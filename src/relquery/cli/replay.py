@@ -16,7 +16,7 @@ from rich.console import Console
 from relquery.cli.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.latencies import draw, latency_table
 from relquery.cli.show import errors_console, progress, to_json
-from relquery.cli.tables import check_output
+from relquery.cli.tables import check_output, check_rate
 from relquery.engine.clock import RealClock
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Span
@@ -71,7 +71,7 @@ def replay(
 
     [bold]Examples[/bold]
 
-    relquery trace demo:movies demo:products --rate 1.5 --output day.jsonl
+    relquery trace demo:movies demo:products --rate 0.8 --output day.jsonl
 
     relquery replay --trace day.jsonl --server http://localhost:8000/v1 --model NAME
 
@@ -79,11 +79,10 @@ def replay(
     """
     if not model:
         raise ConfigError("--model is empty. Give the name that the server knows.")
-    if faster <= 0:
-        raise ConfigError(f"--faster is {faster}; it must be above 0.")
-    for file, ending in ((output, ".jsonl"), (plot, ".png")):
+    check_rate("--faster", faster)
+    for option, file, ending in (("--output", output, ".jsonl"), ("--plot", plot, ".png")):
         if file is not None:
-            check_output(file, [ending])
+            check_output(file, [ending], option)
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")

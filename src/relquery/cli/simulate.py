@@ -13,7 +13,7 @@ from relquery.cli.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.interrupt import interruptible
 from relquery.cli.latencies import draw, latency_table
 from relquery.cli.show import progress, to_json
-from relquery.cli.tables import check_output
+from relquery.cli.tables import check_output, check_rate
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.costs import SERVED
 from relquery.engine.machines import find_machine, with_cache
@@ -71,7 +71,7 @@ def simulate(
 
     [bold]Examples[/bold]
 
-    relquery trace demo:movies demo:products --rate 1.5 --output day.jsonl
+    relquery trace demo:movies demo:products --rate 0.8 --output day.jsonl
 
     relquery simulate --trace day.jsonl --policy fcfs,relserve --plot day.png
 
@@ -81,10 +81,9 @@ def simulate(
     """
     names = [_policy(name.strip()) for name in policy.split(",")]
     served = with_cache(find_machine(cost), cache_tokens)
-    if faster <= 0:
-        raise ConfigError(f"--faster is {faster}; it must be above 0.")
+    check_rate("--faster", faster)
     if plot is not None:
-        check_output(plot, [".png"])
+        check_output(plot, [".png"], "--plot")
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")

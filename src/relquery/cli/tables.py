@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from math import inf
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,21 +30,29 @@ def find_table(given: str) -> tuple[str, Path]:
     return name, find_file(file)
 
 
-def check_output(path: Path, endings: Sequence[str], *, any_case: bool = False) -> None:
+def check_rate(option: str, value: float) -> None:
+    """Whether a number can be a rate or a factor of one. Raises ConfigError."""
+    if not 0 < value < inf:
+        raise ConfigError(f"{option} is {value}; it must be above 0 and finite.")
+
+
+def check_output(
+    path: Path, endings: Sequence[str], option: str = "--output", *, any_case: bool = False
+) -> None:
     """Whether a result can be written there, before it has cost anything. Raises ConfigError."""
     if (path.suffix.lower() if any_case else path.suffix) not in endings:
-        raise ConfigError(f"--output {path} must end in {', '.join(endings)}.")
+        raise ConfigError(f"{option} {path} must end in {', '.join(endings)}.")
     if not path.parent.is_dir():
-        raise ConfigError(f"--output {path}: the folder {path.parent} does not exist.")
+        raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")
     if path.is_dir():
-        raise ConfigError(f"--output {path} is a folder. Give the name of a file.")
+        raise ConfigError(f"{option} {path} is a folder. Give the name of a file.")
     if path.exists() and not path.is_file():  # a pipe: to open it would wait for its reader
         return
     is_new = not path.exists()
     try:
         path.open("ab").close()  # permissions alone do not tell: the file system may be read-only
     except OSError as error:
-        raise ConfigError(f"--output {path} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"{option} {path} cannot be written: {error.strerror}.") from error
     if is_new:
         path.unlink()
 

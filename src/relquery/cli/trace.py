@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from relquery.cli.names import split_names
-from relquery.cli.tables import check_output, find_table, read_text
+from relquery.cli.tables import check_output, check_rate, find_table, read_text
 from relquery.errors import ConfigError
 from relquery.serving.trace import save
 from relquery.serving.workload import TASKS, Row, workload
@@ -50,13 +50,12 @@ def trace(
 
     [bold]Examples[/bold]
 
-    relquery trace demo:movies demo:products --rate 1.5 --output day.jsonl
+    relquery trace demo:movies demo:products --rate 0.8 --output day.jsonl
 
     relquery trace beers=beer.parquet -c name,style -c review --rows 10,50 -o beers.jsonl
     """
     check_output(output, [".jsonl"])
-    if rate <= 0:
-        raise ConfigError(f"--rate is {rate}; it must be above 0.")
+    check_rate("--rate", rate)
     kept = [name for given in columns or () for name in split_names(given)] or None
     read: dict[str, list[Row]] = {}
     for given in tables:

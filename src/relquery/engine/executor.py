@@ -52,6 +52,14 @@ class Chunk(NamedTuple):
         return sum(len(segment.slots) for segment in self.context)
 
 
+def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
+    """What a step of these chunks takes, as a cost model says."""
+    decodes = sum(1 for chunk in chunks if len(chunk.tokens) == 1 and chunk.context)
+    total = sum(len(chunk.tokens) for chunk in chunks)
+    context = sum(chunk.context_tokens for chunk in chunks)
+    return cost.seconds(total - decodes, decodes, context)
+
+
 class Executor(Protocol):
     """Computes chunks. The engine owns which slots mean what; the executor owns their content."""
 
@@ -81,10 +89,7 @@ class SimulatedExecutor:
 
     def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
         """Advance the clock by the predicted duration of the batch."""
-        decodes = [chunk for chunk in chunks if len(chunk.tokens) == 1 and chunk.context]
-        total = sum(len(chunk.tokens) for chunk in chunks)
-        context = sum(chunk.context_tokens for chunk in chunks)
-        self.clock.advance(self.cost.seconds(total - len(decodes), len(decodes), context))
+        self.clock.advance(seconds_of(chunks, self.cost))
         return [self._draw(chunk, chunk.draw) if chunk.draw else None for chunk in chunks]
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:

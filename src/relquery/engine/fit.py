@@ -11,6 +11,8 @@ import numpy.typing as npt
 from relquery.engine.cost import LinearCost
 
 Floats = npt.NDArray[np.float64]
+TRUSTED = 0.8
+"""R² from which on a cost model is of use."""
 
 
 @dataclass(frozen=True, slots=True)

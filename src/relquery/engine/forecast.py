@@ -10,6 +10,9 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Request
 
+KEPT = 0.98
+"""Weight of a step's seconds beside those of the step after it."""
+
 
 @dataclass(slots=True)
 class Experience:
@@ -17,12 +20,20 @@ class Experience:
 
     admitted: prompt tokens of requests that were taken in, and computed: of these, those that the
     cache did not serve. limit: tokens that answers might have had, and drawn: those they had.
+    measured: seconds of steps, and predicted: what the cost model said, the last steps most.
     """
 
     admitted: int = 0
     computed: int = 0
     limit: int = 0
     drawn: int = 0
+    measured: float = 0.0
+    predicted: float = 0.0
+
+    def step(self, measured: float, predicted: float) -> None:
+        """A step took so many seconds."""
+        self.measured = KEPT * self.measured + measured
+        self.predicted = KEPT * self.predicted + predicted
 
     def admit(self, request: Request) -> None:
         """A request was taken in for the first time."""
@@ -38,6 +49,11 @@ class Experience:
     def miss_ratio(self) -> float:
         """Share of prompt tokens that are computed; 1 as long as nothing is known."""
         return self.computed / self.admitted if self.admitted else 1.0
+
+    @property
+    def pace(self) -> float:
+        """Seconds of a step for each that the cost model says; 1 as long as nothing is known."""
+        return self.measured / self.predicted if self.predicted else 1.0
 
     @property
     def length_ratio(self) -> float:
@@ -75,5 +91,5 @@ def forecast(
         clock += cost.prefill_slope * computed
         clock += cost.decode_slope * sum(left) * experience.length_ratio
         if relquery.id == number:
-            return clock + max(left) * cost.decode_intercept
+            return experience.pace * (clock + max(left) * cost.decode_intercept)
     raise KeyError(number)

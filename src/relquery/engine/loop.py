@@ -10,7 +10,7 @@ from relquery.engine.blocks import BlockPool
 from relquery.engine.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Chunk, Executor
+from relquery.engine.executor import Chunk, Executor, seconds_of
 from relquery.engine.forecast import Experience, forecast
 from relquery.engine.hits import StepHits
 from relquery.engine.holdings import Holdings
@@ -92,7 +92,12 @@ class Loop:
         """Run one batch; returns the requests that finished in it."""
         plan = self._schedule()
         chunks = self._prepare(plan)
-        return self._apply(plan, self._execute(chunks))
+        begin = self.clock.now()
+        drawn = self._execute(chunks)
+        if self._cost is not None:
+            predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
+            self.experience.step(self.clock.now() - begin, predicted)
+        return self._apply(plan, drawn)
 
     def run(self) -> Iterator[Request]:
         """Step until no request is left; yields requests as they finish."""

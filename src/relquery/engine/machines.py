@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def find_machine(given: str) -> Served:
             f"{path} is no cost model: {type(error).__name__}: {error}. Write one with "
             "`relquery calibrate MODEL --output FILE.json`."
         ) from error
-    if min(cost.values()) < 0:
-        raise ConfigError(f"{path} has negative costs.")
+    if not all(0 <= each < inf for each in cost.values()):
+        raise ConfigError(f"{path} has costs that are negative or not finite. Measure again.")
     return Served(LinearCost(**cost), EngineConfig(**limits))
 
 

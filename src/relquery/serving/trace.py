@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ class TracedQuery:
             raise TableError(f"{len(self.rows)} rows, but {len(self.outputs)} output lengths.")
         if not all(1 <= output <= self.output_limit for output in self.outputs):
             raise TableError(f"An output is not within 1 to {self.output_limit} tokens.")
-        if self.arrival < 0:
-            raise TableError(f"It arrives at {self.arrival} s, before the trace begins.")
+        if not 0 <= self.arrival < inf:
+            raise TableError(
+                f"It arrives at {self.arrival} s; that must be 0 or later, and finite."
+            )
 
     @property
     def prompts(self) -> Iterator[str]:
@@ -55,7 +58,7 @@ def load(path: Path) -> list[TracedQuery]:
     """Read a trace, in order of arrival. Raises TableError with the line that is wrong."""
     queries = []
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     queries.append(_read(line, f"{path}, line {number}"))
@@ -64,14 +67,64 @@ def load(path: Path) -> list[TracedQuery]:
     return sorted(queries, key=lambda query: query.arrival)
 
 
+_TEXTS = ("kind", "table", "instruction", "tenant")
+_LISTS: dict[str, type] = {"rows": str, "outputs": int}
+_NAMES = [field.name for field in fields(TracedQuery)]
+
+
 def _read(line: str, where: str) -> TracedQuery:
     try:
-        fields: dict[str, Any] = json.loads(line)
-        lists = {name: tuple(fields[name]) for name in ("rows", "outputs")}
-        return TracedQuery(**{**fields, **lists})
-    except (ValueError, TypeError, KeyError) as error:
-        raise TableError(
-            f"{where} is no relQuery: {error}. `relquery trace` makes such files."
-        ) from error
+        given = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{where} is no JSON: {error}. {_REMEDY}") from error
+    try:
+        return TracedQuery(**_checked(given))
     except TableError as error:
-        raise TableError(f"{where}: {error}") from error
+        raise TableError(f"{where}: {error} {_REMEDY}") from error
+
+
+_REMEDY = "`relquery trace` makes such files."
+
+
+def _checked(given: object) -> dict[str, Any]:
+    """The fields of a line. Raises TableError for what is missing, unknown or of a wrong type."""
+    if not isinstance(given, dict):
+        raise TableError("It is not an object with the fields of a relQuery.")
+    unknown = [name for name in given if name not in _NAMES]
+    missing = [name for name in _NAMES if name not in given and name != "tenant"]
+    if unknown or missing:
+        what = f"unknown: {unknown[0]!r}" if unknown else f"missing: {missing[0]!r}"
+        raise TableError(f"A field is {what}.")
+    found: dict[str, Any] = {"tenant": "", **given}
+    for name in _TEXTS:
+        _check_text(name, found[name])
+    for name, kind in _LISTS.items():
+        if not isinstance(found[name], list):
+            raise TableError(f"Its {name} are no list.")
+        for each in found[name]:
+            if not isinstance(each, kind) or isinstance(each, bool):
+                raise TableError(f"Its {name} hold {each!r:.40}, no {_WORDS[kind]}.")
+            if kind is str:
+                _check_text(name, each)
+        found[name] = tuple(found[name])
+    if not isinstance(found["output_limit"], int) or isinstance(found["output_limit"], bool):
+        raise TableError("Its output_limit is no whole number.")
+    try:
+        if isinstance(found["arrival"], (bool, str)):
+            raise TypeError
+        found["arrival"] = float(found["arrival"])
+    except (TypeError, OverflowError):
+        raise TableError("Its arrival is no number of seconds.") from None
+    return found
+
+
+_WORDS = {str: "text", int: "whole number"}
+
+
+def _check_text(name: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise TableError(f"Its {name} is no text.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise TableError(f"Its {name} holds half a surrogate pair, which is no text.") from None

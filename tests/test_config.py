@@ -1,0 +1,45 @@
+"""Settings that make no sense are refused when a config is made, with the way to mend them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relquery.config import EngineConfig, QueryConfig
+from relquery.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"policy": "fifo"}, "policy is 'fifo'. Choices: fcfs"),
+        ({"policy": "relserv"}, "relserve"),
+        ({"relocation": "none"}, "relocation is 'none'"),
+        ({"starvation": -1}, "starvation is -1"),
+        ({"starvation": float("nan")}, "starvation is nan"),
+        ({"starvation": "x"}, "starvation is 'x'"),
+        ({"aging": None}, "aging is None"),
+        ({"aging": float("inf")}, "aging is inf"),
+        ({"weights": [1]}, "weights is"),
+        ({"weights": {"a": "3"}}, "weight of tenant 'a' is '3'"),
+        ({"weights": {"a": 0}}, "above 0"),
+        ({"block_size": 0}, "block_size is 0"),
+        ({"cache_tokens": 8}, "less than one block"),
+    ],
+)
+def test_an_engine_is_not_configured_wrongly(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineConfig(**given)
+
+
+def test_a_query_is_not_configured_wrongly() -> None:
+    with pytest.raises(ConfigError, match="order is 'sorted'"):
+        QueryConfig(order="sorted")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="on_error is 'skip'"):
+        QueryConfig(on_error="skip")  # type: ignore[arg-type]
+
+
+def test_defaults_are_fine() -> None:
+    assert EngineConfig().policy == "sarathi"
+    assert EngineConfig(starvation=None, weights={"a": 2}).weights == {"a": 2}
