@@ -27,22 +27,27 @@ Ratios at the highest load; *ours* is the better of `relserve` and `shortest`.
 
 WHY = """\
 The paper reports 2.3 to 3.1 for `fcfs` over RelServe and 1.4 to 2.2 for static priorities over
-it, at the largest rate of each setting. Where the ratios here are lower, mostly with the two
-larger models on short prompts, it is for what these services spend their time on. Their caches
-hold far more requests than OPT's, so that under `fcfs` all that has arrived decodes together, and
-nobody stands in line for memory. What remains to be gained is the order of prompts, and its bound
-is low: sizes of relQueries are spread evenly over 1 to 100 rows, and with sizes like that even an
-ideal single server gains 1.7 to 2.3 by serving the shortest first, at these loads and with so few
-relQueries. On top of it comes what no order removes: an answer of 75 tokens takes 75 steps, whose
-fixed cost must be shared by many relQueries for the service to keep up with its arrivals. The
-clairvoyant column shows how little is left. A longer service changes this: the queue has time to
-grow, see below.
+it, at the largest rate of each setting. Here OPT comes near the first on all tables; the two
+larger models do on films and posts, and not on beers and contributions, whose prompts are short.
+There no scheduler would: one that knows how long every answer will be gains hardly more (last
+column).
+
+What holds those settings up is not the line. A GPU of OPT has room for some 120 such requests,
+and whoever comes later waits for a place. The caches of the larger models hold as many requests
+as may run at all (256), so that under `fcfs`, too, nearly all that has arrived is under way, and
+a small relQuery is done when its few steps are. And an open answer takes some 75 steps, each of
+which reads all weights (38 and 44 ms): to keep up with what arrives, many relQueries must share
+these steps, in whatever order their prompts are computed.
+
+`relserve` gains little over `static` where prompts are short: it decodes on its own to end a tail
+sooner, and pays with steps that are not shared; `shortest` does not, and stays ahead of `static`
+everywhere.
 """
 
 LONG = """\
 ## Longer services
 
-{count} relQueries, one trace a setting: nearer to a service that runs all day.
+{count} relQueries of one trace a setting, as fast as `fcfs` can serve them at most.
 """
 
 PAPER = """\
