@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -54,6 +54,13 @@ class Figure:
         """For JSON."""
         goal = f"{'>=' if self.at_least else '<='} {self.goal:g}"
         return {"value": self.value, "goal": goal, "holds": self.holds, "note": self.note}
+
+
+def too_small(figure: Figure) -> Figure:
+    """The same without a value: the goal is for the full size."""
+    if figure.value is None:
+        return figure
+    return replace(figure, value=None, note=f"{figure.value:.3g} at a small size: {figure.note}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from relquery.bench import relserve_checks as checks
 from relquery.bench import relserve_engine, relserve_queue
-from relquery.bench.harness import Benchmark, Figure, Say, Settings, document
+from relquery.bench.harness import Benchmark, Figure, Say, Settings, document, too_small
 from relquery.bench.relserve_document import Results, write
 from relquery.bench.relserve_engine import POLICIES as POLICIES_ON_ENGINE
 from relquery.bench.relserve_engine import OnEngine
@@ -68,7 +68,7 @@ def run(settings: Settings, say: Say) -> Iterator[Figure]:
     sizes = QUICK if settings.quick else FULL
     results = Results(sizes.count, sizes.seeds, sizes.model, engine_count=sizes.engine)
     for figure in _figures(sizes, settings, say, results):
-        results.figures.append(_too_small(figure) if settings.quick else figure)
+        results.figures.append(too_small(figure) if settings.quick else figure)
         yield results.figures[-1]
     if settings.write is not None:
         run_as = document(BENCHMARK, settings, results.figures)
@@ -184,10 +184,3 @@ def _name(each: Measured) -> str:
 
 def _list(ratios: dict[str, float]) -> str:
     return ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
-
-
-def _too_small(figure: Figure) -> Figure:
-    """The same without a value: the goal is for the full size."""
-    if figure.value is None:
-        return figure
-    return replace(figure, value=None, note=f"{figure.value:.3g} at a small size: {figure.note}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relquery.bench import (
@@ -14,7 +13,7 @@ from relquery.bench import (
     spans_nested,
     spans_rag,
 )
-from relquery.bench.harness import Benchmark, Figure, Say, Settings, document
+from relquery.bench.harness import Benchmark, Figure, Say, Settings, document, too_small
 from relquery.bench.spans_document import Results, write
 from relquery.bench.spans_setup import PASSAGES, load_model, read_passages
 from relquery.bench.spans_sizes import Sizes, choose
@@ -33,7 +32,7 @@ def run(settings: Settings, say: Say) -> Iterator[Figure]:
     results = Results(sizes, parameters(model.network))
     say(f"{sizes.model}: {results.parameters / 1e6:.1f} M parameters, embeddings aside")
     for figure in _figures(model, sizes, settings, say, results):
-        results.figures.append(_too_small(figure) if settings.quick else figure)
+        results.figures.append(too_small(figure) if settings.quick else figure)
         yield results.figures[-1]
     if settings.write is not None:
         run_as = document(BENCHMARK, settings, results.figures)
@@ -67,10 +66,3 @@ def _figures(
     for found in spans_needles.measure(sizes, settings.seed, say):
         results.found.append(found)
     yield spans_needles.figure(results.found)
-
-
-def _too_small(figure: Figure) -> Figure:
-    """The same without a value: the goal is for the full size."""
-    if figure.value is None:
-        return figure
-    return replace(figure, value=None, note=f"{figure.value:.3g} at a small size: {figure.note}")
