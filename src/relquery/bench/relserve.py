@@ -109,6 +109,8 @@ def _figures(sizes: Sizes, settings: Settings, say: Say, results: Results) -> It
         if table in sources[:2]
     ]
     results.long.extend(run_all(longer, settings.threads))
+    most = max(each.over("fcfs") for each in results.long)
+    yield Figure("fcfs_over_ours_long", most, 3.1, note=f"best of services of {sizes.long}")
     if len(sources) > 1:
         results.absolute = checks.absolute(settings.data, seeds, sizes.count)
     for load in (0.85, 1.2):

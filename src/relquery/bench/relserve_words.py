@@ -29,15 +29,15 @@ WHY = """\
 The paper reports 2.3 to 3.1 for `fcfs` over RelServe and 1.4 to 2.2 for static priorities over
 it, at the largest rate of each setting. Here OPT comes near the first on all tables; the two
 larger models do on films and posts, and not on beers and contributions, whose prompts are short.
-There no scheduler would: one that knows how long every answer will be gains hardly more (last
-column).
+There a scheduler that knows how long every answer will be gains hardly more on the same executor
+(last column; below 1, ours does better, so that it is no lower bound).
 
-What holds those settings up is not the line. A GPU of OPT has room for some 120 such requests,
-and whoever comes later waits for a place. The caches of the larger models hold as many requests
-as may run at all (256), so that under `fcfs`, too, nearly all that has arrived is under way, and
-a small relQuery is done when its few steps are. And an open answer takes some 75 steps, each of
-which reads all weights (38 and 44 ms): to keep up with what arrives, many relQueries must share
-these steps, in whatever order their prompts are computed.
+The likely reason is that what holds those settings up is not the line. A GPU of OPT has room for
+some 120 requests over beers, and whoever comes later waits for a place. The caches of the larger
+models hold as many requests as may run at all (256), so that under `fcfs`, too, nearly all that
+has arrived is under way, and a small relQuery is done when its few steps are. And an open answer
+takes some 75 steps, each of which reads all weights (38 and 44 ms): to keep up with what arrives,
+many relQueries must share these steps, in whatever order their prompts are computed.
 
 `relserve` gains little over `static` where prompts are short: it decodes on its own to end a tail
 sooner, and pays with steps that are not shared; `shortest` does not, and stays ahead of `static`

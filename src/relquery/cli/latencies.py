@@ -44,9 +44,7 @@ def latency_table(summaries: Mapping[str, Summary], what: str, where: str) -> Ta
         )
         for part in _PARTS:
             view.add_row(f"  {part}", *_row(getattr(summary, part)), style="dim")
-    view.caption = (
-        "hits: prompt tokens from the cache. in: seconds from first arrival to last answer."
-    )
+    view.caption = "hits: prompt tokens from the cache. in: seconds until the last answer."
     return view
 
 

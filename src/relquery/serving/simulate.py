@@ -24,7 +24,7 @@ from relquery.serving.trace import TracedQuery
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A trace as one policy served it. seconds: from the first arrival to the last answer."""
+    """A trace as one policy served it. seconds: from the trace's begin to the last answer."""
 
     outcomes: tuple[Outcome, ...]
     seconds: float

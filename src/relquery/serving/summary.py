@@ -32,7 +32,7 @@ class Summary:
 
     total: latencies of relQueries; waiting, core, tail: their parts (paper 003, eq. 2).
     relqueries, requests: how many there were; failed: requests without an answer. seconds: from the
-    first arrival to the last answer.
+    trace's begin to the last answer.
     hit_rate: share of prompt tokens that the cache served. tokens_per_second: prompts and answers.
     """
 
