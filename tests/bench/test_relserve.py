@@ -202,7 +202,7 @@ def test_the_document_shows_all_parts_and_pictures(tmp_path: Path) -> None:
     write(tmp_path, results, described(results), 7, lambda text: None)
     text = (tmp_path / "relserve.md").read_text(encoding="utf-8")
     assert "| `x` | 1 | >= 2 | **no** |" in text
-    assert "| a100-opt13b | ratebeer | 99 (30%) | 4.00 | 1.25 | 2.00 | 1.60 | 1.25 |" in text
+    assert "| a100-opt13b | ratebeer | 99 (30%) | 17% | 4.00 | 1.25 | 2.00 | 1.60 | 1.25 |" in text
     assert "| paper | 202 |" in text
     for name in ("latencies", "arrangements", "parts", "thresholds"):
         assert f"(relserve_{name}.png)" in text

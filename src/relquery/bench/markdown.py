@@ -1,4 +1,4 @@
-"""What the documents of benchmarks have in common: tables, figures, pictures."""
+"""What the documents of benchmarks have in common: heads, tables, figures, pictures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield "|" + "---|" * len(names)
     for row in rows:
         yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def head(name: str, run: dict[str, Any], seed: int) -> Iterator[str]:
+    """The title, and when, how and where it was run; run: what harness.document gives."""
+    machine = run["machine"]
+    yield f"# `relquery bench {name}`"
+    yield ""
+    yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
+    yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']},"
+    yield f"numba {machine['numba']}. Written by that command."
     yield ""
 
 

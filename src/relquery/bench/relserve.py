@@ -37,7 +37,7 @@ class Sizes:
     """
 
     models: tuple[str, ...] = tuple(SERVED)
-    tables: int = 4
+    tables: int = 5
     count: int = 100
     seeds: int = 3
     loads: tuple[float, ...] = LOADS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -24,19 +25,15 @@ class Known(Remaining):
     """What is left of a relQuery, told by the true lengths. lengths: by the number of a request.
 
     decode_share: of a decode step's fixed seconds, the share that a relQuery is charged: all of it
-    as if it ran alone, or less, since others run beside it.
+    as if it ran alone, or less, since others run beside it; none: its part among those that run.
     """
 
     def __init__(
-        self, cost: LinearCost, lengths: Mapping[int, int], decode_share: float = 1.0
+        self, cost: LinearCost, lengths: Mapping[int, int], decode_share: float | None
     ) -> None:
-        shared = LinearCost(
-            cost.prefill_slope,
-            cost.prefill_intercept,
-            cost.decode_slope,
-            cost.decode_intercept * decode_share,
-        )
-        super().__init__(shared, sample=1_000)
+        fixed = cost.decode_intercept * (1.0 if decode_share is None else decode_share)
+        charged = replace(cost, decode_intercept=fixed)
+        super().__init__(charged, sample=1_000, shared=decode_share is None)
         self._lengths = lengths
 
     def left(self, request: Request) -> float:
@@ -49,7 +46,7 @@ class Known(Remaining):
 
 
 def clairvoyant(traces: Sequence[Sequence[TracedQuery]], served: Served) -> float:
-    """Mean latency over some traces, in seconds, of the best of four schedulers that know.
+    """Mean latency over some traces, in seconds, of the best of six schedulers that know.
 
     Whether steps mix prompts and decodes, and how a step's fixed cost is shared, changes which
     relQuery is the shortest; nobody knows what is best, so all are tried.
@@ -61,7 +58,7 @@ def clairvoyant(traces: Sequence[Sequence[TracedQuery]], served: Served) -> floa
             for known in (Known(served.cost, _lengths(queries), share),)
         )
         for make in (_shortest, _relserve)
-        for share in (1.0, 0.2)
+        for share in (1.0, 0.2, None)
     )
 
 

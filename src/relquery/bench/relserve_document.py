@@ -11,7 +11,7 @@ from typing import Any
 from relquery.bench import relserve_plot as pictures
 from relquery.bench import relserve_words as words
 from relquery.bench.harness import Figure, Say
-from relquery.bench.markdown import draw, figures, table
+from relquery.bench.markdown import draw, figures, head, table
 from relquery.bench.relserve_checks import FIGURE_1, MODEL, TABLE, TABLE_6, Absolute, Threshold
 from relquery.bench.relserve_engine import LIMITS, LOAD, OnEngine
 from relquery.bench.relserve_queue import EACH, RELQUERIES, Crowded
@@ -81,13 +81,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: set[str]) ->
 
 
 def _head(results: Results, run: dict[str, Any], seed: int) -> Iterator[str]:
-    machine = run["machine"]
-    yield "# `relquery bench relserve`"
-    yield ""
-    yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
-    yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']}."
-    yield "Written by that command."
-    yield ""
+    yield from head("relserve", run, seed)
     yield words.SETTING.format(count=results.count, seeds=results.seeds)
 
 
@@ -102,13 +96,14 @@ def _simulated(results: Results, drawn: set[str]) -> Iterator[str]:
     yield from _means(results.settings)
     yield words.GAINS
     yield from table(
-        ("model", "table", "tokens", "fcfs / ours", "static / relserve", "static / ours",
+        ("model", "table", "tokens", "waiting", "fcfs / ours", "static / relserve", "static / ours",
          "relserve / shortest", "ours / clairvoyant"),
         [
             (
                 each.model,
                 each.table,
                 f"{each.prompt_tokens:.0f} ({each.hit_rate:.0%})",
+                f"{each.waiting('fcfs'):.0%}",
                 f"{each.over('fcfs'):.2f}",
                 f"{each.over('static', 'relserve'):.2f}",
                 f"{each.over('static'):.2f}",

@@ -79,6 +79,10 @@ class Measured:
         load = max(self.means)
         return self.means[load][name] / (self.means[load][other] if other else self.best(load))
 
+    def waiting(self, name: PolicyName) -> float:
+        """Share of a policy's latencies before the first request starts, at the highest load."""
+        return self.parts[name][0] / sum(self.parts[name])
+
     @property
     def least(self) -> float:
         """The least of fcfs and static over the best of ours, at any load."""

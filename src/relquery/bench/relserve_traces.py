@@ -17,6 +17,8 @@ ROWS = 10_000
 """Rows of a table that relQueries draw from, as in paper 003."""
 EACH = (1, 100)
 """Least and most rows of a relQuery."""
+PASSAGES = tuple(f"context{number}" for number in range(1, 6))
+"""Retrieved for each question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,35 @@ SOURCES = (
             "open": (
                 "What else could the giver below be interested in, and why? Explain it.",
                 ("NAME", "CITY", "STATE", "EMPLOYER", "OCCUPATION"),
+            ),
+        },
+    ),
+    Source(
+        "squad",
+        "squad/squad_rag5.parquet",
+        {
+            "filter": (
+                "Decide whether the passages below answer the question. Answer only Yes or No, and "
+                "nothing else.",
+                ("question", *PASSAGES),
+            ),
+            "classify": (
+                "Say which kind of thing the question below asks for: a person, a place, a time, a "
+                "number or another. Answer with one word.",
+                ("question",),
+            ),
+            "rate": (
+                "Rate from 1 to 5 how well the passage helps with the question below. Answer with "
+                "one digit and nothing else.",
+                ("question", "context1"),
+            ),
+            "summarize": (
+                "Summarize the passage below in at most twenty words.",
+                ("context1",),
+            ),
+            "open": (
+                "Answer the question below from the passages, and explain which of them say so.",
+                ("question", *PASSAGES),
             ),
         },
     ),

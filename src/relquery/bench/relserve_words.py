@@ -17,8 +17,9 @@ derived in `engine/costs.py`. *Load*: relQueries that arrive, as a share of what
 when all come at once. The paper's rates are 0.5 to 1.0 relQueries per second; its Table 6 shows
 what that is as a load: at the highest rate service takes 1.47 times as long as the arrivals.
 *Clairvoyant*: shortest remaining time first by the true lengths of all answers, on the same
-executor, the best of four such schedulers. *Tokens*: of a prompt, on average, and what of them
-the cache serves `fcfs`.
+executor, the best of six such schedulers. *Tokens*: of a prompt, on average, and what of them
+the cache serves `fcfs`. *Waiting*: share of the latencies under `fcfs` before a relQuery's first
+request starts.
 """
 
 GAINS = """\
@@ -27,21 +28,23 @@ Ratios at the highest load; *ours* is the better of `relserve` and `shortest`.
 
 WHY = """\
 The paper reports 2.3 to 3.1 for `fcfs` over RelServe and 1.4 to 2.2 for static priorities over
-it, at the largest rate of each setting. Here OPT comes near the first on all tables; the two
-larger models do on films and posts, and not on beers and contributions, whose prompts are short.
-There a scheduler that knows how long every answer will be gains hardly more on the same executor
-(last column; below 1, ours does better, so that it is no lower bound).
+it, at the largest rate of each setting. Here OPT comes near the first or exceeds it on all tables;
+the two larger models do where prompts are long, and not on beers and contributions, whose prompts
+are short. There a scheduler that knows how long every answer will be gains hardly more on the same
+executor (last column; below 1, ours does better, so that it is no lower bound).
 
-The likely reason is that what holds those settings up is not the line. A GPU of OPT has room for
-some 120 requests over beers, and whoever comes later waits for a place. The caches of the larger
-models hold as many requests as may run at all (256), so that under `fcfs`, too, nearly all that
-has arrived is under way, and a small relQuery is done when its few steps are. And an open answer
-takes some 75 steps, each of which reads all weights (38 and 44 ms): to keep up with what arrives,
-many relQueries must share these steps, in whatever order their prompts are computed.
+The column *waiting* tells what holds those settings up: what of the latencies under `fcfs` passes
+before a relQuery's first request starts, which is what another order can shorten the most. A GPU
+of OPT has room for some 120 requests over beers, and whoever comes later waits for a place. The
+caches of the larger models hold as many requests as may run at all (256), so that under `fcfs`,
+too, much of what has arrived is under way, and a small relQuery is done when its few steps are.
+An open answer takes some 75 steps, each of which reads all weights (38 and 44 ms): to keep up
+with what arrives, many relQueries must share these steps, in whatever order their prompts are
+computed. That this is the whole reason is likely and not shown.
 
 `relserve` gains little over `static` where prompts are short: it decodes on its own to end a tail
 sooner, and pays with steps that are not shared; `shortest` does not, and stays ahead of `static`
-everywhere.
+everywhere at that load.
 """
 
 LONG = """\

@@ -10,7 +10,7 @@ from typing import Any
 
 from relquery.bench import reorder_words as words
 from relquery.bench.harness import Figure, Say
-from relquery.bench.markdown import draw, figures, table
+from relquery.bench.markdown import draw, figures, head, table
 from relquery.bench.reorder_growth import Growth
 from relquery.bench.reorder_hits import METHODS, Reached
 from relquery.bench.reorder_optimum import SOLVERS, Small
@@ -62,12 +62,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str
 
 
 def _head(run: dict[str, Any], seed: int) -> Iterator[str]:
-    machine = run["machine"]
-    yield "# `relquery bench reorder`"
-    yield ""
-    yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
-    yield f"Python {machine['python']}, numba {machine['numba']}. Written by that command."
-    yield ""
+    yield from head("reorder", run, seed)
 
 
 def _hit_rates(results: Results) -> Iterator[str]:

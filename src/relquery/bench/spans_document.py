@@ -11,7 +11,7 @@ from typing import Any
 
 from relquery.bench import spans_words as words
 from relquery.bench.harness import Figure, Say
-from relquery.bench.markdown import draw, figures, table
+from relquery.bench.markdown import draw, figures, head, table
 from relquery.bench.spans_bulk import CACHE_SHARE, Bulk
 from relquery.bench.spans_decode import Decoded
 from relquery.bench.spans_moves import QUERIES, Moved
@@ -62,13 +62,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str
 
 
 def _head(results: Results, run: dict[str, Any], seed: int) -> Iterator[str]:
-    machine = run["machine"]
-    yield "# `relquery bench spans`"
-    yield ""
-    yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
-    yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']}."
-    yield "Written by that command."
-    yield ""
+    yield from head("spans", run, seed)
     yield words.SETTING.format(
         model=f"`{results.sizes.model}`",
         parameters=results.parameters / 1e6,
