@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relquery import span
+    from relquery.backends.calibration import fit_temperature
+    from relquery.backends.scores import Scores
     from relquery.backends.service import Engine, Job
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
@@ -32,6 +34,8 @@ _HOMES = {
     "Connection": "relquery.connection:Connection",
     "Engine": "relquery.backends.service:Engine",
     "Job": "relquery.backends.service:Job",
+    "Scores": "relquery.backends.scores:Scores",
+    "fit_temperature": "relquery.backends.calibration:fit_temperature",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -60,8 +64,10 @@ __all__ = [
     "RowError",
     "Sampling",
     "Schedule",
+    "Scores",
     "connect",
     "demo_table",
+    "fit_temperature",
     "optimize",
     "reorder",
     "span",

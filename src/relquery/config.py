@@ -22,6 +22,9 @@ PolicyName = Literal[
     "relserve-dpu",
     "relserve-aba",
     "shortest",
+    "fifo",
+    "srjf-static",
+    "srjf",
 ]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 RELOCATIONS: tuple[Relocation, ...] = get_args(Relocation)
@@ -33,6 +36,11 @@ class EngineConfig:
 
     max_num_batched_tokens: tokens that one step computes at most, prefill and decode together.
     max_num_seqs: requests that run at once at most.
+    max_input: tokens of a prompt that one step computes at most if it gives the whole answer: such a
+        prompt may exceed max_num_batched_tokens and the cache (paper 004). None for no more than
+        these.
+    slice_tokens: of a step, how many pass through the network at a time between two attentions: less
+        memory, and the same results.
     block_size: tokens per block, the grain of prefix hits and of allocation.
     cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.
@@ -43,12 +51,15 @@ class EngineConfig:
     policy: which requests a step takes, one of POLICIES.
     starvation: a relQuery goes first once it has waited so many seconds for each of its requests;
         None for never. Like the next two only for policies that go by priority.
-    aging: seconds of what a relQuery still takes that a second of waiting makes up for.
+    aging: seconds of what a relQuery still takes (with srjf: a request) that a second of waiting
+        makes up for.
     weights: shares of the engine that tenants get where they compete; 1 for those not named.
     """
 
     max_num_batched_tokens: int = 2048
     max_num_seqs: int = 256
+    max_input: int | None = None
+    slice_tokens: int = 2048
     block_size: int = 16
     cache_tokens: int = 65_536
     prefix_caching: bool = True
@@ -81,14 +92,26 @@ class EngineConfig:
                 raise ConfigError(
                     f"The weight of tenant '{tenant}' is {weight!r}; it must be above 0."
                 )
-        for name in ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens"):
+        for name in _COUNTS:
             value = getattr(self, name)
-            if value < 1:
+            if value is None and name == "max_input":
+                continue
+            if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1.")
         if self.cache_tokens < self.block_size:
             raise ConfigError(
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
             )
+
+
+_COUNTS = (
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "max_input",
+    "slice_tokens",
+    "block_size",
+    "cache_tokens",
+)
 
 
 def _is_number(value: object) -> bool:

@@ -74,6 +74,12 @@ class Ledger:
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything is known."""
+        found = self.connection.execute("SELECT EXISTS (SELECT 1 FROM answers)").fetchone()
+        return bool(found[0])
+
     def close(self) -> None:
         """Close the file."""
         self.connection.close()

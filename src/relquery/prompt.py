@@ -6,7 +6,8 @@ A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend says what c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
@@ -128,6 +129,8 @@ class Answer:
     error: why there is no whole answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
     tokens: ids of the answer, which continue the prompt's own; None where they are not known.
+    scores: log-probability of each of `Sampling.allowed`, as if there were no other answers; None
+        where they were not weighed.
     """
 
     text: str | None
@@ -138,3 +141,4 @@ class Answer:
     output_tokens: int = 0
     attempts: int = 1
     tokens: tuple[int, ...] | None = None
+    scores: Mapping[str, float] | None = field(default=None, hash=False)

@@ -104,6 +104,25 @@ def test_what_a_person_may_get_wrong_is_named_without_a_traceback(
     assert "Traceback" not in out + err
 
 
+def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
+    relquery: Run, table: str
+) -> None:
+    query = "SELECT LLM('Why?', a, b) FROM t WHERE LLM('Good?', a) = 'Yes' AND b > 0"
+    out, err = relquery("sql", query, "--explain", "-t", table, "-m", MODEL)
+    assert [" ".join(line.split()) for line in out.splitlines()] == [
+        "2 LLM calls, tree order",
+        "stage rows calls prompt tokens answers asks",
+        "filter 1 2 2 472 decoded, at most 256 tokens Good? (a)",
+        "projection 1 at most 2 at most 2 at most 486 decoded, at most 256 tokens Why? (a, b)",
+        "filter 1: add labels := ['Yes', 'No'], and it takes one forward pass",
+    ]
+    assert err == ""
+    arguments = (f"EXPLAIN {LABELLED}", "-t", table, "-m", MODEL)
+    out, _ = relquery("sql", *arguments, "--format", "json", "--explain")
+    (row,) = json.loads(out)["rows"]
+    assert (row["calls"], row["answers"]) == (3, "one forward pass, 2 labels")
+
+
 def test_json_is_strict_whatever_the_values(relquery: Run) -> None:
     values = "'nan'::DOUBLE AS n, 1.5::DECIMAL(4, 2) AS d, 'ab'::BLOB AS b, DATE '2020-01-02' AS t"
     query = f"SELECT {values}"

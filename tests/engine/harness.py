@@ -11,7 +11,8 @@ import numpy as np
 from relquery.config import EngineConfig
 from relquery.engine.cidra import Batch
 from relquery.engine.clock import VirtualClock
-from relquery.engine.executor import Chunk, SimulatedExecutor
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor
+from relquery.engine.labels import LabelTrie
 from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing, Tokens
 from relquery.engine.policies.sarathi import sarathi
@@ -59,8 +60,9 @@ class LedgerExecutor(SimulatedExecutor):
         self.steps: list[list[Chunk]] = []
         self.failure: BaseException | None = None
 
-    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         self._check_limits(chunks)
+        self.holds = {slot: held for slot, held in self.holds.items() if slot < SCRATCH}
         self.steps.append(list(chunks))
         if self.failure is not None:
             failure, self.failure = self.failure, None
@@ -83,17 +85,18 @@ class LedgerExecutor(SimulatedExecutor):
 
     def _find(self, chunk: Chunk) -> list[Place]:
         """The tokens that a chunk computes: those that attend to what it reads."""
-        spec = (*self.prompts[chunk.request], *self.requests[chunk.request].output)
-        order, count = places(spec), len(chunk.tokens)
+        request = self.requests[chunk.request]
+        spec, count = (*self.prompts[chunk.request], *request.output), len(chunk.tokens)
         assert count == len(chunk.writes) > 0
-        for at, place in enumerate(order):
-            run = order[at : at + count]
-            same = [one.token for one in run] == chunk.tokens.tolist()
-            own = all(one.chain is place.chain for one in run)
-            draws = (chunk.draw is not None) == (at + count == len(order))
-            here = place.position + self._begin(place) == chunk.position
-            if same and own and draws and here and place.visible() == self._reads(chunk, place):
-                return run
+        for order in [places((*spec, *tail)) for tail in branches_of(request)]:
+            for at, place in enumerate(order):
+                run = order[at : at + count]
+                same = [one.token for one in run] == chunk.tokens.tolist()
+                own = all(one.chain is place.chain for one in run)
+                draws = (chunk.draw is not None) == (at + count == len(order))
+                here = place.position + self._begin(place) == chunk.position
+                if same and own and draws and here and place.visible() == self._reads(chunk, place):
+                    return run
         raise AssertionError("a chunk reads a stale slot, or not what it should attend to")
 
     def _begin(self, place: Place) -> int:
@@ -128,10 +131,13 @@ class LedgerExecutor(SimulatedExecutor):
     def _check_limits(self, chunks: Sequence[Chunk]) -> None:
         assert chunks, "a step has no work"
         assert len({chunk.request for chunk in chunks}) <= self.config.max_num_seqs
-        assert sum(len(chunk.tokens) for chunk in chunks) <= self.config.max_num_batched_tokens
+        weighing = {chunk.request for chunk in chunks if chunk.draw and chunk.draw.weigh}
+        labels = sum(labels_of(self.requests[number]).tokens for number in weighing)
+        computed = sum(len(chunk.tokens) for chunk in chunks) - labels
+        assert computed <= max(self.config.max_num_batched_tokens, self.config.max_input or 0)
         writes = _all_writes(chunks)
         assert len(set(writes)) == len(writes), "two tokens are written to one slot"
-        assert all(0 <= slot < self.config.cache_tokens for slot in writes)
+        assert all(0 <= slot < self.config.cache_tokens or slot >= SCRATCH for slot in writes)
 
 
 @dataclass(frozen=True)
@@ -190,6 +196,20 @@ def chain_of(spec: Spec) -> Chain:
             for part in spec
         )
     )
+
+
+def labels_of(request: Request) -> LabelTrie:
+    assert request.labels is not None
+    return request.labels
+
+
+def branches_of(request: Request) -> list[tuple[int, ...]]:
+    """By branch of its labels, the tokens from the prompt to there; the root alone without any."""
+    paths: list[tuple[int, ...]] = [()]
+    for branch in [] if request.labels is None else request.labels.branches[1:]:
+        assert branch.above is not None
+        paths.append((*paths[branch.above], *branch.stretch))
+    return paths
 
 
 def _all_writes(chunks: Sequence[Chunk]) -> list[int]:

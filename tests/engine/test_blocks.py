@@ -161,3 +161,16 @@ def test_check_notices_a_key_without_its_block() -> None:
     pool._block_of[b"b"] = 1
     with pytest.raises(AssertionError):
         pool.check()
+
+
+def test_it_says_which_keys_came_and_went() -> None:
+    pool = BlockPool(2)
+    blocks = published(pool, b"a", b"b")
+    pool.publish(b"a", blocks[1])  # it has one already
+    assert pool.changes == [b"a", b"b"]
+    pool.changes = []
+    pool.withdraw(blocks[0])
+    pool.withdraw(blocks[0])
+    pool.release(blocks)
+    pool.allocate(2)
+    assert pool.changes == [b"a", b"b"]

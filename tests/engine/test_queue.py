@@ -44,3 +44,14 @@ def test_it_is_an_ordered_set_that_also_takes_requests_at_the_front(
 def test_what_does_not_wait_cannot_leave() -> None:
     with pytest.raises(KeyError):
         Queue().remove(request(0))
+
+
+def test_one_that_logs_says_who_joined_and_who_left_since_it_was_asked() -> None:
+    queue, silent = Queue(logs=True), Queue()
+    one, other = request(0), request(1)
+    for each in (queue, silent):
+        each.append(one)
+        each.put_first(other)
+        each.remove(one)
+    assert queue.changes == [one, other, one]
+    assert silent.changes == []

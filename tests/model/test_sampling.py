@@ -10,7 +10,7 @@ from torch import Tensor
 
 from relquery.engine.request import Draw
 from relquery.model import sampling
-from relquery.model.sampling import draw_tokens
+from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
 
 DRAWS = 2000
 
@@ -149,3 +149,38 @@ def test_a_temperature_near_zero_is_nearly_greedy(temperature: float) -> None:
     logits = random_logits(4)
     draws = [Draw(temperature, seed=seed) for seed in range(4)]
     assert draw_tokens(logits.clone(), draws) == logits.argmax(-1).tolist()
+
+
+# ---- weights
+
+
+def test_allowed_tokens_are_weighed_among_themselves() -> None:
+    found = weigh_tokens(logits_of(0.1, 0.4, 0.2, 0.3)[None], {0: Draw(allowed=(1, 3))})
+    assert torch.tensor(found[0]).exp().tolist() == pytest.approx([4 / 7, 3 / 7])
+
+
+def test_rows_with_different_allowed_tokens_are_weighed_each_for_itself() -> None:
+    logits = random_logits(5)
+    allowed = [(3,), (0, 49), (5, 6, 7, 8), (0, 49), (1, 2, 3)]
+    found = weigh_tokens(logits, {i: Draw(allowed=each) for i, each in enumerate(allowed)})
+    for row, each, logs in zip(logits, allowed, found.values(), strict=True):
+        assert logs == pytest.approx(row[list(each)].log_softmax(-1).tolist(), abs=1e-6)
+
+
+def test_tokens_are_equally_likely_only_if_their_logits_are_equal() -> None:
+    close = torch.tensor([1e-3, 1e-3]).nextafter(torch.tensor([1e-3, 1.0]))
+    first, second = weigh_tokens(close[None], {0: Draw(allowed=(0, 1))})[0]
+    assert first < second
+    first, second = weigh_tokens(torch.ones(1, 2).bfloat16(), {0: Draw(allowed=(0, 1))})[0]
+    assert first == second
+
+
+def test_weighed_and_drawn_rows_may_stand_beside_each_other() -> None:
+    logits = random_logits(len(MIXED) + 2)
+    weigh = Draw(allowed=(4, 9), weigh=True)
+    draws = [weigh, *MIXED, weigh]
+    found = follow_draws(logits.clone(), draws)
+    assert found[1:-1] == draw_tokens(logits[1:-1].clone(), MIXED)
+    assert {0: found[0], 7: found[7]} == weigh_tokens(logits, {0: weigh, 7: weigh})
+    assert follow_draws(logits[1:-1].clone(), MIXED) == found[1:-1]
+    assert follow_draws(logits[:1].clone(), [weigh]) == found[:1]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.model.strategies import batches, chunk_of, sequence_of
 
-from relquery.engine.executor import Chunk, Segment
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request import Draw
 from relquery.model.buckets import Bucket, plan_buckets
 
@@ -24,13 +24,20 @@ def seen_by_buckets(chunks: Sequence[Chunk], buckets: Sequence[Bucket]) -> Itera
     for bucket in buckets:
         for job in range(len(bucket.queries)):
             queries = bucket.queries[job, : bucket.query_counts[job]].tolist()
-            keys = bucket.keys[job, : bucket.key_counts[job]].tolist()
+            keys = slots_of(bucket, job)
             positions = bucket.positions[job].tolist()
             for row, query in enumerate(queries):
                 shift = int(bucket.shifts[job, row])
                 for i, key in enumerate(keys[: row + 1] if bucket.causal else keys):
                     slot = int(writes[key]) if bucket.causal else key
                     yield query, slot, shift + positions[i]
+
+
+def slots_of(bucket: Bucket, job: int) -> list[int]:
+    count, offset = int(bucket.key_counts[job]), SCRATCH * bucket.scratch
+    if bucket.in_place:
+        return list(range(offset + bucket.keys[job, 0], offset + bucket.keys[job, 0] + count))
+    return [offset + int(key) for key in bucket.keys[job, :count]]
 
 
 def to_be_seen(chunks: Sequence[Chunk]) -> Iterator[Seen]:
@@ -95,7 +102,7 @@ def test_equal_jobs_become_one_kernel_call() -> None:
 
 def test_jobs_of_very_different_size_are_not_padded_to_one() -> None:
     chunks = [chunk_of(range(5), 4), chunk_of(range(10, 4000), 3990 - 1)]
-    shapes = {bucket.keys.shape for bucket in plan_buckets(chunks, True)}
+    shapes = {bucket.positions.shape for bucket in plan_buckets(chunks, True)}
     assert shapes == {(1, 5), (1, 3990)}
 
 
@@ -129,3 +136,11 @@ def test_a_span_is_read_once_for_all_who_see_it(share: bool, by_shift: bool, rea
     assert sum(len(bucket.keys) for bucket in shifted) == reads
     seen = [(q, slot, at) for q, slot, at in seen_by_buckets(chunks, shifted) if slot == 100]
     assert sorted(seen) == [(0, 100, 5), (1, 100, 5), (2, 100, 9)]
+
+
+def test_the_cache_and_the_steps_own_slots_are_read_apart() -> None:
+    own = [SCRATCH + number for number in range(4)]
+    chunks = [chunk_of([7, 8, *own, 9, 10], 6), chunk_of([7, 8, *own[:2], 11], 4)]
+    buckets = plan_buckets(chunks, True)
+    assert {bucket.scratch for bucket in buckets} == {False, True}
+    assert Counter(seen_by_buckets(chunks, buckets)) == Counter(to_be_seen(chunks))

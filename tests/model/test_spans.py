@@ -17,14 +17,14 @@ from torch import Tensor
 
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
 from relquery.model import executor as executor_module
 from relquery.model.executor import TorchExecutor
 from relquery.model.load import LoadedModel, prepare
-from relquery.model.sampling import draw_tokens
+from relquery.model.sampling import follow_draws
 
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
 ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]
@@ -63,15 +63,15 @@ class Recorded(TorchExecutor):
         super().__init__(*args)
         self.logits: dict[int, list[Tensor]] = {}
 
-    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         drawing = [chunk.request for chunk in chunks if chunk.draw]
 
-        def draw(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+        def draw(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
             for request, row in zip(drawing, logits, strict=True):
                 self.logits.setdefault(request, []).append(row.clone())
-            return draw_tokens(logits, draws)
+            return follow_draws(logits, draws)
 
-        with replaced(executor_module, "draw_tokens", draw):
+        with replaced(executor_module, "follow_draws", draw):
             return super().execute(chunks)
 
 

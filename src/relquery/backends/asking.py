@@ -7,9 +7,10 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from relquery.backends.choices import Choices
 from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
-from relquery.errors import PromptTooLongError
+from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Answer, Finish, Sampling
 
 if TYPE_CHECKING:
@@ -20,21 +21,33 @@ if TYPE_CHECKING:
 class Asking:
     """How the prompts of one call are asked.
 
-    placing: see relquery.engine.pieces. An answer among choices is one of them as it was written,
-    whatever the tokenizer makes of it; stop strings do not cut it.
+    placing: see relquery.engine.pieces. Stop strings do not cut an answer among choices.
+    scored: the choices must be weighed; else they are where it is faster, which changes no answer.
+
+    Raises ConfigError for choices that must be weighed and cannot be.
     """
 
     def __init__(
-        self, model: LoadedModel, renderer: Renderer, placing: Placing, sampling: Sampling
+        self,
+        model: LoadedModel,
+        renderer: Renderer,
+        placing: Placing,
+        sampling: Sampling,
+        scored: bool = False,
     ) -> None:
         self._model, self._renderer, self._placing = model, renderer, placing
         self._sampling = sampling
-        self._choices = {renderer.encode(text): text for text in sampling.allowed}
-        self._stop = () if self._choices else sampling.stop
+        self._choices = Choices(renderer, model.end, sampling.allowed)
+        self._stop = () if sampling.allowed else sampling.stop
         # A stop string of n bytes lies within the last n tokens once its last byte is there; a few
         # more let the text before it decode.
         self._tail = 8 + max((len(text.encode()) for text in self._stop), default=0)
-        self._max_tokens = max(map(len, self._choices), default=sampling.max_tokens)
+        self._max_tokens = max(map(len, self._choices.tokens), default=sampling.max_tokens)
+        self._must_score, self._labels = scored, None
+        if scored:
+            self._labels = self._choices.to_score()
+        elif sampling.temperature == 0:
+            self._labels = self._choices.to_score_unasked()
 
     def request(self, number: int, group: int, prompt: Chain) -> Request:
         """A request for one prompt."""
@@ -44,8 +57,10 @@ class Asking:
             max_tokens=self._max_tokens,
             end=self._model.end,
             stop=self._stopped if self._stop else None,
-            choices=tuple(self._choices),
+            choices=self._choices.tokens,
             group=group,
+            scored=self._labels is not None,
+            labels=self._labels,
             placing=self._placing,
         )
         sampling = self._sampling
@@ -56,12 +71,21 @@ class Asking:
     def limit(self, request: Request) -> None:
         """Bound a request's answer by the model's context.
 
-        Raises PromptTooLongError if its prompt leaves no room for one.
+        Raises PromptTooLongError if its prompt leaves no room for one, and RequestError if there is
+        none for choices that must be weighed.
         """
         size, context = request.prompt_tokens, self._model.context
         if size >= context:
             raise PromptTooLongError(size, context, "the model's context")
-        request.max_tokens = min(request.max_tokens, context - size)
+        if size + self._max_tokens > context:
+            if self._must_score:
+                raise RequestError(
+                    f"The prompt has {size} tokens and the longest label {self._max_tokens}, more "
+                    f"than the model's context of {context} holds. Shorten one of them."
+                )
+            request.scored, request.labels = False, None
+        # What is scored is drawn from once, however long the answer.
+        request.max_tokens = 1 if request.scored else min(request.max_tokens, context - size)
 
     def answer(self, request: Request) -> Answer:
         """The answer of a request that has ended by itself."""
@@ -75,10 +99,11 @@ class Asking:
             cached_tokens=request.cached or 0,
             output_tokens=len(request.output),
             tokens=tuple(request.output),
+            scores=self._choices.scores(request.scores),
         )
 
     def _text(self, request: Request) -> str:
-        chosen = self._choices.get(tuple(request.output))
+        chosen = self._choices.text(request.output)
         if chosen is not None:
             return chosen
         text = self._renderer.decode(request.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from relquery.prompt import Answer, Prompt, Sampling
 
@@ -26,3 +26,38 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free what the backend holds. The backend cannot be used afterwards."""
+
+
+class Foresight(Protocol):
+    """What a backend may tell before it is asked: to be had without computing an answer.
+
+    Each method is optional; the functions below say None where it is missing, and a method may say
+    None as well.
+    """
+
+    def one_pass(self, sampling: Sampling) -> bool | None:
+        """Whether an answer takes no forward pass beside those of its prompt."""
+
+    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+        """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
+
+    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
+        """Seconds until the last answer, at most: nothing cached, answers as long as allowed."""
+
+
+def one_pass(backend: Backend, sampling: Sampling) -> bool | None:
+    """See Foresight."""
+    tell = getattr(backend, "one_pass", None)
+    return None if tell is None else cast(Foresight, backend).one_pass(sampling)
+
+
+def prompt_tokens(backend: Backend, prompts: Sequence[Prompt]) -> list[int] | None:
+    """See Foresight."""
+    tell = getattr(backend, "prompt_tokens", None)
+    return None if tell is None else cast(Foresight, backend).prompt_tokens(prompts)
+
+
+def predict_all(backend: Backend, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
+    """See Foresight."""
+    tell = getattr(backend, "predict_all", None)
+    return None if tell is None else cast(Foresight, backend).predict_all(prompt_tokens, sampling)

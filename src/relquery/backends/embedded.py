@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from relquery.backends.asking import Asking
 from relquery.backends.batches import Batch, Batches
 from relquery.backends.rendering import render_each
+from relquery.backends.scores import Scores
+from relquery.backends.scoring import Prior, score
 from relquery.config import EngineConfig
 from relquery.engine.calibrate import Progress, calibrate
 from relquery.engine.clock import RealClock
@@ -18,7 +22,7 @@ from relquery.engine.costs import SERVED
 from relquery.engine.fit import TRUSTED, Fit
 from relquery.engine.loop import Loop
 from relquery.engine.machines import find_machine
-from relquery.engine.pieces import Placing, own_pieces
+from relquery.engine.pieces import Chain, Placing, own_pieces
 from relquery.engine.policies.catalogue import WITHOUT_COST, Settings, make_policy
 from relquery.engine.request import Request
 from relquery.engine.schedule import cached_tokens
@@ -139,15 +143,33 @@ class EmbeddedBackend:
         next(served)
         return cast(Iterator[tuple[int, Answer]], served)
 
+    def score(
+        self,
+        prompts: Iterable[str | Prompt],
+        labels: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        prior: Prior | None = None,
+    ) -> list[Scores]:
+        """How likely each label is as the answer to each prompt. See Engine.score."""
+
+        def ask(found: Sequence[Prompt], sampling: Sampling) -> list[Answer]:
+            served = self.batches.serve(self.submit(found, sampling, scored=True))
+            answers = dict(each for each in served if each is not None)
+            return [answers[index] for index in range(len(found))]
+
+        return score(ask, prompts, labels, temperature, prior)
+
     def submit(
         self,
         prompts: Sequence[Prompt],
         sampling: Sampling,
         tenant: str = "",
         arrival: float | None = None,
+        scored: bool = False,
     ) -> Batch:
-        """Queue all prompts as one relQuery; see Batches.submit."""
-        asking = Asking(self._model, self._renderer, self._placing, sampling)
+        """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
+        asking = Asking(self._model, self._renderer, self._placing, sampling, scored)
         rendered = render_each(self._renderer, self._vocabulary, prompts)
         return self.batches.submit(asking, rendered, tenant, arrival)
 
@@ -186,6 +208,35 @@ class EmbeddedBackend:
         first = self.cost.seconds(length - cached, 0, cached)
         first += (steps - 1) * self.cost.prefill_intercept
         return first + (max_tokens - 1) * self.cost.seconds(0, 1, length)
+
+    def one_pass(self, sampling: Sampling) -> bool:
+        """See Foresight."""
+        return self._example(sampling).prefill_only
+
+    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
+        """See Foresight."""
+        rendered = render_each(self._renderer, self._vocabulary, prompts)
+        return [
+            0 if isinstance(each, RequestError) else Request(-1, each, 1).prompt_tokens
+            for each in rendered
+        ]
+
+    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
+        """See Foresight. None where it is not known what steps cost."""
+        if self.cost is None:
+            return None
+        example, total, count = self._example(sampling), sum(prompt_tokens), len(prompt_tokens)
+        steps = -(-total // self.config.max_num_batched_tokens)
+        seconds = self.cost.seconds(total, 0) + max(0, steps - 1) * self.cost.prefill_intercept
+        decodes = 0 if example.prefill_only else example.max_tokens - 1
+        rounds = -(-count // self.config.max_num_seqs)
+        further = max(0, rounds - 1) * self.cost.decode_intercept
+        return seconds + decodes * (self.cost.seconds(0, count, total) + further)
+
+    def _example(self, sampling: Sampling) -> Request:
+        """A request of one token with this sampling, to be looked at."""
+        asking = Asking(self._model, self._renderer, self._placing, sampling)
+        return asking.request(-1, -1, Chain((np.zeros(1, np.int32),)))
 
     def reserve(self) -> None:
         """Take the memory of the whole KV cache now; otherwise it is taken as the cache fills.

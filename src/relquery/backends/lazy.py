@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
 from relquery.prompt import Answer, Prompt, Sampling
 
 
@@ -23,6 +23,18 @@ class LazyBackend:
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         """See Backend.answer. Raises what opening raises."""
         return self._backend.answer(prompts, sampling)
+
+    def one_pass(self, sampling: Sampling) -> bool | None:
+        """See Foresight, as for the others; raises what opening raises."""
+        return one_pass(self._backend, sampling)
+
+    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+        """See Foresight."""
+        return prompt_tokens(self._backend, prompts)
+
+    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
+        """See Foresight."""
+        return predict_all(self._backend, prompt_tokens, sampling)
 
     def close(self) -> None:
         """Close the backend if it was opened."""

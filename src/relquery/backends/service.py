@@ -8,14 +8,17 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import finalize
 
+from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.delivery import Delivery
 from relquery.backends.embedded import load_backend
 from relquery.backends.job import Job
+from relquery.backends.scores import Scores
+from relquery.backends.scoring import Prior, score
 from relquery.backends.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost import LinearCost
 from relquery.errors import ConfigError
-from relquery.prompt import Exchange, Prompt, Reuse, Role, Sampling, Span
+from relquery.prompt import Answer, Prompt, Sampling
 
 __all__ = ["Engine", "Job"]
 
@@ -78,27 +81,54 @@ class Engine:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
         prompts: texts, each a user's message, or tuples of Spans. choices: where not empty, each
-        answer is one of them. tenant: who asks, see `weights`. For the rest see Sampling.
+        answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
+        tenant: who asks, see `weights`. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed.
         """
-        found = _prompts(prompts)
-        if not isinstance(tenant, str):
-            raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
+        found = prompts_of(prompts)
         sampling = Sampling(
             max_tokens,
             temperature,
             top_p,
             top_k,
             seed,
-            _texts("stop", stop),
-            _texts("choices", choices),
+            texts_of("stop", stop),
+            texts_of("choices", choices),
         )
-        worker, delivery = self._worker, Delivery(len(found), keep=self)
-        arrival = worker.clock.now()
-        if not worker.post(lambda: worker.begin(delivery, found, sampling, tenant, arrival)):
-            raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
-        return Job(worker, delivery)
+        return self._submit(found, sampling, tenant, scored=False)
+
+    def score(
+        self,
+        prompts: Iterable[str | Prompt],
+        labels: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        prior: Prior | None = None,
+        tenant: str = "",
+    ) -> list[Scores]:
+        """How likely each label is as the answer to each prompt; waits for all of them.
+
+        A prompt takes one pass: all labels are weighed beside its last token, and nothing is
+        decoded. Probabilities are among the labels and sum to one. labels: different texts, which
+        follow the prompt as they are. temperature: above 1 evens out, see
+        `relquery.fit_temperature`. prior: what to divide out before: the prompt with no content in
+        it, or several; or probabilities that labels have anyway, in any unit. prompts, tenant: see
+        `submit`.
+
+        Raises ConfigError for what cannot be asked, and what breaks the step; a prompt that cannot
+        be scored has its `error`.
+        """
+
+        def ask(found: Sequence[Prompt], sampling: Sampling) -> list[Answer]:
+            job = self._submit(found, sampling, tenant, scored=True)
+            try:
+                return job.result()
+            except BaseException:
+                job.cancel()  # nobody else knows of it
+                raise
+
+        return score(ask, prompts, labels, temperature, prior)
 
     def close(self) -> None:
         """Cancel what is open and free the model; a second time does nothing.
@@ -106,6 +136,19 @@ class Engine:
         Waits for the step that runs.
         """
         self._worker.stop()
+
+    def _submit(
+        self, prompts: Sequence[Prompt], sampling: Sampling, tenant: str, *, scored: bool
+    ) -> Job:
+        if not isinstance(tenant, str):
+            raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
+        worker, delivery = self._worker, Delivery(len(prompts), keep=self)
+        arrival = worker.clock.now()
+        if not worker.post(
+            lambda: worker.begin(delivery, prompts, sampling, tenant, arrival, scored)
+        ):
+            raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
+        return Job(worker, delivery)
 
     def __enter__(self) -> Self:
         return self
@@ -121,47 +164,3 @@ class Engine:
     def __repr__(self) -> str:
         state = "closed" if self._worker.closed else f"{self._worker.count} open jobs"
         return f"<Engine {self._model!r}, policy {self.policy!r}, {state}>"
-
-
-def _texts(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError(f"{name} is {given!r}; it must be a list of strings.")
-    texts = tuple(given)
-    for text in texts:
-        if not isinstance(text, str) or not text:
-            raise ConfigError(f"{name} holds {text!r}; it must hold strings that are not empty.")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ConfigError(f"{name} holds {text!r}, no valid Unicode text: {error}.") from error
-    return texts
-
-
-def _prompts(given: Iterable[str | Prompt]) -> list[Prompt]:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise ConfigError(
-            f"prompts is a {type(given).__name__}; it must be a list of prompts. For one prompt "
-            "give a list of one: engine.submit([prompt])."
-        )
-    return [_prompt(index, each) for index, each in enumerate(given)]
-
-
-def _prompt(index: int, given: object) -> Prompt:
-    if isinstance(given, str):
-        return (Span(given),)
-    if not isinstance(given, (tuple, list)) or not all(isinstance(span, Span) for span in given):
-        raise ConfigError(
-            f"Prompt {index} is a {type(given).__name__}; it must be a string, or a tuple of Spans "
-            "(relquery.prompt.Span)."
-        )
-    for span in given:
-        if not (
-            isinstance(span.content, (str, tuple, Exchange))
-            and isinstance(span.role, Role)
-            and isinstance(span.reuse, Reuse)
-        ):
-            raise ConfigError(
-                f"Prompt {index} has {span!r}. A span's content is a string, a tuple of token ids "
-                "or an Exchange; its role is a Role, and its reuse a Reuse."
-            )
-    return tuple(given)

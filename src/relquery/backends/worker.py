@@ -106,10 +106,12 @@ class Worker:
         sampling: Sampling,
         tenant: str,
         arrival: float,
+        scored: bool,
     ) -> None:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""
         try:
-            self._open[delivery] = self._backend.submit(prompts, sampling, tenant, arrival)
+            batch = self._backend.submit(prompts, sampling, tenant, arrival, scored)
+            self._open[delivery] = batch
         except BaseException as error:
             delivery.end(None, error)
         self._deliver()

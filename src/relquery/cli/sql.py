@@ -18,6 +18,7 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.exits import INTERRUPTED, ROWS_LOST
+from relquery.cli.explained import explanation, is_explanation
 from relquery.cli.show import errors_console, progress, result_table, to_json
 from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
@@ -84,6 +85,10 @@ def sql(
         Path | None,
         typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Say what the calls would be, and make none: EXPLAIN ..."),
+    ] = False,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit 0 although some rows have no value.")
     ] = False,
@@ -94,6 +99,9 @@ def sql(
 
     relquery sql "SELECT movietitle, AVG(LLM('Rate sentiment from 1 to 5.', reviewcontent)) AS
     score FROM movies GROUP BY ALL ORDER BY score DESC LIMIT 5" --table movies=demo:movies
+
+    relquery sql "EXPLAIN SELECT movietitle FROM movies WHERE LLM('Positive?', reviewcontent) =
+    'Yes'" --table movies=demo:movies
     """
     options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
     if cache_tokens is not None:
@@ -101,6 +109,8 @@ def sql(
     tables = dict(find_table(item) for item in table or [])
     write = None if output is None else _writer(output)
     text = sys.stdin.read() if query == "-" else query
+    if explain and not text.lstrip().upper().startswith("EXPLAIN"):
+        text = f"EXPLAIN {text}"
     backend = LazyBackend(lambda: _load(model, options))
     kept = ":memory:" if ledger is None else ledger
     with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
@@ -146,8 +156,8 @@ def _order(name: str) -> Order:
 
 def _print(result: Result, form: Format) -> None:
     if form is Format.TABLE:
-        console = Console()
-        console.print(result_table(result, _SHOWN))
+        shown = explanation(result) if is_explanation(result) else result_table(result, _SHOWN)
+        Console().print(shown)
     elif form is Format.CSV:
         pa_csv.write_csv(_flat(result), sys.stdout.buffer)
     else:

@@ -23,6 +23,8 @@ class BlockPool:
         self._cached: OrderedDict[int, None] = OrderedDict()
         self.place = [0] * total
         """Position of each block's first token, as its states are now. Kept by the engine."""
+        self.changes: list[bytes] = []
+        """Keys that could be found or no longer be found since; the engine empties it each step."""
 
     @property
     def available(self) -> int:
@@ -59,6 +61,7 @@ class BlockPool:
         if key not in self._block_of and self._key_of[block] is None:
             self._block_of[key] = block
             self._key_of[block] = key
+            self.changes.append(key)
 
     def withdraw(self, block: int) -> None:
         """Forget a held block's key, when what it should hold was never computed."""
@@ -66,6 +69,7 @@ class BlockPool:
         if key is not None:
             del self._block_of[key]
             self._key_of[block] = None
+            self.changes.append(key)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Let go of one reference to each block of a request, given first to last.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import log
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +16,14 @@ from relquery.engine.pieces import Tokens
 from relquery.engine.request import Draw
 
 Slots = npt.NDArray[np.int64]
+
+Drawn = int | tuple[float, ...]
+"""What a draw gives: a token id, or the log-probabilities of the allowed tokens."""
+
+SCRATCH = 1 << 30
+"""Slots from this number on, without gaps, are the step's alone: they hold the keys and values of
+one layer at a time, and of none afterwards (paper 004, section 5.1). Only what comes after them in
+the step may read them."""
 
 
 class Segment(NamedTuple):
@@ -36,7 +45,7 @@ class Chunk(NamedTuple):
     attended to by each of its tokens. writes: (n,) slots that receive the chunk's keys and
     values; the chunk attends to itself causally. Slots that one chunk of a step writes may stand
     in another's context: every chunk's keys and values are written before any is read.
-    draw: how to choose the token after the chunk; None if none is wanted.
+    draw: how to choose or weigh the token after the chunk; None if none is wanted.
     """
 
     request: int
@@ -63,8 +72,8 @@ def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
 class Executor(Protocol):
     """Computes chunks. The engine owns which slots mean what; the executor owns their content."""
 
-    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
-        """Compute all chunks as one batch; per chunk the drawn token id, or None if not wanted."""
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """Compute all chunks as one batch; per chunk what its draw gives, or None without one."""
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Move cached blocks, batch by batch; block b has the slots from b * block_size on."""
@@ -74,7 +83,8 @@ class SimulatedExecutor:
     """Lets time pass on a virtual clock as a cost model says, and draws tokens from a function.
 
     answer: (request id, position of the new token) -> token id; where only some are allowed, the
-    number picks one of them, modulo their count.
+    number picks one of them, modulo their count. Where they are weighed, that one is twice as
+    likely as any other.
     """
 
     def __init__(
@@ -87,7 +97,7 @@ class SimulatedExecutor:
         self.cost = cost or LinearCost()
         self._answer = answer
 
-    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Advance the clock by the predicted duration of the batch."""
         self.clock.advance(seconds_of(chunks, self.cost))
         return [self._draw(chunk, chunk.draw) if chunk.draw else None for chunk in chunks]
@@ -95,6 +105,11 @@ class SimulatedExecutor:
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Takes no time."""
 
-    def _draw(self, chunk: Chunk, draw: Draw) -> int:
+    def _draw(self, chunk: Chunk, draw: Draw) -> Drawn:
         token = self._answer(chunk.request, chunk.position + len(chunk.tokens))
-        return draw.allowed[token % len(draw.allowed)] if draw.allowed else token
+        if not draw.allowed:
+            return token
+        count = len(draw.allowed)
+        if draw.weigh:
+            return tuple(log((1 + (i == token % count)) / (count + 1)) for i in range(count))
+        return draw.allowed[token % count]

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
-from relquery.engine.executor import Chunk, Segment
+from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
 from relquery.engine.hits import Held
+from relquery.engine.label_chunks import label_chunks
+from relquery.engine.pieces import Piece
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import Work, filled, spread
 
@@ -18,9 +22,23 @@ class Holdings:
 
     def __init__(self, pool: BlockPool, limits: EngineConfig) -> None:
         self._pool, self._limits = pool, limits
+        self._own = 0
 
-    def admit(self, request: Request, hits: Held) -> None:
-        """Give a request the cached blocks of its prompt, and fresh ones for the rest of it."""
+    def begin_step(self) -> None:
+        """Take back all scratch slots."""
+        self._own = 0
+
+    def scratch(self, count: int) -> Slots:
+        """Slots of the step alone: nobody finds them afterwards, and no block is held for them."""
+        first = SCRATCH + self._own
+        self._own += count
+        return np.arange(first, first + count)
+
+    def admit(self, request: Request, hits: Held, kept: int | None = None) -> None:
+        """Give a request the cached blocks of its prompt, and fresh ones for the rest of it.
+
+        kept: see Work.
+        """
         size = self._limits.block_size
         for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
             if found:
@@ -31,7 +49,7 @@ class Holdings:
                 piece.hold(blocks, size)
             piece.done = min(len(found) * size, request.size(index))
         for index in range(len(request.pieces)):
-            self._hold(request, index)
+            self._hold(request, index, kept)
 
     def chunks(self, work: Work) -> list[Chunk]:
         """Work of a running request as chunks, one for each piece that it touches.
@@ -39,14 +57,14 @@ class Holdings:
         What it lacks of blocks is allocated, and what it fills can be found by its key.
         """
         request, size = work.request, self._limits.block_size
-        self._hold(request, len(request.pieces) - 1)
-        if request.decoding and len(request.pieces) == 1:
+        self._hold(request, len(request.pieces) - 1, work.kept)
+        if request.decoding and len(request.pieces) == 1 and not request.prefill_only:
             return [self._decode(request)]
         chunks = []
         for index, start, stop in spread(request, work.tokens):
             piece = request.pieces[index]
             if self._limits.prefix_caching:
-                for block in filled(request, index, start, stop, size):
+                for block in filled(request, index, start, stop, size, work.kept):
                     self._publish(request, index, block)
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
@@ -56,10 +74,12 @@ class Holdings:
                     tokens=request.tokens(index, start, stop),
                     position=piece.start + start,
                     context=(*self._before(request, index), *own),
-                    writes=piece.slots[start:stop],
+                    writes=self._writes(piece, start, stop),
                     draw=_next_draw(request) if ends else None,
                 )
             )
+        if request.labels is not None and chunks[-1].draw is not None:
+            chunks[-1:] = label_chunks(chunks[-1], request.labels, self.scratch)
         return chunks
 
     def withdraw(self, request: Request) -> None:
@@ -110,10 +130,17 @@ class Holdings:
         self._pool.take(block)
         return block
 
-    def _hold(self, request: Request, index: int) -> None:
+    def _writes(self, piece: Piece, start: int, stop: int) -> Slots:
+        """Where the states of some tokens go: to the piece's blocks as far as it has any."""
+        held = piece.slots[start:stop]
+        missing = stop - start - len(held)
+        return np.concatenate((held, self.scratch(missing))) if missing else held
+
+    def _hold(self, request: Request, index: int, kept: int | None = None) -> None:
         """Allocate what a piece lacks of blocks."""
         piece = request.pieces[index]
-        missing = -(-request.size(index) // self._limits.block_size) - len(piece.blocks)
+        whole = -(-request.size(index) // self._limits.block_size) if kept is None else kept
+        missing = whole - len(piece.blocks)
         if missing > 0:
             fresh = self._pool.allocate(missing)
             assert fresh is not None, "the policy planned more blocks than there are"

@@ -10,7 +10,7 @@ from relquery.engine.blocks import BlockPool
 from relquery.engine.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Chunk, Executor, seconds_of
+from relquery.engine.executor import Chunk, Drawn, Executor, seconds_of
 from relquery.engine.forecast import Experience, forecast
 from relquery.engine.hits import StepHits
 from relquery.engine.holdings import Holdings
@@ -41,7 +41,7 @@ class Loop:
         self.config, self.clock = config, clock
         self.experience = Experience()
         self.pool = BlockPool(config.cache_tokens // config.block_size)
-        self.waiting = Queue()
+        self.waiting = Queue(logs=True)
         self.running: dict[Request, None] = {}
         self.relqueries: dict[int, RelQuery] = {}
         self._executor, self._policy, self._cost = executor, policy, cost
@@ -73,11 +73,9 @@ class Loop:
         # Each piece but the last may leave the rest of a block empty.
         lost = sum(-len(piece.tokens) % size for piece in request.pieces[:-1])
         room = self.capacity - lost - prompt
-        if room <= 0:
-            raise PromptTooLongError(
-                prompt, self.capacity - lost, "the KV cache", "Raise cache_tokens."
-            )
-        request.max_tokens = min(request.max_tokens, room)
+        if room <= 0 and not self._ends_at_once(request):
+            raise self._too_long(request, self.capacity - lost)
+        request.max_tokens = min(request.max_tokens, max(room, 1))
         request.arrival = self.clock.now() if arrival is None else arrival
         relquery = self.relqueries.get(request.group)
         if relquery is None:
@@ -130,6 +128,17 @@ class Loop:
         order = known or self.relqueries.values()
         return forecast(order, number, self.config, self._cost, self.experience)
 
+    def _ends_at_once(self, request: Request) -> bool:
+        """Whether one step may take a request whole, whatever the cache holds."""
+        one_run = request.prefill_only and len(request.pieces) == 1
+        return one_run and request.prompt_tokens <= (self.config.max_input or 0)
+
+    def _too_long(self, request: Request, room: int) -> PromptTooLongError:
+        tokens, longest = request.prompt_tokens, self.config.max_input or 0
+        if request.prefill_only and longest + 1 > room:
+            return PromptTooLongError(tokens, longest + 1, "a step", "Raise max_input or memory.")
+        return PromptTooLongError(tokens, room, "the KV cache", "Raise cache_tokens.")
+
     def _wait(self, request: Request, relquery: RelQuery, *, first: bool = False) -> None:
         for queue in (self.waiting, relquery.waiting):
             (queue.put_first if first else queue.append)(request)
@@ -148,7 +157,7 @@ class Loop:
 
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
-        self._changed = set()
+        self._changed, self.waiting.changes, self.pool.changes = set(), [], []
         if not plan.work and not plan.preempt and (self.waiting or self.running):
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
@@ -162,12 +171,15 @@ class Loop:
             self.pool,
             self.relqueries,
             self._changed,
+            self.waiting.changes,
+            self.pool.changes,
         )
 
     def _prepare(self, plan: Plan) -> list[list[Chunk]]:
         """Move requests between queues, hold blocks, and describe the work to the executor."""
         for request in plan.preempt:
             self._preempt(request)
+        self._holdings.begin_step()
         # All hits are held before the first allocation, which might evict them.
         hits = StepHits(self.pool, self.config)
         held = [hits.hold(work) for work in plan.work]
@@ -177,7 +189,7 @@ class Loop:
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
                 self._admit(work.request)
-                self._holdings.admit(work.request, blocks)
+                self._holdings.admit(work.request, blocks, work.kept)
                 if work.request.cached is None:
                     work.request.cached = work.request.computed
                     self.experience.admit(work.request)
@@ -196,12 +208,13 @@ class Loop:
         if relquery.started is None:
             relquery.started = self.clock.now()
 
-    def _execute(self, chunks: list[list[Chunk]]) -> list[int | None]:
-        """Compute a step; per work the token drawn after its last chunk, if one is wanted."""
+    def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
+        """Compute a step; per work all that its chunks' draws gave, in their order."""
         try:
             self._relocate()
             drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
-            return [list(islice(drawn, len(of_work)))[-1] for of_work in chunks]
+            by_work = [islice(drawn, len(of_work)) for of_work in chunks]
+            return [[one for one in of_work if one is not None] for of_work in by_work]
         except BaseException:
             # What this step was to write is not there: nobody may find it by its key. All that
             # runs computes again, so that the caller may go on after an interrupt.
@@ -225,9 +238,9 @@ class Loop:
             self.pool.release(hits.originals)
             hits.originals = []
 
-    def _apply(self, plan: Plan, drawn: list[int | None]) -> list[Request]:
+    def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
         finished = []
-        for work, token in zip(plan.work, drawn, strict=True):
+        for work, given in zip(plan.work, drawn, strict=True):
             request = work.request
             relquery = self.relqueries[request.group]
             self._changed.add(relquery.id)
@@ -235,16 +248,28 @@ class Loop:
                 relquery.computed_prompts += work.tokens
             for index, _, stop in list(spread(request, work.tokens)):
                 request.pieces[index].done = stop
-            if token is None:
+            if not given:
                 continue
             if not request.output:
                 relquery.prefilled = self.clock.now()
-            before = len(request.output)
-            ended = self._take(request, token)
-            relquery.drawn_tokens += len(request.output) - before
-            if ended:
+            if self._take_in(request, relquery, given):
                 finished.append(request)
         return finished
+
+    def _take_in(self, request: Request, relquery: RelQuery, given: list[Drawn]) -> bool:
+        """Go on with what a request's draws gave; whether it has its answer."""
+        if request.labels is not None:
+            weighed = [one for one in given if isinstance(one, tuple)]
+            request.scores = request.labels.log_probabilities(weighed)
+            request.output = list(request.labels.greedy(weighed))
+            relquery.computed_prompts += request.labels.tokens
+            self._finish(request, Finish.STOP)
+            return True
+        (token,) = (one for one in given if isinstance(one, int))
+        before = len(request.output)
+        ended = self._take(request, token)
+        relquery.drawn_tokens += len(request.output) - before
+        return ended
 
     def _take(self, request: Request, token: int) -> bool:
         """Add a drawn token and all that the choices then leave no choice about."""
@@ -268,7 +293,8 @@ class Loop:
         relquery = self._leave_running(request)
         relquery.answered += 1
         relquery.answered_tokens += len(request.output)
-        self.experience.answered(request)
+        if not request.scored:  # whose answer no step was spent on
+            self.experience.answered(request)
         self._end(request, finish)
 
     def _end(self, request: Request, finish: Finish) -> None:

@@ -17,10 +17,13 @@ class Queue:
     """An ordered set of requests: joining, leaving from anywhere and being put first are O(1).
 
     `lengths` and `pick` need an array, which is kept while requests only leave from the front, and
-    else is made anew.
+    else is made anew. changes: those that joined or left since the owner emptied it; only where
+    `logs` says so, as nobody else does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, logs: bool = False) -> None:
+        self.changes: list[Request] = []
+        self._logs = logs
         self._requests: OrderedDict[Request, None] = OrderedDict()
         self._array: list[Request] = []
         self._lengths: Int64s = np.empty(0, np.int64)
@@ -39,21 +42,20 @@ class Queue:
     def append(self, request: Request) -> None:
         """Let a request wait behind all others."""
         self._requests[request] = None
-        self._stale = True
+        self._change(request)
 
     def put_first(self, request: Request) -> None:
         """Let a request wait before all others."""
         self._requests[request] = None
         self._requests.move_to_end(request, last=False)
-        self._stale = True
+        self._change(request)
 
     def remove(self, request: Request) -> None:
         """Let a request leave. Raises KeyError if it does not wait."""
         del self._requests[request]
-        if not self._stale and self._array[self._gone] is request:
-            self._gone += 1
-        else:
-            self._stale = True
+        front = not self._stale and self._array[self._gone] is request
+        self._change(request, stale=not front)
+        self._gone += front
 
     @property
     def lengths(self) -> Int64s:
@@ -65,6 +67,11 @@ class Queue:
         """The requests at these places, 0 being the front."""
         self._refresh()
         return [self._array[self._gone + index] for index in indices]
+
+    def _change(self, request: Request, stale: bool = True) -> None:
+        self._stale = self._stale or stale
+        if self._logs:
+            self.changes.append(request)
 
     def _refresh(self) -> None:
         if self._stale:

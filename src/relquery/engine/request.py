@@ -8,6 +8,7 @@ from dataclasses import InitVar, dataclass, field
 import numpy as np
 
 from relquery.engine.keys import block_key
+from relquery.engine.labels import LabelTrie
 from relquery.engine.pieces import Chain, Piece, Placing, Tokens, find_root, lay_out
 from relquery.prompt import Finish
 
@@ -17,7 +18,8 @@ class Draw:
     """How the next token is chosen from the logits.
 
     seed: base of the random stream; with the number of tokens drawn so far it fixes each draw.
-    allowed: the only token ids to choose from; empty for all.
+    allowed: the only token ids to choose from; empty for all. weigh: choose none, but give the
+    log-probabilities of the allowed ones, among themselves and at temperature 1.
     """
 
     temperature: float = 0.0
@@ -25,6 +27,7 @@ class Draw:
     top_k: int = 0
     seed: int = 0
     allowed: tuple[int, ...] = ()
+    weigh: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +38,9 @@ class Request:
     max_tokens: bound of the answer, the context's limit included. end: token ids that end the
     answer and are not part of it. stop: whether an output that has just grown contains a stop
     string. choices: if not empty, the answer is one of these token sequences. group: id of the
-    relQuery that the request belongs to.
+    relQuery that the request belongs to. scored: weigh all choices in the step that ends the
+    prompt, and decode nothing (paper 004). labels: the choices of a scored request as a trie, made
+    here where it is None; requests of one call share theirs.
     """
 
     id: int
@@ -46,6 +51,8 @@ class Request:
     stop: Callable[[Sequence[int]], bool] | None = None
     choices: tuple[tuple[int, ...], ...] = ()
     group: int = 0
+    scored: bool = False
+    labels: LabelTrie | None = None
     arrival: float = 0.0
     placing: InitVar[Placing] = "chain"
 
@@ -57,11 +64,15 @@ class Request:
     finished_at: float | None = None
     cached: int | None = None
     """Prompt tokens that the cache served at first admission; None before it."""
+    scores: tuple[float, ...] | None = None
+    """Log-probability of each choice, once a scored request has ended."""
 
     def __post_init__(self, source: Tokens | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
         self.pieces = lay_out(chain, placing)
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
+        if self.scored and self.labels is None:
+            self.labels = LabelTrie(self.choices, self.end)
 
     @property
     def length(self) -> int:
@@ -74,6 +85,12 @@ class Request:
         if len(self.pieces) == 1:  # nearly all are: this is asked for every request in every step
             return self.pieces[0].done
         return sum(piece.done for piece in self.pieces)
+
+    @property
+    def prefill_only(self) -> bool:
+        """Whether the step that ends the prompt gives the answer, so that nobody reads its states
+        but requests that begin alike."""
+        return self.scored or self.max_tokens == 1
 
     @property
     def decoding(self) -> bool:

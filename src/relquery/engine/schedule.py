@@ -29,6 +29,8 @@ class State:
     running: in order of admission. pool: for lookups only. relqueries: the open ones, by id.
     changed: ids of those that have come, gone, been worked on or otherwise changed since the plan
         before; what is not among them is as it was.
+    moved: requests that have joined `waiting` or left it since then, and cache_changes: keys of
+        blocks that have come into the cache or gone from it; some perhaps more than once, or back.
     """
 
     now: float
@@ -38,18 +40,23 @@ class State:
     pool: BlockPool
     relqueries: Mapping[int, RelQuery] = field(default_factory=dict)
     changed: Collection[int] = ()
+    moved: Sequence[Request] = ()
+    cache_changes: Sequence[bytes] = ()
 
 
 class Work(NamedTuple):
     """How many further tokens of a request to compute in this step, in document order.
 
     hits: for a waiting request, the leading blocks of each of its pieces that are not computed
-    but taken: each is cached now, or filled by work before this one in the step.
+    but taken: each is cached now, or filled by work before this one in the step. kept: for one that
+    ends with this step, the leading blocks that stay in the cache, while the states of the rest are
+    forgotten (paper 004, section 5.1); None where all are needed.
     """
 
     request: Request
     tokens: int
     hits: tuple[int, ...] = ()
+    kept: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,7 @@ class Draft:
         self.seats = state.limits.max_num_seqs - len(state.running)
         self.blocks = state.pool.available
         self.work: list[Work] = []
+        self._prompts = False
         self.preempt: list[Request] = []
         self._moves = state.limits.relocation == "cidra"
         self._filled: dict[bytes, int] = {}
@@ -103,6 +111,7 @@ class Draft:
             if needed > self.blocks:
                 return False
             self.blocks -= needed
+        self._prompts |= not request.decoding
         self._commit(Work(request, min(self.tokens, request.length - request.computed)))
         return True
 
@@ -119,13 +128,21 @@ class Draft:
         hits, unheld, places, copies = self._hits(request)
         served = [self._served(request, index, count) for index, count in enumerate(hits)]
         missing = request.length - sum(served)
-        if whole and missing > self.tokens and self.work:
+        at_once = self._ends_at_once(request, missing)
+        alone = self._prompts if at_once else whole
+        if missing > self.tokens and self.work and alone:
             return False
-        tokens = min(self.tokens, missing)
-        # An admitted request gets blocks for its whole prompt, so that prompts that cannot
-        # finish together do not block one another half-way.
-        blocks = sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
-        needed = blocks - sum(hits) + len(unheld) + copies
+        tokens = missing if at_once else min(self.tokens, missing)
+        taken = sum(hits) - len(unheld) - copies
+        kept = None
+        if at_once:
+            # What nobody may ever read again takes no room: the rest of the last block, and
+            # whatever the cache cannot hold.
+            full = request.length // self._limits.block_size
+            kept = max(sum(hits), min(full, taken + self.blocks))
+        # Any other request gets blocks for its whole prompt, so that prompts that cannot finish
+        # together do not block one another half-way.
+        needed = (self._blocks_of(request) if kept is None else kept) - taken
         if needed > self.blocks:
             return False
         self.blocks -= needed
@@ -133,7 +150,8 @@ class Draft:
         self._admitted.add(request)
         self._taken |= unheld
         self._places |= places
-        self._commit(Work(request, tokens, tuple(hits)), served)
+        self._prompts = True
+        self._commit(Work(request, tokens, tuple(hits), kept), served)
         return True
 
     def evict(self, request: Request) -> None:
@@ -147,6 +165,15 @@ class Draft:
     def plan(self) -> Plan:
         """The finished plan."""
         return Plan(tuple(self.work), tuple(self.preempt))
+
+    def _ends_at_once(self, request: Request, missing: int) -> bool:
+        """Whether the step that begins a request gives its answer, so that it need hold nothing."""
+        if not request.prefill_only or len(request.pieces) > 1:
+            return False
+        return missing <= max(self.tokens, self._limits.max_input or 0)
+
+    def _blocks_of(self, request: Request) -> int:
+        return sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
 
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)
@@ -205,7 +232,7 @@ class Draft:
             return  # most work is like that, and fills no block
         if self._limits.prefix_caching:
             for index, start, stop in spread(request, work.tokens, done):
-                for block in filled(request, index, start, stop, size):
+                for block in filled(request, index, start, stop, size, work.kept):
                     place = request.place(index, block, size)
                     self._filled.setdefault(request.key(index, block, size), place)
 
@@ -250,7 +277,10 @@ def spread(
             tokens -= stop - start
 
 
-def filled(request: Request, index: int, start: int, stop: int, block_size: int) -> range:
-    """Named blocks of a piece that are full once start..stop are computed."""
+def filled(
+    request: Request, index: int, start: int, stop: int, block_size: int, kept: int | None = None
+) -> range:
+    """Named blocks of a piece that are full once start..stop are computed; kept: see Work."""
     whole = request.pieces[index].closed and stop == request.size(index)
-    return range(start // block_size, -(-stop // block_size) if whole else stop // block_size)
+    end = -(-stop // block_size) if whole else stop // block_size
+    return range(start // block_size, end if kept is None else min(end, kept))

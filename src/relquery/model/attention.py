@@ -43,8 +43,13 @@ def attention(
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     queries, keys, values = (t[0].transpose(0, 1) for t in (query, key, value))
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    batch.cache.write(layer, batch.writes, keys, values)
-    outputs = query.new_empty(batch.tokens, query.shape[1], value.shape[-1])
+    outputs_like = (batch.tokens, query.shape[1], value.shape[-1])
+    batch.write(layer, keys, values)
+    if batch.turn is not None:
+        del keys, values  # views, which would keep alive what the turn lets go of
+        batch.turn(layer, key, value)
+        keys, values = batch.read_own(layer)
+    outputs = query.new_empty(outputs_like)
     partials: list[tuple[Tensor, Tensor, Tensor]] = []
     for item in batch.buckets:
         q = _pick(queries, item.queries, item.start)
@@ -82,7 +87,7 @@ def _parts(
     bucket = item.bucket
     turn = item.turn if batch.rotate == "keys" else None
     if bucket.in_place:
-        k, v = (states.transpose(1, 2) for states in batch.cache.whole(layer))
+        k, v = (states.transpose(1, 2) for states in batch.store(bucket).whole(layer))
         runs = zip(bucket.keys[:, 0].tolist(), bucket.key_counts.tolist(), strict=True)
         parts = [(k.narrow(2, slot, count), v.narrow(2, slot, count)) for slot, count in runs]
         if turn is None:
@@ -95,7 +100,7 @@ def _parts(
     if bucket.causal:
         k, v = (_pick(packed, item.keys, item.start) for packed in (keys, values))
     else:
-        k, v = batch.cache.read(layer, item.keys)
+        k, v = batch.store(bucket).read(layer, item.keys)
         k = batch.turned(layer, k, turn)
     return [(k.transpose(1, 2), v.transpose(1, 2))]
 

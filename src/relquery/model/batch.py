@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.buckets import Bucket, plan_buckets
 from relquery.model.cache import KVCache
@@ -18,6 +18,7 @@ from relquery.model.rotary import PositionScheme
 from relquery.model.segments import Ints
 
 Rotate = Literal["queries", "keys"]
+Turn = Callable[[int, Tensor, Tensor], None]
 
 
 @dataclass(slots=True)
@@ -47,7 +48,8 @@ class PackedBatch:
 
     share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed where
     spans are used at another place than they were computed. rotate: "queries" per span, or "keys"
-    when they are read.
+    when they are read. scratch: holds what is written to the step's own slots. turn: called with a
+    layer's number, keys and values when these are written, before any are read; it may empty them.
 
     tokens: of the packed batch. merged: those that have several partial results.
     """
@@ -60,10 +62,13 @@ class PackedBatch:
         device: torch.device,
         scheme: PositionScheme | None = None,
         rotate: Rotate = "queries",
+        scratch: KVCache | None = None,
+        turn: Turn | None = None,
     ) -> None:
-        self.cache, self.device = cache, device
-        self.scheme, self.rotate = scheme, rotate
-        self.writes = self._tensor(np.concatenate([chunk.writes for chunk in chunks]))
+        self.device, self.scheme, self.rotate = device, scheme, rotate
+        self.turn = turn
+        self._cache, self._scratch = cache, scratch
+        self._writes = self._split_writes(np.concatenate([chunk.writes for chunk in chunks]))
         self.positions = np.concatenate(
             [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
         )
@@ -80,6 +85,30 @@ class PackedBatch:
         merged = np.flatnonzero(partials > 1)
         self.merged = self._tensor(merged)
         self.buckets = [self._to_device(bucket, merged) for bucket in buckets]
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Store the batch's keys and values, each (tokens, kv_heads, head_dim)."""
+        for store, rows, slots in self._writes:
+            if rows is None:
+                store.write(layer, slots, keys, values)
+            else:
+                store.write(layer, slots, keys[rows], values[rows])
+
+    def read_own(self, layer: int) -> tuple[Tensor, Tensor]:
+        """What `write` has stored, in place where it stands in one run."""
+        read = [store.read_run(layer, slots) for store, _, slots in self._writes]
+        if len(read) == 1:
+            return read[0]
+        order = torch.cat([rows for _, rows, _ in self._writes if rows is not None]).argsort()
+        keys, values = (torch.cat(states)[order] for states in zip(*read, strict=True))
+        return keys, values
+
+    def store(self, bucket: Bucket) -> KVCache:
+        """Where the keys of a bucket are."""
+        if not bucket.scratch:
+            return self._cache
+        assert self._scratch is not None
+        return self._scratch
 
     def turned(self, layer: int, states: Tensor, turn: Tensor | None) -> Tensor:
         """States (jobs, n, heads, head_dim), rotated to where they are used."""
@@ -119,7 +148,7 @@ class PackedBatch:
 
     def _visible(self, bucket: Bucket, window: int | None) -> Any:
         """(jobs, q or 1, k) booleans, or None if all is visible (causality aside)."""
-        width = bucket.keys.shape[1]
+        width = bucket.positions.shape[1]
         columns = np.arange(width)
         # Of jobs that are read in place, each is cut to its own keys.
         counts = width if bucket.in_place else bucket.key_counts[:, None, None]
@@ -159,7 +188,25 @@ class PackedBatch:
         if self.rotate == "queries":
             return self._tensor(-bucket.shifts)
         # One shift for each job: only chunks that see a span at the same place share it.
-        return self._tensor(bucket.shifts[:, :1].repeat(bucket.keys.shape[1], axis=1))
+        return self._tensor(bucket.shifts[:, :1].repeat(bucket.positions.shape[1], axis=1))
+
+    def _split_writes(self, slots: Ints) -> list[tuple[KVCache, Tensor | None, Tensor]]:
+        """(store, rows of the packed batch or None for all, slots there) of what is written."""
+        own = slots >= SCRATCH
+        if not own.any():
+            return [(self._cache, None, self._tensor(slots))]
+        assert self._scratch is not None, "slots of the step alone need a place"
+        if own.all():
+            return [(self._scratch, None, self._tensor(slots - SCRATCH))]
+        kept = np.flatnonzero(~own)
+        return [
+            (self._cache, self._tensor(kept), self._tensor(slots[kept])),
+            (
+                self._scratch,
+                self._tensor(np.flatnonzero(own)),
+                self._tensor(slots[own] - SCRATCH),
+            ),
+        ]
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)

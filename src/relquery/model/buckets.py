@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import SCRATCH, Chunk
 from relquery.model.segments import Context, Ints, Job, plan_jobs
 
 CALL_OVERHEAD = 4_000
@@ -23,10 +23,12 @@ MERGE = 32
 class Bucket:
     """Jobs padded to one shape with zeros: one kernel call.
 
-    queries, at, shifts: (jobs, q). keys, positions: (jobs, k). query_counts, key_counts: (jobs,).
+    queries, at, shifts: (jobs, q). keys, positions: (jobs, k); of keys in place only the first is
+    told. query_counts, key_counts: (jobs,).
     causal: keys are indices into the packed batch and query i sees keys 0..i, so that padding on
-    the right needs no mask. shifted: whether any shift is not 0. in_place: the slots of each job
-    follow one another: the cache is read where it stands, by one kernel call a job.
+    the right needs no mask. shifted: whether any shift is not 0. scratch: whether the keys are the
+    step's alone; they are then counted from SCRATCH. in_place: the slots of each job follow one
+    another: they are read where they stand, by one kernel call a job.
     """
 
     queries: Ints
@@ -38,6 +40,7 @@ class Bucket:
     key_counts: Ints
     causal: bool
     shifted: bool
+    scratch: bool
     in_place: bool
 
 
@@ -45,15 +48,31 @@ def plan_buckets(
     chunks: Sequence[Chunk], share: bool = True, by_shift: bool = False
 ) -> list[Bucket]:
     """The jobs of a batch in few kernel calls; for the arguments see plan_jobs."""
-    parts = [part for job in plan_jobs(chunks, share, by_shift) for part in _split(job)]
-    runs: dict[tuple[int, bool], list[Job]] = {}
+    jobs = (part for job in plan_jobs(chunks, share, by_shift) for part in _by_store(job))
+    parts = [part for job in jobs for part in _split(job)]
+    runs: dict[tuple[int, bool, bool], list[Job]] = {}
     for job in parts:
         if _is_long_run(job):
-            runs.setdefault((job.shape[0], job.shifted), []).append(job)
+            runs.setdefault((job.shape[0], job.shifted, job.scratch), []).append(job)
     rest = [job for job in parts if not _is_long_run(job)]
     return [_pad(jobs, in_place=True) for jobs in runs.values()] + [
         _pad(jobs) for jobs in _similar(rest)
     ]
+
+
+def _by_store(job: Job) -> Iterator[Job]:
+    """A job, or what it reads of the cache and what it reads of the step's own, by themselves."""
+    own = job.keys.slots >= SCRATCH
+    if own.all() or not own.any():
+        yield job
+        return
+    (cuts,) = np.nonzero(own[1:] != own[:-1])
+    if len(cuts) == 1:
+        yield replace(job, keys=job.keys[: cuts[0] + 1])
+        yield replace(job, keys=job.keys[cuts[0] + 1 :])
+        return
+    for part in (own, ~own):
+        yield replace(job, keys=Context(job.keys.slots[part], job.keys.positions[part]))
 
 
 def _split(job: Job) -> Iterator[Job]:
@@ -104,22 +123,34 @@ def _cost(queries: int, keys: int) -> int:
     return queries * keys + MOVE * (queries + keys)
 
 
-def _kind(job: Job) -> tuple[bool, bool]:
-    return job.causal, job.shifted
+def _kind(job: Job) -> tuple[bool, bool, bool]:
+    return job.causal, job.shifted, job.scratch
 
 
 def _pad(jobs: list[Job], in_place: bool = False) -> Bucket:
-    shapes = np.array([job.shape for job in jobs])
-    queries, at, shifts = (_zeros(jobs, shapes[:, 0]) for _ in range(3))
-    keys, positions = (_zeros(jobs, shapes[:, 1]) for _ in range(2))
-    for row, job in enumerate(jobs):
-        q, k = job.shape
-        queries[row, :q], at[row, :q], shifts[row, :q] = job.queries, job.at, job.shifts
-        keys[row, :k], positions[row, :k] = job.keys.slots, job.keys.positions
-    causal, shifted = _kind(jobs[0])
-    counts = shapes[:, 0], shapes[:, 1]
-    return Bucket(queries, at, shifts, keys, positions, *counts, causal, shifted, in_place)
+    causal, shifted, scratch = _kind(jobs[0])
+    offset = SCRATCH if scratch else 0
+    shown = 1 if in_place else None
+    return Bucket(
+        queries=_padded([job.queries for job in jobs]),
+        at=_padded([job.at for job in jobs]),
+        shifts=_padded([job.shifts for job in jobs]),
+        keys=_padded([job.keys.slots[:shown] - offset for job in jobs]),
+        positions=_padded([job.keys.positions for job in jobs]),
+        query_counts=np.array([job.shape[0] for job in jobs]),
+        key_counts=np.array([job.shape[1] for job in jobs]),
+        causal=causal,
+        shifted=shifted,
+        scratch=scratch,
+        in_place=in_place,
+    )
 
 
-def _zeros(jobs: list[Job], counts: Ints) -> Ints:
-    return np.zeros((len(jobs), int(counts.max())), dtype=np.int64)
+def _padded(rows: list[Ints]) -> Ints:
+    """(rows, longest); a single row without a copy: each slice of a long prompt reads it all."""
+    if len(rows) == 1:
+        return rows[0][None]
+    padded = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
+    for place, row in zip(padded, rows, strict=True):
+        place[: len(row)] = row
+    return padded

@@ -12,31 +12,48 @@ class KVCache:
     """Slot-addressed keys and values. A layer's tensors are made at its first write.
 
     Keys are stored as the network gives them, rotated to their position in their chain.
+    depth: how many layers are kept at once, each taking the place of the one so many before it;
+    None for all.
     """
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
+    def __init__(self, slots: int, depth: int | None = None) -> None:
+        self.slots, self._depth = slots, depth
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
         self._heads: dict[int, int] = {}
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
-        if layer not in self._layers:
+        layer = self._place(layer)
+        if layer not in self._layers or not self._fits(layer, key, value):
             # torch.empty: the system gives memory to a slot when it is first written.
             self._layers[layer] = (self._like(key), self._like(value))
-            self._heads[layer] = key.shape[1]
+        self._heads[layer] = key.shape[1]
         keys, values = self._layers[layer]
         keys.index_copy_(0, slots, key.reshape(len(slots), -1))
         values.index_copy_(0, slots, value.reshape(len(slots), -1))
 
     def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
+        layer = self._place(layer)
         flat, heads = slots.reshape(-1), self._heads[layer]
         keys, values = (states.index_select(0, flat) for states in self._layers[layer])
         return keys.view(*slots.shape, heads, -1), values.view(*slots.shape, heads, -1)
 
+    def read_run(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values at `slots` (tokens,), each (tokens, kv_heads, head_dim).
+
+        Views, if the slots follow one another.
+        """
+        first, count = int(slots[0]), len(slots)
+        if int(slots[-1]) - first != count - 1 or not bool((slots.diff() == 1).all()):
+            keys, values = self.read(layer, slots[None])
+        else:
+            keys, values = (states[:, first : first + count] for states in self.whole(layer))
+        return keys[0], values[0]
+
     def whole(self, layer: int) -> tuple[Tensor, Tensor]:
         """All keys and values, as views: each (1, slots, kv_heads, head_dim)."""
+        layer = self._place(layer)
         keys, values = self._layers[layer]
         shape = 1, self.slots, self._heads[layer], -1
         return keys.view(shape), values.view(shape)
@@ -62,9 +79,22 @@ class KVCache:
                 each.mul_(1)
 
     @property
+    def slot_bytes(self) -> int:
+        """Of one token, in all layers that have written so far."""
+        return sum(each[0].nbytes for states in self._layers.values() for each in states)
+
+    @property
     def layers(self) -> int:
         """Layers that have written so far."""
         return len(self._layers)
+
+    def _fits(self, layer: int, key: Tensor, value: Tensor) -> bool:
+        """Whether the layer before in this place was as wide: some networks' layers differ."""
+        widths = (key[0].numel(), value[0].numel())
+        return tuple(states.shape[1] for states in self._layers[layer]) == widths
+
+    def _place(self, layer: int) -> int:
+        return layer if self._depth is None else layer % self._depth
 
     def _like(self, tensor: Tensor) -> Tensor:
         width = tensor.shape[1] * tensor.shape[2]

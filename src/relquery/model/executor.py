@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.config import Relocation
 from relquery.engine.cidra import Batch
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import SCRATCH, Chunk, Drawn
+from relquery.engine.request import Draw
 from relquery.errors import ModelError
-from relquery.model.batch import PackedBatch, Rotate
+from relquery.model.batch import PackedBatch, Rotate, Turn
 from relquery.model.cache import KVCache
+from relquery.model.hybrid import Wait, cut, leave, take_turns
+from relquery.model.release import NOTHING, Release, begin, find_release, let_go, watch
 from relquery.model.rotary import PositionScheme
-from relquery.model.sampling import draw_tokens
+from relquery.model.sampling import follow_draws
 
 
 class TorchExecutor:
     """Runs a `transformers` decoder whose attention function is ours.
 
-    slots: capacity of the KV cache in tokens. share, relocation: see EngineConfig. scheme: the
-    network's positions, without which spans serve at theirs only.
+    slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
+    scheme: the network's positions, without which spans serve at theirs only. release: what its
+    runs are done with once the keys and values of a layer are stored.
     """
 
     def __init__(
@@ -33,33 +39,90 @@ class TorchExecutor:
         share: bool = True,
         scheme: PositionScheme | None = None,
         relocation: Relocation = "queries",
+        slice_tokens: int = 2_048,
+        release: Release = NOTHING,
     ) -> None:
         self._network = network
+        self._layers = int(network.config.get_text_config().num_hidden_layers)
+        self._slice_tokens, self._release = slice_tokens, release
         self._cache = KVCache(slots)
         self._share = share
         self._scheme = scheme
         self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
 
     @torch.inference_mode()
-    def execute(self, chunks: Sequence[Chunk]) -> list[int | None]:
-        """Compute all chunks in one forward pass; logits only where a token is wanted."""
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
+        draws = [chunk.draw for chunk in chunks if chunk.draw]
+        slices = cut(chunks, self._slice_tokens)
+        own = sum(int((chunk.writes >= SCRATCH).sum()) for chunk in chunks)
+        scratch = KVCache(own, depth=1) if own else None
+        if len(slices) == 1:
+            logits = [self._forward(chunks, scratch)]
+        else:
+            turns = take_turns(self._runs(slices, scratch, self._layers))
+            logits = [rows for rows in reversed(turns) if rows is not None]
+        if not draws:
+            return [None] * len(chunks)
+        drawn = iter(follow_draws(torch.cat(logits), draws))
+        return [next(drawn) if chunk.draw else None for chunk in chunks]
+
+    @torch.inference_mode()
+    def rehearse(self, chunks: Sequence[Chunk], layers: int) -> None:
+        """Compute the first layers of a step of several slices, without results: to measure it."""
+        slices = cut(chunks, self._slice_tokens)
+        own = sum(int((chunk.writes >= SCRATCH).sum()) for chunk in chunks)
+        take_turns(self._runs(slices, KVCache(own, depth=1), layers))
+
+    def _runs(
+        self, slices: Sequence[Sequence[Chunk]], scratch: KVCache | None, layers: int
+    ) -> list[Callable[[Wait], Tensor]]:
+        """Of each slice one, the last one first: it alone reads its own keys of the step, and may
+        put the next layer's in their place."""
+        return [partial(self._take_turns, part, scratch, layers) for part in reversed(slices)]
+
+    def _take_turns(
+        self, chunks: Sequence[Chunk], scratch: KVCache | None, layers: int, wait: Wait
+    ) -> Tensor:
+        """A slice of a step: its logits, if it has tokens that want them."""
+        wanted = layers == self._layers and any(chunk.draw for chunk in chunks)
+
+        def turn(layer: int, keys: Tensor, values: Tensor) -> None:
+            if layer == layers - 1 and not wanted:
+                leave()  # nobody reads what comes after the last keys and values
+            let_go(self._release, layer, keys, values)
+            wait()
+
+        begin()
+        return self._forward(chunks, scratch, turn)
+
+    def _forward(
+        self, chunks: Sequence[Chunk], scratch: KVCache | None, turn: Turn | None = None
+    ) -> Tensor:
+        """Run the network: (draws, vocabulary) logits."""
         device = self._network.device
-        batch = PackedBatch(chunks, self._cache, self._share, device, self._scheme, self._rotate)
+        batch = PackedBatch(
+            chunks,
+            self._cache,
+            self._share,
+            device,
+            self._scheme,
+            self._rotate,
+            scratch,
+            turn,
+        )
         tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
         ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
-        wanted = [(end, chunk) for end, chunk in zip(ends, chunks, strict=True) if chunk.draw]
-        keep = torch.tensor([end for end, _ in wanted], dtype=torch.long, device=device)
+        wanted = [end for end, chunk in zip(ends, chunks, strict=True) if chunk.draw]
         output = self._network(
             input_ids=torch.from_numpy(tokens)[None].to(device),
             position_ids=torch.from_numpy(batch.positions)[None].to(device),
             use_cache=False,
-            logits_to_keep=keep,
+            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
             batch=batch,
         )
-        if not wanted:
-            return [None] * len(chunks)
-        drawn = iter(draw_tokens(output.logits[0], [c.draw for _, c in wanted if c.draw]))
-        return [next(drawn) if chunk.draw else None for chunk in chunks]
+        logits: Tensor = output.logits[0]
+        return logits
 
     @torch.inference_mode()
     def reserve(self) -> None:
@@ -86,3 +149,16 @@ class TorchExecutor:
     def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
         slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
         return torch.from_numpy(slots).to(self._network.device)
+
+
+def probe_release(network: PreTrainedModel) -> Release:
+    """What the runs of a network are done with once a layer's keys and values are stored."""
+    watch(network)
+    tokens = np.arange(6, dtype=np.int32)
+    draw = Draw(allowed=tuple(range(8)), weigh=True)
+    chunk = Chunk(0, tokens, 0, (), SCRATCH + np.arange(6), draw)
+
+    def run(release: Release) -> list[Drawn | None]:
+        return TorchExecutor(network, 0, slice_tokens=2, release=release).execute([chunk])
+
+    return find_release(run)

@@ -25,8 +25,10 @@ from relquery.model.adapters.adapt import adapt
 from relquery.model.attention import NAME
 from relquery.model.batch import PackedBatch
 from relquery.model.cache import KVCache
+from relquery.model.executor import probe_release
 from relquery.model.positions import probe_positions
 from relquery.model.random import RandomSpec, build_network, byte_tokenizer
+from relquery.model.release import NOTHING, Release
 from relquery.model.rotary import PositionScheme
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -37,8 +39,8 @@ class LoadedModel:
     """A network with our attention function, its tokenizer, and what must be known of them.
 
     context: positions that the network has, in tokens. end: ids that end an answer.
-    positions: how its keys carry their position. version: changes with the weights, the
-    configuration, the vocabulary or the chat template.
+    positions: how its keys carry their position. release: what its runs are done with early.
+    version: changes with the weights, the configuration, the vocabulary or the chat template.
     """
 
     name: str
@@ -47,6 +49,7 @@ class LoadedModel:
     context: int
     end: frozenset[int]
     positions: PositionScheme
+    release: Release = NOTHING
     version: str = ""
 
 
@@ -88,10 +91,11 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         _check_attention(network)
         context = _context(network)
         positions = probe_positions(network, context)
+        release = probe_release(network)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
         raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
     end = _end_tokens(network, tokenizer)
-    return LoadedModel(name, network, tokenizer, context or 2**31, end, positions)
+    return LoadedModel(name, network, tokenizer, context or 2**31, end, positions, release)
 
 
 def _context(network: PreTrainedModel) -> int | None:

@@ -1,13 +1,54 @@
-"""From logits to token ids: greedy or sampled, free or among allowed tokens."""
+"""From logits to token ids, greedy or sampled, free or among allowed ones; or to their weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from relquery.engine.executor import Drawn
 from relquery.engine.request import Draw
+
+
+def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
+    """What each row's draw asks for: a token id, or the weights of the allowed tokens.
+
+    logits: (rows, vocabulary). A row's result depends on its own logits and draw alone.
+    """
+    weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
+    if not weighed:
+        return list(draw_tokens(logits, draws))
+    results: dict[int, Drawn] = dict(weigh_tokens(logits, weighed))
+    drawn = [row for row in range(len(draws)) if row not in weighed]
+    if drawn:
+        results |= zip(drawn, draw_tokens(logits[drawn], [draws[i] for i in drawn]), strict=True)
+    return [results[row] for row in range(len(draws))]
+
+
+def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[float, ...]]:
+    """By row the log-probabilities of the allowed tokens among themselves, at temperature 1.
+
+    draws: by row of the logits. One gather and one transfer for all rows. Normalised in float64, so
+    that two tokens are equally likely only if their logits are equal, as argmax has it.
+    """
+    widest = max(len(draw.allowed) for draw in draws.values())
+    allowed = np.zeros((len(draws), widest), dtype=np.int64)
+    hidden = np.ones(allowed.shape, dtype=bool)
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for number, draw in enumerate(draws.values()):
+        rows.setdefault(draw.allowed, []).append(number)
+    for tokens, of_them in rows.items():
+        allowed[of_them, : len(tokens)] = tokens
+        hidden[of_them, : len(tokens)] = False
+    at = torch.tensor(list(draws), device=logits.device)
+    kept = logits[at[:, None], torch.from_numpy(allowed).to(logits.device)].cpu().double()
+    logs = kept.masked_fill_(torch.from_numpy(hidden), -torch.inf).log_softmax(-1).tolist()
+    return {
+        row: tuple(found[: len(draw.allowed)])
+        for (row, draw), found in zip(draws.items(), logs, strict=True)
+    }
 
 
 def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:

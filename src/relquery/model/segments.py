@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from relquery.engine.executor import Chunk, Segment
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,6 +57,11 @@ class Job:
     def shape(self) -> tuple[int, int]:
         """(queries, keys)."""
         return len(self.queries), len(self.keys)
+
+    @property
+    def scratch(self) -> bool:
+        """Whether the keys are the step's alone; the slots of a job are all so, or none is."""
+        return bool(self.keys.slots[0] >= SCRATCH)
 
     @property
     def shifted(self) -> bool:
@@ -183,7 +189,13 @@ def _context(segment: Segment) -> Context:
 
 
 def _range(start: int, count: int) -> Ints:
-    return np.arange(start, start + count)
+    """start, start + 1, ...: a view, as the slices of a long prompt each need nearly all of it."""
+    return _numbers(int(start + count).bit_length())[start : start + count]
+
+
+@cache
+def _numbers(bits: int) -> Ints:
+    return np.arange(1 << bits)
 
 
 class _Trie:

@@ -1,4 +1,4 @@
-"""Asking one call of a query for all its rows: distinct inputs, an order, prompts, answers."""
+"""Asking one call of a query for all its rows: what the ledger knows, an order, answers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,14 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.errors import RequestError
-from relquery.ir.lower import Spans, lower
-from relquery.ir.nodes import Text
 from relquery.ledger import Ledger, answer_keys, has_one_answer
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.sql.prompt_template import Form, Template, field_pieces, template
-from relquery.table.columns import Columns, Int64s, encode
-from relquery.table.reorder import reorder
-from relquery.table.schedule import Schedule
+from relquery.sql.inputs import Inputs, Question
+from relquery.table.columns import Int64s
 
 Progress = Callable[[str, int, int], None]
 
@@ -36,18 +31,6 @@ class Asker:
     ledger: Ledger | None
     progress: Progress | None
     clock: Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One call and its input rows. cells: text per field and row; forms: one per field."""
-
-    name: str
-    prompt: str
-    sampling: Sampling
-    rows: int
-    cells: pa.Table
-    forms: tuple[Form, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +50,7 @@ def ask(question: Question, asker: Asker) -> Replies:
     Raises RequestError at the first failure if the config says so, and whatever the backend
     raises; answers given until then are in the ledger.
     """
-    inputs = _Inputs.of(question)
+    inputs = Inputs.of(question)
     answers: dict[int, Answer] = {}
     keys: list[bytes] = []
     if asker.ledger is not None and has_one_answer(question.sampling):
@@ -78,7 +61,7 @@ def ask(question: Question, asker: Asker) -> Replies:
     if asker.progress is not None:  # finding an order may take a moment: say what has begun
         asker.progress(question.name, len(answers), total)
     missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
-    schedule = inputs.schedule(missing, asker)
+    schedule = inputs.schedule(missing, asker.config.order)
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
     # Closed at once when something is raised here, so that the backend stops working on the rest.
@@ -126,7 +109,7 @@ def failed(question: Question, row: int, trouble: str) -> str:
     return f"{question.name}{inputs}: {trouble}"
 
 
-def _check(answer: Answer, question: Question, inputs: _Inputs, index: int) -> None:
+def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
     trouble = problem(answer, question.sampling)
     if trouble is not None:
         raise RequestError(failed(question, inputs.row_of(index), trouble))
@@ -165,90 +148,3 @@ def _answered(
         close = getattr(stream, "close", None)
         if close is not None:
             close()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Inputs:
-    """The distinct inputs of a call.
-
-    pieces: per field the piece of the prompt for each distinct cell.
-    codes: (distinct inputs, fields), index into `pieces`.
-    """
-
-    pieces: list[list[Text]]
-    codes: Int64s
-    of_row: Int64s
-    template: Template
-    spans: Spans
-
-    @classmethod
-    def of(cls, question: Question) -> _Inputs:
-        columns = encode(question.cells)
-        codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
-        first, of_row = distinct_rows(codes)
-        pieces = [
-            field_pieces(name, form, cells.to_pylist())
-            for name, form, cells in zip(columns.names, question.forms, columns.values, strict=True)
-        ]
-        form = template(question.prompt, bool(pieces), question.sampling)
-        return cls(pieces, codes[first], of_row, form, {})
-
-    @property
-    def count(self) -> int:
-        return len(self.codes)
-
-    def row_of(self, index: int) -> int:
-        """The first row of the question with distinct input `index`."""
-        return int(np.argmax(self.of_row == index))
-
-    def schedule(self, rows: Int64s, asker: Asker) -> Schedule | None:
-        """The order to send some inputs in; None where there is nothing to order."""
-        if not self.pieces or not len(rows):
-            return None
-        return reorder(self._columns(rows), asker.config.order, weight="tokens")
-
-    def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
-        """Prompts of inputs `rows`, their fields in the order of the schedule."""
-        if schedule is None:
-            return [self._prompt(cells, range(len(cells))) for cells in self.codes[rows].tolist()]
-        return [
-            self._prompt(cells, fields)
-            for cells, fields in zip(
-                self.codes[rows].tolist(), schedule.fields.tolist(), strict=True
-            )
-        ]
-
-    def prompts_as_written(self) -> list[Prompt]:
-        """Prompts of all inputs, fields as the query lists them: what a question is known by."""
-        return self.prompts(np.arange(self.count), None)
-
-    def _prompt(self, cells: list[int], fields: range | list[int]) -> Prompt:
-        pieces = tuple(self.pieces[field][cells[field]] for field in fields)
-        return lower(self.template.tree(pieces), self.spans)
-
-    def _columns(self, rows: Int64s) -> Columns:
-        """Some inputs as a table of pieces. Nameless: a piece holds its field's name already."""
-        arrays = [
-            pa.array([piece.content for piece in pieces], pa.large_string()).take(
-                pa.array(self.codes[rows, field])
-            )
-            for field, pieces in enumerate(self.pieces)
-        ]
-        return encode(pa.Table.from_arrays(arrays, names=[""] * len(arrays)))
-
-
-def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
-    """(first row of every distinct row, distinct row of every row), by first appearance.
-
-    codes: (rows, columns), counted from 0 per column.
-    """
-    keys = np.zeros(len(codes), dtype=np.int64)
-    for column in codes.T:
-        # Renumbering after each column keeps keys below rows**2.
-        keys = keys * (column.max(initial=0) + 1) + column
-        keys = np.unique(keys, return_inverse=True)[1]
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    by_appearance = np.argsort(first)
-    rank = np.empty_like(by_appearance)
-    rank[by_appearance] = np.arange(len(by_appearance))
-    return first[by_appearance], rank[inverse]

@@ -20,7 +20,10 @@ from relquery.table.columns import Int64s
 
 @dataclass(slots=True)
 class Rows:
-    """Base rows of a plan, materialised and numbered from 0; `alive`: those still wanted."""
+    """Base rows of a plan, materialised and numbered from 0.
+
+    alive: those still wanted. begun: the calls that had a stage already.
+    """
 
     plan: SelectPlan
     context: Context
@@ -30,6 +33,7 @@ class Rows:
     count: int
     alive: Int64s
     values: dict[int, Values] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, plan: SelectPlan, context: Context, database: Database, scratch: Scratch) -> Rows:
@@ -59,6 +63,10 @@ class Rows:
         )
         ids: Int64s = found.column(0).to_numpy()
         return ids
+
+    def narrow(self, predicate: str) -> None:
+        """Give up the rows for which a filter, its calls answered, is not true."""
+        self.alive = self.matching(predicate)
 
     def cells(self, fields: tuple[Field, ...], rows: Int64s) -> tuple[pa.Table, tuple[Form, ...]]:
         """The fields of some rows as text."""

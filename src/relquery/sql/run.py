@@ -1,14 +1,12 @@
-"""Running a query: its SELECTs with calls from the inside out, each as stages of its plan."""
+"""A query from its text to its result: DuckDB's alone, run in stages, or explained."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections import Counter
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from sqlglot import exp
 
 from relquery.errors import (
     PartialResultWarning,
@@ -20,56 +18,97 @@ from relquery.errors import (
 from relquery.prompt import Sampling
 from relquery.report import Report, StageReport
 from relquery.sql.aggregates import Aggregates
-from relquery.sql.ask import Asker, Question, Replies, ask, failed
+from relquery.sql.ask import Asker, Replies, ask, failed
 from relquery.sql.database import Database, Scratch
-from relquery.sql.groups import asks_about_groups, over_groups
-from relquery.sql.normalize import check_forms, check_places, move_join_conditions, normalize
-from relquery.sql.plan import Filter, PlannedCall, Scope, plan_select
+from relquery.sql.explain import Foretelling
+from relquery.sql.inputs import Question
+from relquery.sql.plan import PlannedCall, SelectPlan
 from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.rows import Rows
-from relquery.sql.scopes import Context, context_of, next_select
-from relquery.sql.source import Source, read_source, readable, to_sql
-from relquery.sql.sources import in_scope, read_sources
-from relquery.sql.stub import check, column_names, result_names
+from relquery.sql.scopes import Context
+from relquery.sql.source import Source, read_source
+from relquery.sql.sources import in_scope
 from relquery.sql.values import Failure
+from relquery.sql.walk import Walk
 from relquery.table.columns import Int64s
 
 _MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
-_CALL_IN_EXPLAIN = re.compile(r"\s*EXPLAIN\b.*\bllm\s*\(", re.IGNORECASE | re.DOTALL)
+_EXPLAIN = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b"
+    r"(?P<option>\s*ANALYZE\b(?:\s*\([^)]*\))?|\s*\(\s*(?:ANALYZE|FORMAT)\b[^)]*\))?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A statement as given, and what stands in it after EXPLAIN, in its place.
+
+    option: what EXPLAIN was told besides; None where there is no EXPLAIN.
+    """
+
+    given: str
+    query: str
+    option: str | None
+
+    @classmethod
+    def of(cls, sql: str) -> _Text:
+        found = _EXPLAIN.match(sql) if _MAYBE_A_CALL.search(sql) else None
+        if found is None:
+            return cls(sql, sql, None)
+        # Blanks keep the places that errors name.
+        query = re.sub(r"[^\n]", " ", found[0]) + sql[found.end() :]
+        return cls(sql, query, (found["option"] or "").strip())
 
 
 def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
     """Run one statement, or several if they have no LLM calls.
 
+    With EXPLAIN before it, a statement with LLM calls is explained instead; see sql.explain.
+
     Raises QueryError for what is wrong with the query before any call is made; issues
     PartialResultWarning if calls left rows without a value. Scratch tables are gone afterwards.
     """
+    text = _Text.of(sql)
     with database.held():
         try:
-            result = _run_text(sql, database, asker, defaults)
+            result = _run_text(text, database, asker, defaults)
         except UnknownColumnError as error:
-            raise in_scope(error, sql, database) from error
+            raise in_scope(error, text.query, database) from error
     _warn(result.errors)
     return result
 
 
-def _run_text(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
+def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling) -> Result:
     start = asker.clock()
-    _check_text(sql)
-    statements = database.statements(sql)
+    _check_encoding(text.given)
+    statements = database.statements(text.query)
     if not statements:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
-    source = _source_of_calls(sql, statements)
+    source = _source_of_calls(text.query, statements)
     if source is None:
-        return Result(database.fetch(sql), (), Report(seconds=asker.clock() - start))
+        return Result(database.fetch(text.given), (), Report(seconds=asker.clock() - start))
     if len(statements) > 1:
         raise UnsupportedQueryError(
             f"The text holds {len(statements)} statements, and LLM calls. Run them one by one."
         )
+    if text.option:
+        raise UnsupportedQueryError(
+            f"EXPLAIN {text.option} with LLM calls is not supported. Write EXPLAIN alone for what "
+            "the query will ask; for what it did cost, run it and read result.report."
+        )
+    aggregates = Aggregates.of(database)
     with Scratch(database) as scratch:
-        run = _Run(source, database, scratch, asker, defaults, Aggregates.of(database))
-        table = run.statement(source.parse())
-    return Result(table, tuple(run.errors), Report(tuple(run.stages), asker.clock() - start))
+        if text.option is not None:
+            foretold = Foretelling(database, scratch, aggregates, asker)
+            Walk(source, database, aggregates, defaults, foretold).statement(source.parse())
+            return Result(foretold.result(), (), Report(seconds=asker.clock() - start))
+        asked = _Asked(database, scratch, asker)
+        done = Walk(source, database, aggregates, defaults, asked).statement(source.parse())
+        table = database.fetch(done.sql)
+    if done.names is not None:
+        table = table.rename_columns(done.names)
+    return Result(table, tuple(asked.errors), Report(tuple(asked.stages), asker.clock() - start))
 
 
 def _source_of_calls(sql: str, statements: list[str]) -> Source | None:
@@ -80,9 +119,7 @@ def _source_of_calls(sql: str, statements: list[str]) -> Source | None:
     return source if source.calls else None
 
 
-def _check_text(sql: str) -> None:
-    if _CALL_IN_EXPLAIN.match(sql):
-        raise _no_calls_in("EXPLAIN")
+def _check_encoding(sql: str) -> None:
     try:
         sql.encode()
     except UnicodeEncodeError as error:
@@ -90,34 +127,6 @@ def _check_text(sql: str) -> None:
             f"The SQL holds half of a character at position {error.start} (a lone surrogate). "
             "Decode it as UTF-16 with surrogate pairs joined."
         ) from error
-
-
-def _check_statement(tree: exp.Expr) -> None:
-    """Only statements that are done with their rows when they end can have calls."""
-    if isinstance(tree, exp.Query | exp.Insert | exp.Copy):
-        return
-    if isinstance(tree, exp.Create) and tree.kind == "TABLE":
-        return
-    if isinstance(tree, exp.Create):
-        raise _no_calls_in(f"CREATE {'MACRO' if tree.kind == 'FUNCTION' else tree.kind}")
-    raise _no_calls_in("UNPIVOT" if tree.args.get("unpivot") else tree.key.upper())
-
-
-_TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
-_REMEDIES = {
-    "EXPLAIN": f"Explain the query without its calls. {_TO_TABLE}",
-    "DESCRIBE": f"Describe the query without its calls. {_TO_TABLE}",
-    "CREATE VIEW": f"A view would ask again whenever it is read. {_TO_TABLE}",
-    "CREATE MACRO": f"A macro would ask again whenever it is called. {_TO_TABLE}",
-    "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
-    "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
-}
-
-
-def _no_calls_in(kind: str) -> UnsupportedQueryError:
-    return UnsupportedQueryError(
-        f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
-    )
 
 
 def _warn(errors: tuple[RowError, ...]) -> None:
@@ -133,95 +142,20 @@ def _warn(errors: tuple[RowError, ...]) -> None:
 
 
 @dataclass(slots=True)
-class _Run:
-    """One statement on its way, and what it has cost so far."""
+class _Asked:
+    """Stages that are run, and what they have cost so far."""
 
-    source: Source
     database: Database
     scratch: Scratch
     asker: Asker
-    defaults: Sampling
-    aggregates: Aggregates
     stages: list[StageReport] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
-    _kinds: Counter[str] = field(default_factory=Counter)
 
-    def statement(self, tree: exp.Expr) -> pa.Table:
-        _check_statement(tree)
-        check_forms(tree)
-        check(self.database, tree)
-        names = result_names(self.database, self.source, tree)
-        table = self._innermost_first(tree)
-        return table if names is None else table.rename_columns(names)
+    def rows(self, plan: SelectPlan, context: Context) -> Rows:
+        return Rows.of(plan, context, self.database, self.scratch)
 
-    def _innermost_first(self, tree: exp.Expr) -> pa.Table:
-        while (select := next_select(tree)) is not None:
-            sql = self._select(select, outermost=select is tree)
-            if isinstance(sql, exp.Expr):
-                tree = _replaced(tree, select, sql)
-            elif select is tree:
-                return self.database.fetch(sql)
-            else:
-                select.replace(exp.select("*").from_(self.scratch.table(sql)))
-        return self.database.fetch(to_sql(tree))
-
-    def _select(self, select: exp.Select, outermost: bool) -> str | exp.Expr:
-        """Run the stages of a SELECT and give the SQL of its rows.
-
-        Or, before that, another SELECT that has to take its place.
-        """
-        context = context_of(select)
-        names = self._names(select, context, outermost)
-        select = move_join_conditions(select)
-        check_places(select)
-        sources = read_sources(self.database, select, context)
-        normal = normalize(select, sources, self.database, context)
-        if len(normal.expressions) != len(names):
-            raise UnsupportedQueryError(
-                "An item of the select list makes several columns in a query with LLM calls. "
-                "Name the columns instead."
-            )
-        if asks_about_groups(normal, self.aggregates):
-            return over_groups(normal, names, sources, self.aggregates)
-        scope = Scope(
-            self.database, self.source, context, sources, self.aggregates, self.defaults, names
-        )
-        plan = plan_select(normal, scope)
-        rows = Rows.of(plan, context, self.database, self.scratch)
-        for one in _cheapest_first(plan.filters, rows):
-            self._ask_all(one.calls, rows, "filter")
-            rows.alive = rows.matching(one.predicate)
-        self._ask_all(plan.outputs, rows, "aggregate" if plan.aggregated else "projection")
-        return rows.sql(plan.final)
-
-    def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
-        try:
-            return column_names(self.database, select, context)
-        except QueryError as error:
-            if outermost:
-                raise
-            # The whole query was found to be right, so this part only fails because it is alone.
-            raise UnsupportedQueryError(
-                f"The subquery {readable(select)[:80]} calls LLM and depends on the row around "
-                f"it ({error}). Write it as a join, and call LLM on the joined rows."
-            ) from error
-
-    def _ask_all(self, calls: tuple[int, ...], rows: Rows, kind: str) -> None:
-        for index in calls:
-            values = rows.of_call(index)
-            call = rows.plan.calls[index]
-            guard = rows.plan.guards.get(index)
-            wanted = rows.alive if guard is None else rows.matching(guard)
-            wanted = wanted[~values.asked[wanted]]
-            for needed in call.needs:  # an input that is missing gives no answer worth having
-                wanted = wanted[~rows.of_call(needed).failed[wanted]]
-            if len(wanted) or not values.asked.any():
-                self._ask(call, rows, wanted, kind)
-
-    def _ask(self, call: PlannedCall, rows: Rows, wanted: Int64s, kind: str) -> None:
+    def ask(self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s) -> None:
         start = self.asker.clock()
-        self._kinds[kind] += 1
-        name = f"{kind} {self._kinds[kind]}"
         cells, forms = rows.cells(call.fields, wanted)
         question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms)
         replies = ask(question, self.asker)
@@ -234,6 +168,9 @@ class _Run:
             _report(name, call, replies, self.asker, len(wanted), len(failures), start)
         )
 
+    def table(self, rows: Rows) -> str:
+        return self.scratch.table(rows.sql(rows.plan.final))
+
 
 def _row_error(stage: str, failure: Failure, cells: pa.Table, rows: Int64s) -> RowError:
     at, answer = failure.position, failure.answer
@@ -244,27 +181,6 @@ def _row_error(stage: str, failure: Failure, cells: pa.Table, rows: Int64s) -> R
     return RowError(
         stage, int(rows[at]), inputs, failure.trouble, answer.text, answer.finish, answer.attempts
     )
-
-
-def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:
-    if select is tree:
-        return by
-    select.replace(by)
-    return tree
-
-
-def _cheapest_first(filters: tuple[Filter, ...], rows: Rows) -> list[Filter]:
-    """Filters by the characters that one row's prompts have, so that dear ones see fewer rows."""
-    if len(filters) < 2:
-        return list(filters)
-    calls = rows.plan.calls
-    cost = {
-        one.predicate: sum(
-            len(calls[index].prompt) + rows.characters(calls[index].fields) for index in one.calls
-        )
-        for one in filters
-    }
-    return sorted(filters, key=lambda one: cost[one.predicate])
 
 
 def _report(

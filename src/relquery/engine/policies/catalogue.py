@@ -8,32 +8,45 @@ from typing import Any
 
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cost import LinearCost
+from relquery.engine.jct import JobTime
 from relquery.engine.policies.fcfs import fcfs
+from relquery.engine.policies.fifo import Fifo
 from relquery.engine.policies.priority import Fairness
 from relquery.engine.policies.relserve import RelServe
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.policies.shortest import Shortest
+from relquery.engine.policies.srjf import Srjf
 from relquery.engine.policies.static import Static
 from relquery.engine.schedule import Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What policies may want to know. cost: of the machine. seed: of samples."""
+    """What policies may want to know.
+
+    cost: of the machine. seed: of samples. jct: of a request, see Srjf.
+    """
 
     cost: LinearCost = field(default_factory=LinearCost)
     fairness: Fairness = field(default_factory=Fairness)
     seed: int = 0
+    jct: JobTime | None = None
 
     @classmethod
-    def of(cls, config: EngineConfig, cost: LinearCost | None = None) -> Settings:
-        """Those that an engine's config names."""
+    def of(
+        cls, config: EngineConfig, cost: LinearCost | None = None, jct: JobTime | None = None
+    ) -> Settings:
+        """Those that an engine's config names, and what was measured."""
         fairness = Fairness(config.starvation, config.aging, config.weights)
-        return cls(cost or LinearCost(), fairness)
+        return cls(cost or LinearCost(), fairness, jct=jct)
 
 
 def _relserve(given: Settings, **halves: Any) -> Policy:
     return RelServe(given.cost, fairness=given.fairness, seed=given.seed, **halves)
+
+
+def _srjf(given: Settings, **kind: bool) -> Policy:
+    return Srjf(given.cost, given.jct, given.fairness.aging, **kind)
 
 
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
@@ -46,10 +59,13 @@ _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
     "relserve-dpu": lambda given: _relserve(given, adaptive=False),
     "relserve-aba": lambda given: _relserve(given, dynamic=False),
     "shortest": lambda given: Shortest(given.cost, given.fairness, given.seed),
+    "fifo": lambda given: Fifo(given.cost),
+    "srjf-static": lambda given: _srjf(given, calibrated=False),
+    "srjf": lambda given: _srjf(given, batch=True),
 }
 
 
-WITHOUT_COST: frozenset[PolicyName] = frozenset({"fcfs", "sarathi", "static"})
+WITHOUT_COST: frozenset[PolicyName] = frozenset({"fcfs", "sarathi", "static", "fifo"})
 """Policies that predict no durations."""
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
-from relquery.model.adapters.handover import replace_attention
+from relquery.model.adapters.handover import BATCH, replace_attention
 from relquery.model.attention import NAME, attention
 
 
@@ -42,6 +42,6 @@ def _forward(
         None,
         module.inv_norm_factor,
         alibi=module.slopes,
-        batch=module.batch,
+        batch=BATCH.get(),
     )
     return module.dense(output.flatten(2)) + residual, None

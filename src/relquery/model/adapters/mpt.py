@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
-from relquery.model.adapters.handover import replace_attention
+from relquery.model.adapters.handover import BATCH, replace_attention
 from relquery.model.attention import attention
 
 
@@ -53,6 +53,6 @@ def _forward(module: Any, hidden_states: Tensor, **kwargs: Any) -> tuple[Tensor,
         None,
         module.softmax_scale,
         alibi=module.slopes,
-        batch=module.batch,
+        batch=BATCH.get(),
     )
     return module.out_proj(output.flatten(2)), None

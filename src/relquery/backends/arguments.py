@@ -1,0 +1,54 @@
+"""What users of an engine hand in, checked at the call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from relquery.errors import ConfigError
+from relquery.prompt import Exchange, Prompt, Reuse, Role, Span
+
+
+def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Texts, none of them empty. name: of the argument. Raises ConfigError."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} is {given!r}; it must be a list of strings.")
+    texts = tuple(given)
+    for text in texts:
+        if not isinstance(text, str) or not text:
+            raise ConfigError(f"{name} holds {text!r}; it must hold strings that are not empty.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ConfigError(f"{name} holds {text!r}, no valid Unicode text: {error}.") from error
+    return texts
+
+
+def prompts_of(given: Iterable[str | Prompt]) -> list[Prompt]:
+    """Texts and tuples of Spans as prompts. Raises ConfigError."""
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise ConfigError(
+            f"prompts is a {type(given).__name__}; it must be a list of prompts. For one prompt "
+            "give a list of one, [prompt]."
+        )
+    return [_prompt(index, each) for index, each in enumerate(given)]
+
+
+def _prompt(index: int, given: object) -> Prompt:
+    if isinstance(given, str):
+        return (Span(given),)
+    if not isinstance(given, (tuple, list)) or not all(isinstance(span, Span) for span in given):
+        raise ConfigError(
+            f"Prompt {index} is a {type(given).__name__}; it must be a string, or a tuple of Spans "
+            "(relquery.prompt.Span)."
+        )
+    for span in given:
+        if not (
+            isinstance(span.content, (str, tuple, Exchange))
+            and isinstance(span.role, Role)
+            and isinstance(span.reuse, Reuse)
+        ):
+            raise ConfigError(
+                f"Prompt {index} has {span!r}. A span's content is a string, a tuple of token ids "
+                "or an Exchange; its role is a Role, and its reuse a Reuse."
+            )
+    return tuple(given)

@@ -1,0 +1,32 @@
+"""The labels of a prompt as chunks of the step that ends it, so that all are weighed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from relquery.engine.executor import Chunk, Segment, Slots
+from relquery.engine.labels import LabelTrie
+from relquery.engine.request import Draw
+
+
+def label_chunks(prompt: Chunk, labels: LabelTrie, scratch: Callable[[int], Slots]) -> list[Chunk]:
+    """The last chunk of a prompt, weighing the root of the trie, and one for each further branch.
+
+    A branch's chunk has the tokens since the branch above it. It attends to the prompt and to the
+    chunks above as they stand in the same step. scratch: gives slots for so many tokens, which
+    nobody reads after the step.
+    """
+    end = prompt.position + len(prompt.tokens)
+    chunks = [prompt._replace(draw=Draw(allowed=labels.branches[0].allowed, weigh=True))]
+    seen = [(*prompt.context, Segment(prompt.writes, prompt.position))]  # below each branch
+    for branch in labels.branches[1:]:
+        assert branch.above is not None, "a branch comes before the one above it"
+        count = len(branch.stretch)
+        position, writes = end + branch.depth - count, scratch(count)
+        tokens = np.array(branch.stretch, dtype=np.int32)
+        draw = Draw(allowed=branch.allowed, weigh=True)
+        chunks.append(Chunk(prompt.request, tokens, position, seen[branch.above], writes, draw))
+        seen.append((*seen[branch.above], Segment(writes, position)))
+    return chunks

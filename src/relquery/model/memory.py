@@ -1,0 +1,66 @@
+"""Memory that a computation takes at most: the allocator's word on CUDA, tracked on a CPU."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+
+def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
+    """Bytes of tensors that `run` holds at once at most, beyond what there is before."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        torch.cuda.synchronize(device)
+        return int(torch.cuda.max_memory_allocated(device)) - before
+    with _Tracker() as tracker:
+        run()
+    return tracker.peak
+
+
+class _Tracker(TorchDispatchMode):
+    """Counts the storages that operations make, until they are gone.
+
+    What a kernel allocates for itself and gives back before it returns is not seen; on a CPU these
+    are buffers of a few rows for each thread.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._live: dict[int, weakref.finalize[Any, Any]] = {}
+        self._now = 0
+        self.peak = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, and count what it gives."""
+        result = func(*args, **(kwargs or {}))
+        tree_map_only(Tensor, self._take_in, result)
+        return result
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        for storage in self._live.values():
+            storage.detach()
+
+    def _take_in(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        address, size = storage._cdata, storage.nbytes()
+        if address not in self._live:
+            self._live[address] = weakref.finalize(storage, self._let_go, address, size)
+            self._now += size
+            self.peak = max(self.peak, self._now)
+        return tensor
+
+    def _let_go(self, address: int, size: int) -> None:
+        self._live.pop(address, None)
+        self._now -= size

@@ -1,0 +1,74 @@
+"""What calls will take, told by the backend where it says so, and estimated where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
+from relquery.prompt import Prompt, Sampling
+from relquery.table.cost.price import PRICES
+
+CountedBy = Literal["tokenizer", "sample", "characters"]
+
+_CHARACTERS = 4  # of one token; what English has with most tokenizers
+_COUNTED = 4096  # prompts that are tokenised; of more, so many are a sample
+_PER = 1_000_000  # tokens that a price is for
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What some prompts take, all of them together.
+
+    prompt_tokens: counted by the backend's tokenizer, for all or for a sample of them, or estimated
+    by characters. seconds: at most, with nothing in the cache and answers as long as they may be;
+    None where the backend does not predict. usd: so as well; None where the model has no price.
+    """
+
+    prompt_tokens: int
+    counted_by: CountedBy
+    seconds: float | None
+    usd: float | None
+
+
+def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> Effort:
+    """Count tokens, and what follows from them. Computes no answer."""
+    picked = range(len(prompts))
+    if len(prompts) > _COUNTED:
+        picked = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
+    counts = prompt_tokens(backend, [prompts[at] for at in picked])
+    by: CountedBy = "tokenizer" if len(picked) == len(prompts) else "sample"
+    if counts is None:
+        by = "characters"
+        counts = [sum(len(str(span.content)) for span in each) // _CHARACTERS for each in prompts]
+    elif by == "sample":
+        mean = sum(counts) / len(counts)
+        counts = [round(mean)] * len(prompts)
+    seconds = predict_all(backend, counts, sampling) if counts else 0.0
+    return Effort(sum(counts), by, seconds, _usd(backend, counts, sampling))
+
+
+def answers(sampling: Sampling, backend: Backend) -> str:
+    """How an answer comes about, and how long it may be."""
+    labels = len(set(sampling.allowed))
+    in_one_pass = one_pass(backend, sampling)
+    if in_one_pass:
+        return f"one forward pass, {_counted(labels, 'label') if labels else '1 token'}"
+    length = f"at most {_counted(sampling.max_tokens, 'token')}"
+    answer = f"one of {_counted(labels, 'label')}" if labels else length
+    return f"{'by the provider' if in_one_pass is None else 'decoded'}, {answer}"
+
+
+def _usd(backend: Backend, counts: Sequence[int], sampling: Sampling) -> float | None:
+    price = PRICES.get(backend.name.removeprefix("openai:"))
+    if price is None:
+        return None
+    longest = len(counts) * sampling.max_tokens
+    return (sum(counts) * price.uncached + longest * price.output) / _PER
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,186 @@
+"""A query taken apart: its SELECTs with calls from the inside out, each as stages of its plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from sqlglot import exp
+
+from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.prompt import Sampling
+from relquery.sql.aggregates import Aggregates
+from relquery.sql.database import Database
+from relquery.sql.groups import asks_about_groups, over_groups
+from relquery.sql.normalize import check_forms, check_places, move_join_conditions, normalize
+from relquery.sql.plan import Filter, PlannedCall, Scope, SelectPlan, plan_select
+from relquery.sql.rows import Rows
+from relquery.sql.scopes import Context, context_of, next_select
+from relquery.sql.source import Source, readable, to_sql
+from relquery.sql.sources import read_sources
+from relquery.sql.stub import check, column_names, result_names
+from relquery.table.columns import Int64s
+
+R = TypeVar("R", bound=Rows)
+
+
+class Stages(Protocol[R]):
+    """What is done with the stages that a walk comes to: they are run, or foretold."""
+
+    def rows(self, plan: SelectPlan, context: Context) -> R:
+        """The rows that the stages of a SELECT begin with."""
+
+    def ask(self, name: str, call: PlannedCall, rows: R, wanted: Int64s) -> None:
+        """Deal with one call for some base rows, and mark them as asked."""
+
+    def table(self, rows: R) -> str:
+        """The name of a scratch table that holds the rows of a SELECT, its stages done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What is left of a statement when its calls are answered.
+
+    names: of the columns that it gives; None for those of `sql`.
+    """
+
+    sql: str
+    names: list[str] | None
+
+
+@dataclass(slots=True)
+class Walk(Generic[R]):
+    """One statement on its way through its stages.
+
+    defaults: sampling of calls that do not say otherwise.
+    """
+
+    source: Source
+    database: Database
+    aggregates: Aggregates
+    defaults: Sampling
+    stages: Stages[R]
+    _kinds: Counter[str] = field(default_factory=Counter)
+
+    def statement(self, tree: exp.Expr) -> Done:
+        """Go through all stages.
+
+        Raises QueryError for what is wrong with the statement before its first stage.
+        """
+        _check_statement(tree)
+        check_forms(tree)
+        check(self.database, tree)
+        names = result_names(self.database, self.source, tree)
+        while (select := next_select(tree)) is not None:
+            rows = self._select(select, outermost=select is tree)
+            if isinstance(rows, exp.Expr):
+                tree = _replaced(tree, select, rows)
+            elif select is tree:
+                return Done(rows.sql(rows.plan.final), names)
+            else:
+                select.replace(exp.select("*").from_(self.stages.table(rows)))
+        return Done(to_sql(tree), names)
+
+    def _select(self, select: exp.Select, outermost: bool) -> R | exp.Expr:
+        """Go through the stages of a SELECT and give its rows.
+
+        Or, before that, another SELECT that has to take its place.
+        """
+        context = context_of(select)
+        names = self._names(select, context, outermost)
+        select = move_join_conditions(select)
+        check_places(select)
+        sources = read_sources(self.database, select, context)
+        normal = normalize(select, sources, self.database, context)
+        if len(normal.expressions) != len(names):
+            raise UnsupportedQueryError(
+                "An item of the select list makes several columns in a query with LLM calls. "
+                "Name the columns instead."
+            )
+        if asks_about_groups(normal, self.aggregates):
+            return over_groups(normal, names, sources, self.aggregates)
+        scope = Scope(
+            self.database, self.source, context, sources, self.aggregates, self.defaults, names
+        )
+        plan = plan_select(normal, scope)
+        rows = self.stages.rows(plan, context)
+        for one in _cheapest_first(plan.filters, rows):
+            self._ask_all(one.calls, rows, "filter")
+            rows.narrow(one.predicate)
+        self._ask_all(plan.outputs, rows, "aggregate" if plan.aggregated else "projection")
+        return rows
+
+    def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
+        try:
+            return column_names(self.database, select, context)
+        except QueryError as error:
+            if outermost:
+                raise
+            # The whole query was found to be right, so this part only fails because it is alone.
+            raise UnsupportedQueryError(
+                f"The subquery {readable(select)[:80]} calls LLM and depends on the row around "
+                f"it ({error}). Write it as a join, and call LLM on the joined rows."
+            ) from error
+
+    def _ask_all(self, calls: tuple[int, ...], rows: R, kind: str) -> None:
+        for index in calls:
+            values = rows.of_call(index)
+            call = rows.plan.calls[index]
+            guard = rows.plan.guards.get(index)
+            wanted = rows.alive if guard is None else rows.matching(guard)
+            wanted = wanted[~values.asked[wanted]]
+            for needed in call.needs:  # an input that is missing gives no answer worth having
+                wanted = wanted[~rows.of_call(needed).failed[wanted]]
+            if len(wanted) or index not in rows.begun:
+                rows.begun.add(index)
+                self._kinds[kind] += 1
+                self.stages.ask(f"{kind} {self._kinds[kind]}", call, rows, wanted)
+
+
+def _check_statement(tree: exp.Expr) -> None:
+    """Only statements that are done with their rows when they end can have calls."""
+    if isinstance(tree, exp.Query | exp.Insert | exp.Copy):
+        return
+    if isinstance(tree, exp.Create) and tree.kind == "TABLE":
+        return
+    if isinstance(tree, exp.Create):
+        raise _no_calls_in(f"CREATE {'MACRO' if tree.kind == 'FUNCTION' else tree.kind}")
+    raise _no_calls_in("UNPIVOT" if tree.args.get("unpivot") else tree.key.upper())
+
+
+_TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
+_REMEDIES = {
+    "DESCRIBE": f"Describe the query without its calls. {_TO_TABLE}",
+    "CREATE VIEW": f"A view would ask again whenever it is read. {_TO_TABLE}",
+    "CREATE MACRO": f"A macro would ask again whenever it is called. {_TO_TABLE}",
+    "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
+    "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
+}
+
+
+def _no_calls_in(kind: str) -> UnsupportedQueryError:
+    return UnsupportedQueryError(
+        f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
+    )
+
+
+def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:
+    if select is tree:
+        return by
+    select.replace(by)
+    return tree
+
+
+def _cheapest_first(filters: tuple[Filter, ...], rows: Rows) -> list[Filter]:
+    """Filters by the characters that one row's prompts have, so that dear ones see fewer rows."""
+    if len(filters) < 2:
+        return list(filters)
+    calls = rows.plan.calls
+    cost = {
+        one.predicate: sum(
+            len(calls[index].prompt) + rows.characters(calls[index].fields) for index in one.calls
+        )
+        for one in filters
+    }
+    return sorted(filters, key=lambda one: cost[one.predicate])

@@ -1,0 +1,116 @@
+"""What a backend tells before it is asked is what it does then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import pytest
+
+from relquery import demo_table
+from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
+from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.backends.lazy import LazyBackend
+from relquery.connection import connect
+from relquery.engine.cost import LinearCost
+from relquery.errors import PartialResultWarning
+from relquery.prompt import Role, Sampling, Span
+
+MODEL = "random:layers=1,hidden=64,heads=1"
+COST = LinearCost(0.001, 0.1, 0.002, 0.2)
+PROMPT = (Span("Be brief.", Role.SYSTEM), Span("Which?"))
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[EmbeddedBackend]:
+    backend = load_backend(MODEL, cost=COST, max_num_batched_tokens=64, max_num_seqs=2)
+    yield backend
+    backend.close()
+
+
+class Provider:
+    """Tells nothing beforehand."""
+
+    name = "provider"
+
+    def answer(self, prompts, sampling):
+        raise AssertionError
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        (Sampling(allowed=("Yes", "No")), True),
+        (Sampling(allowed=("Yes", "No"), temperature=1.0), False),
+        (Sampling(allowed=tuple(map("".join, product("abcdefgh", repeat=3)))), False),
+        (Sampling(max_tokens=1), True),
+        (Sampling(), False),
+    ],
+)
+def test_one_pass_is_what_a_request_takes_that_decodes_nothing(sampling, expected, backend):
+    assert one_pass(backend, sampling) is expected
+
+
+def test_prompt_tokens_are_those_of_the_answers(backend: EmbeddedBackend):
+    prompts = [PROMPT, PROMPT[1:], (Span("\ud800"),)]
+    answers = dict(backend.answer(prompts, Sampling(max_tokens=1)))
+    assert prompt_tokens(backend, prompts) == [answers[at].prompt_tokens for at in range(3)]
+    assert answers[2].error is not None
+
+
+def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBackend):
+    one_token, three = Sampling(max_tokens=1), Sampling(max_tokens=3)
+    prefill = 0.001 * 100 + 2 * 0.1  # 100 tokens in two steps
+    decode = 2 * (0.002 * 4 + 2 * 0.2)  # twice: four requests in two steps
+    assert predict_all(backend, [25] * 4, one_token) == pytest.approx(prefill)
+    assert predict_all(backend, [25] * 4, three) == pytest.approx(prefill + decode)
+    assert predict_all(backend, [], three) == 0
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda backend: backend, lambda backend: LazyBackend(lambda: backend)]
+)
+def test_what_a_provider_does_not_tell_is_none(wrap):
+    backend: Backend = wrap(Provider())
+    assert one_pass(backend, Sampling()) is None
+    assert prompt_tokens(backend, [PROMPT]) is None
+    assert predict_all(backend, [3], Sampling()) is None
+
+
+def test_a_lazy_backend_passes_on_what_the_opened_one_tells(backend: EmbeddedBackend):
+    lazy = LazyBackend(lambda: backend)
+    assert lazy.one_pass(Sampling(max_tokens=1)) is True
+    assert lazy.prompt_tokens([PROMPT]) == backend.prompt_tokens([PROMPT])
+    assert lazy.predict_all([3], Sampling()) == backend.predict_all([3], Sampling())
+
+
+def test_an_explained_query_is_as_its_report_says_with_the_demo_model():
+    query = (
+        "SELECT movietitle, LLM('Which genre?', movies.*, max_tokens := 1) FROM movies "
+        "WHERE year > {} AND LLM('Is the review positive? Answer Yes or No.', reviewcontent, "
+        "labels := ['Yes', 'No']) = 'Yes'"
+    )
+    with connect("demo") as con:
+        con.register("movies", demo_table("movies"))
+        many = con.sql(f"EXPLAIN {query.format(2015)}").arrow().to_pylist()
+        few = con.sql(f"EXPLAIN {query.format(2019)}").arrow().to_pylist()
+        with pytest.warns(PartialResultWarning):  # of genres that are longer than a token
+            stages = con.sql(query.format(2019)).report.stages
+    assert [row["answers"] for row in many] == [
+        "one forward pass, 2 labels",
+        "one forward pass, 1 token",
+    ]
+    assert [(row["rows"], row["calls"], row["prompt_tokens"], row["counts"]) for row in many] == [
+        (122, 121, 10_233, "exact"),
+        (122, 122, 19_557, "at most"),
+    ]
+    assert [row["stage"] for row in few] == [stage.name for stage in stages]
+    told, was = few[0], stages[0]
+    assert told["rows"] == was.rows
+    assert told["calls"] == was.calls
+    assert told["prompt_tokens"] == was.prompt_tokens
+    assert stages[1].rows <= few[1]["rows"]
+    assert stages[1].prompt_tokens <= few[1]["prompt_tokens"]

@@ -1,0 +1,344 @@
+"""Scoring as users see it: a mapping from label to probability per prompt, in one pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from math import exp, fsum, inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers.normalizers import Lowercase
+
+from relquery.backends.choices import SCORED_UNASKED, Choices
+from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.backends.service import Engine
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk, Drawn
+from relquery.errors import ConfigError
+from relquery.model.executor import TorchExecutor
+from relquery.model.random import byte_tokenizer
+from relquery.prompt import Answer, Finish, Sampling, Span
+
+MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
+COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
+LABELS = ["Yes", "No", "Yes, but", " Yes", "é", "日本"]
+MANY = [f"{7919 * number % 10**6:06}" for number in range(300)]
+PROMPTS = [f"Is row {n} good?" for n in range(12)]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(MODEL, cost=COST, cache_tokens=2048) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[EmbeddedBackend]:
+    backend = load_backend(MODEL, cache_tokens=2048)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Chunks of each step that runs."""
+    sizes: list[int] = []
+    execute = TorchExecutor.execute
+
+    def counting(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        sizes.append(len(chunks))
+        return execute(self, chunks)
+
+    monkeypatch.setattr(TorchExecutor, "execute", counting)
+    return sizes
+
+
+def check_empty(backend: EmbeddedBackend) -> None:
+    loop = backend.engine
+    assert not loop.waiting
+    assert not loop.running
+    loop.pool.check()
+    assert loop.pool.held == 0
+
+
+def answers_of(backend: EmbeddedBackend, prompts: list[str], **sampling: Any) -> list[Answer]:
+    found = dict(backend.answer([(Span(text),) for text in prompts], Sampling(**sampling)))
+    return [found[index] for index in range(len(prompts))]
+
+
+# ---- what it gives
+
+
+def test_each_prompt_has_the_probability_of_each_label(engine: Engine) -> None:
+    found = engine.score(PROMPTS, labels=LABELS)
+    assert len(found) == len(PROMPTS)
+    for scores in found:
+        assert list(scores.probabilities) == LABELS
+        assert fsum(scores.probabilities.values()) == pytest.approx(1)
+        assert scores.best == max(LABELS, key=scores.probabilities.__getitem__)
+        assert scores.error is None
+    assert len({str(scores) for scores in found}) == len(PROMPTS)
+    assert engine.score([], labels=LABELS) == []
+
+
+def test_one_step_serves_all_prompts_that_fit_into_it(
+    backend: EmbeddedBackend, steps: list[int]
+) -> None:
+    scored = backend.score(PROMPTS, labels=LABELS)
+    assert len(steps) == 1
+    check_empty(backend)
+    assert [list(one.probabilities) for one in scored] == [LABELS] * len(PROMPTS)
+
+
+def test_labels_that_differ_in_a_space_are_scored_each_by_its_own_tokens(
+    backend: EmbeddedBackend,
+) -> None:
+    (scores,) = backend.score(["Is it?"], labels=["Yes", " Yes"])
+    (chain,) = backend._renderer.render([(Span("Is it?"),)])
+    prompt = np.concatenate([part for part in chain.parts if isinstance(part, np.ndarray)])
+    network = backend._model.network
+    network.set_attn_implementation("sdpa")
+    try:
+        with torch.inference_mode():
+            logits = network(torch.from_numpy(prompt).long()[None], use_cache=False).logits[0, -1]
+    finally:
+        network.set_attn_implementation("relquery")
+    first = [backend._renderer.encode(label)[0] for label in ("Yes", " Yes")]
+    assert first[0] != first[1]
+    wanted = logits[first].softmax(-1).tolist()
+    assert list(scores.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_a_single_label_has_probability_one(engine: Engine) -> None:
+    short, long = engine.score(["x", "y" * 300], labels=["Yes"])
+    assert short.probabilities == {"Yes": 1.0}
+    assert long.best is None
+
+
+def test_a_prompt_that_cannot_be_scored_leaves_the_others_theirs(engine: Engine) -> None:
+    alone = engine.score(["x"], labels=LABELS)
+    asked = ["x", "y" * 300, "a\ud800", (Span((3, 999)), Span("x")), "x"]
+    good, long, text, ids, again = engine.score(asked, labels=LABELS)
+    assert good.probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
+    assert again.probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
+    for failed, why in ((long, "256|255"), (text, "no valid Unicode"), (ids, "999")):
+        assert failed.best is None
+        assert failed.probabilities == {}
+        assert re.search(why, str(failed.error))
+        assert str(failed.error) in repr(failed)
+    assert long.prompt_tokens > 300
+
+
+def test_a_prompt_that_leaves_no_room_for_the_longest_label_says_so(engine: Engine) -> None:
+    room = 256 - len("\nAnswer:")
+    fits, not_quite = engine.score(["x" * (room - 3), "x" * (room - 2)], labels=["Yes", "No"])
+    assert fits.error is None
+    assert "longest label 3" in str(not_quite.error)
+
+
+def test_other_jobs_are_served_beside(engine: Engine) -> None:
+    job = engine.submit(["tell me"], max_tokens=30)
+    assert engine.score(["x"], labels=LABELS, tenant="a")[0].error is None
+    assert job.result(30)[0].output_tokens == 30
+
+
+# ---- choices, scored unasked
+
+
+def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch, steps: list[int]
+) -> None:
+    allowed = ["good, I think", "good, but", "great", "great!"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Choices, "to_score_unasked", lambda self: None)
+        decoded = answers_of(backend, PROMPTS, allowed=allowed)
+    assert len(steps) > 2
+    steps.clear()
+    scored = answers_of(backend, PROMPTS, allowed=allowed)
+    assert len(steps) == 1
+    assert [one.text for one in scored] == [one.text for one in decoded]
+    assert [one.tokens for one in scored] == [one.tokens for one in decoded]
+    assert all(one.finish is Finish.STOP for one in scored)
+    assert all(one.scores is None for one in decoded)
+    for one in scored:
+        assert one.scores is not None
+        assert list(one.scores) == allowed
+        assert fsum(map(exp, one.scores.values())) == pytest.approx(1)
+
+
+def test_where_the_context_has_no_room_for_all_choices_they_are_decoded(
+    backend: EmbeddedBackend,
+) -> None:
+    long = "x" * (256 - len("\nAnswer:") - 2)
+    (answer,) = answers_of(backend, [long], allowed=("a", "bcd"))
+    assert answer.scores is None
+    assert answer.text in ("a", "bc")
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"allowed": LABELS, "temperature": 1.0, "seed": 1},
+        {"allowed": MANY},
+        {"max_tokens": 2},
+    ],
+)
+def test_what_is_sampled_or_large_or_free_is_decoded(
+    backend: EmbeddedBackend, sampling: dict[str, Any]
+) -> None:
+    (answer,) = answers_of(backend, ["x"], **sampling)
+    assert answer.scores is None
+
+
+def test_many_labels_are_scored_if_that_is_asked_for(
+    backend: EmbeddedBackend, steps: list[int]
+) -> None:
+    tokens = Choices(backend._renderer, backend._model.end, MANY).to_score().tokens
+    assert tokens > SCORED_UNASKED
+    (scores,) = backend.score(["x"], labels=MANY)
+    assert fsum(scores.probabilities.values()) == pytest.approx(1)
+    assert len(steps) == 1
+
+
+def test_a_job_of_choices_has_their_scores_without_a_wait(engine: Engine) -> None:
+    job = engine.submit(["x"], choices=["Yes", "No"])
+    (answer,) = job.result(30)
+    (scores,) = engine.score(["x"], labels=["Yes", "No"])
+    assert answer.scores == pytest.approx(scores.log_probabilities, abs=1e-5)
+    assert answer.text in ("Yes", "No")
+
+
+# ---- labels that a tokenizer makes something else of
+
+
+@pytest.fixture(scope="module")
+def lowercase() -> Iterator[EmbeddedBackend]:
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = Lowercase()
+    backend = load_backend(MODEL, tokenizer=tokenizer, cache_tokens=512)
+    yield backend
+    backend.close()
+
+
+def test_labels_with_the_same_tokens_are_refused_by_name(lowercase: EmbeddedBackend) -> None:
+    with pytest.raises(ConfigError, match="'Yes' and 'yes' are the same tokens"):
+        lowercase.score(["x"], labels=["Yes", "No", "yes"])
+    assert lowercase.score(["x"], labels=["Yes", "No"])[0].error is None
+    check_empty(lowercase)
+
+
+class Spelling:
+    """A tokenizer by the letter; an exclamation mark vanishes."""
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        return tuple(map(ord, text.replace("!", "")))
+
+
+def test_labels_without_tokens_or_with_an_end_token_are_decoded_unless_they_must_be_scored() -> (
+    None
+):
+    end = frozenset({ord(".")})
+    for text, why in (("!", "has no tokens"), ("No.", "ends an answer")):
+        found = Choices(Spelling(), end, ["Yes", text])  # type: ignore[arg-type]
+        assert found.to_score_unasked() is None
+        with pytest.raises(ConfigError, match=why):
+            found.to_score()
+
+
+def test_a_label_that_another_continues_has_no_probability_without_an_end_token() -> None:
+    found = Choices(Spelling(), frozenset(), ["a", "ab"])  # type: ignore[arg-type]
+    assert found.to_score().log_probabilities([[0.0]]) == (-inf, 0.0)
+
+
+# ---- corrections
+
+
+def test_a_temperature_evens_out_and_leaves_the_order(engine: Engine) -> None:
+    (plain,) = engine.score(["x"], labels=["Yes", "No"])
+    (even,) = engine.score(["x"], labels=["Yes", "No"], temperature=3.0)
+    ratio = [one.log_probabilities["Yes"] - one.log_probabilities["No"] for one in (plain, even)]
+    assert ratio[1] == pytest.approx(ratio[0] / 3, abs=1e-5)
+
+
+def test_a_content_free_prompt_is_itself_without_preference(engine: Engine) -> None:
+    prior, other = engine.score(["N/A", "x"], labels=LABELS, prior="N/A")
+    assert list(prior.probabilities.values()) == pytest.approx([1 / len(LABELS)] * len(LABELS))
+    assert max(other.probabilities.values()) > 1 / len(LABELS) + 1e-4
+    several = engine.score(["x"], labels=LABELS, prior=["N/A", (Span(""), Span("-"))])
+    assert several[0].error is None
+
+
+def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
+    (plain,) = engine.score(["x"], labels=["Yes", "No"])
+    for prior in ({"Yes": 0.9, "No": 0.1}, {"No": 1, "Yes": 9}):
+        (found,) = engine.score(["x"], labels=["Yes", "No"], prior=prior)
+        yes, no = plain.probabilities.values()
+        assert found.probabilities["Yes"] == pytest.approx(yes / 9 / (yes / 9 + no), abs=1e-5)
+
+
+# ---- what cannot be asked
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": []}, "labels is empty; give at least one"),
+        ({"labels": "Yes"}, "labels is 'Yes'; it must be a list"),
+        ({"labels": ["Yes", ""]}, "labels holds ''"),
+        ({"labels": ["Yes", "No", "Yes"]}, "labels holds 'Yes' 2 times"),
+        ({"labels": ["\ud800"]}, "no valid Unicode"),
+        ({"temperature": 0}, "temperature is 0"),
+        ({"temperature": "1"}, "temperature is '1'"),
+        ({"temperature": inf}, "temperature is inf"),
+        ({"prior": []}, "prior is an empty list"),
+        ({"prior": 0.5}, "float"),
+        ({"prior": "y" * 300}, "Prompt 0 of prior cannot be scored"),
+        ({"prior": {"Yes": 0.5}}, "prior has 'Yes'; .*'Yes', 'No'"),
+        ({"prior": {"Yes": 0.5, "No": 0}}, "prior of 'No' is 0"),
+        ({"prompts": "x"}, "list of prompts"),
+        ({"tenant": 3}, "tenant is 3"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_at_the_call(
+    engine: Engine, options: dict[str, Any], message: str
+) -> None:
+    settings: dict[str, Any] = {"prompts": ["x"], "labels": ["Yes", "No"]}
+    with pytest.raises(ConfigError, match=message):
+        engine.score(**(settings | options))
+    engine._worker.ask(lambda: check_empty(engine._worker._backend), None)
+
+
+def test_a_closed_engine_scores_nothing() -> None:
+    engine = Engine(MODEL, cost=COST, cache_tokens=512)
+    engine.close()
+    with pytest.raises(ConfigError, match="closed"):
+        engine.score(["x"], labels=["Yes", "No"])
+
+
+def test_an_error_in_a_step_is_raised_and_the_next_call_is_served(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        raise OverflowError("no memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TorchExecutor, "execute", broken)
+        with pytest.raises(OverflowError, match="no memory"):
+            engine.score(PROMPTS, labels=LABELS)
+    engine._worker.ask(lambda: check_empty(engine._worker._backend), None)
+    assert engine.score(["x"], labels=LABELS)[0].error is None
+
+
+def test_the_example_of_the_page_for_users_runs_as_it_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+    section = page[page.index("## Scores") :]
+    found = re.search(r"```python\n(.*?)```\n+```\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    names: dict[str, Any] = {}
+    exec(found[1], names)
+    printed = [repr(scores) for scores in names["scores"]]
+    assert printed == found[2].strip().splitlines()

@@ -1,0 +1,325 @@
+"""Policies that serve prompts one by one (paper 004): who is next, who joins, what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.harness import BrokenError, Harness, numbered
+
+from relquery.config import EngineConfig, PolicyName
+from relquery.engine.blocks import BlockPool
+from relquery.engine.cost import LinearCost
+from relquery.engine.jct import JobTime, uncached_tokens
+from relquery.engine.policies.backlog import Backlog
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.policies.fifo import Fifo
+from relquery.engine.policies.priority import Fairness
+from relquery.engine.policies.prompts import Candidate, pays
+from relquery.engine.policies.srjf import Srjf
+from relquery.engine.request import Request
+from relquery.engine.schedule import Memo, Plan, Policy, State, cached_tokens
+
+COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
+ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)
+"""Nothing is saved by a step less."""
+NAMES: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
+
+
+def served(engine: Harness) -> list[list[tuple[int, int]]]:
+    """(request, tokens) of each chunk of each step."""
+    return [
+        [(chunk.request, len(chunk.tokens)) for chunk in step] for step in engine.executor.steps
+    ]
+
+
+# ---- who is next
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "hits"),
+    [("fifo", "ABCD", 1), ("srjf-static", "ACBD", 1), ("srjf", "ADCB", 2)],
+)
+def test_the_example_of_the_paper(name: PolicyName, order: str, hits: int) -> None:
+    # §6.2 and Fig. 5: A < C < B < D, A and D begin alike, B and C do; the cache holds one of them.
+    engine = Harness(
+        policy=make_policy(name, Settings(COST)), block_size=16, cache_tokens=16, max_input=64
+    )
+    heads = {"A": 0, "B": 100, "C": 100, "D": 0}
+    tails = {"A": 1, "B": 3, "C": 2, "D": 4}
+    for number, each in enumerate("ABCD"):
+        tail = range(1_000 * (number + 1), 1_000 * (number + 1) + tails[each])
+        engine.submit([*range(heads[each], heads[each] + 16), *tail], max_tokens=1)
+    finished = engine.run()
+    assert "".join("ABCD"[request.id] for request in finished) == order
+    assert sum(bool(request.cached) for request in finished) == hits
+
+
+def test_waiting_makes_up_for_length_as_aging_says() -> None:
+    def order(aging: float) -> list[int]:
+        engine = Harness(policy=Srjf(ONE_BY_ONE, aging=aging))
+        engine.submit(range(50), max_tokens=1)
+        engine.executor.clock.advance(0.1)
+        engine.submit(range(100, 120), max_tokens=1)
+        return [request.id for request in engine.run()]
+
+    # 30 tokens less are 0.03 s less.
+    assert order(0.29) == [1, 0]
+    assert order(0.31) == [0, 1]
+
+
+def test_another_job_time_may_rank_otherwise_than_the_uncached_tokens() -> None:
+    def first(job_time: JobTime | None) -> int:
+        engine = Harness(policy=Srjf(ONE_BY_ONE, job_time))
+        engine.submit(range(32), max_tokens=1)
+        engine.run()
+        engine.submit([*range(32), *range(200, 220)], max_tokens=1)  # 20 tokens after 32
+        engine.submit(range(100, 121), max_tokens=1)  # 21 tokens
+        return [request.id for request in engine.run()][1]
+
+    assert first(None) == 1
+    assert first(JobTime(0.0, 1e-3, 1e-3, attention=1e-3)) == 2
+
+
+def test_an_answer_that_is_still_to_be_decoded_counts_as_tokens_of_the_prompt() -> None:
+    engine = Harness(policy=Srjf(ONE_BY_ONE), max_num_seqs=1)
+    engine.submit(range(20), max_tokens=11)
+    engine.submit(range(100, 130), max_tokens=1)
+    engine.submit(range(200, 229), max_tokens=50, scored=True, choices=((1,), (2,)))
+    assert [request.id for request in engine.run()] == [2, 1, 0]
+
+
+def scan(policy: Policy, job_time: JobTime, aging: float) -> Policy:
+    """The policy, whose choices must be those of Algorithm 1, which looks at every request."""
+
+    def score(request: Request, state: State) -> float:
+        left = 0 if request.prefill_only else request.max_tokens - len(request.output)
+        cached = sum(cached_tokens(request, state.limits, state.pool))
+        return job_time(request.length + left, cached) - aging * (state.now - request.arrival)
+
+    def checked(state: State, memo: Memo) -> tuple[Plan, Memo]:
+        plan, memo = policy(state, memo)
+        taken = [work.request for work in plan.work if work.request in state.waiting]
+        if taken:
+            least = min(score(request, state) for request in state.waiting)
+            assert score(taken[0], state) == pytest.approx(least)
+        return plan, memo
+
+    return checked
+
+
+PROMPT = st.tuples(st.text("ab", max_size=14), st.text("xyz", min_size=1, max_size=6))
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data(), aging=st.sampled_from([0.0, 0.1, 2.0]), batch=st.booleans())
+def test_its_choice_is_that_of_a_scan_whatever_happens_to_requests_and_cache(
+    data: st.DataObject, aging: float, batch: bool
+) -> None:
+    job_time = data.draw(st.sampled_from([uncached_tokens(1e-3), JobTime(1.0, 2e-3, 1e-3, 1e-4)]))
+    policy = Srjf(COST, job_time, aging, batch=batch)
+    engine = Harness(
+        policy=scan(policy, job_time, aging),
+        block_size=2,
+        cache_tokens=data.draw(st.sampled_from([32, 48, 400])),
+        max_num_batched_tokens=data.draw(st.sampled_from([7, 64])),
+        max_input=data.draw(st.sampled_from([None, 40])),
+    )
+    for _ in range(data.draw(st.integers(1, 25))):
+        step = data.draw(st.sampled_from(["submit", "submit", "step", "cancel", "evict", "fail"]))
+        opened = [*engine.engine.waiting, *engine.engine.running]
+        if step == "submit":
+            head, tail = data.draw(PROMPT)
+            limit = data.draw(st.sampled_from([1, 1, 1, 5]))
+            engine.submit(map(ord, head + tail), limit, group=data.draw(st.integers(0, 3)))
+        elif step == "evict":
+            engine.engine.pool.evict(data.draw(st.integers(0, 5)))
+        elif opened and step == "cancel":
+            engine.engine.cancel(data.draw(st.sampled_from(opened)))
+        elif opened and step == "fail":
+            engine.executor.failure = BrokenError()
+            with pytest.raises(BrokenError):
+                engine.step()
+        elif opened:
+            engine.step()
+    engine.executor.failure = None
+    engine.run()
+    assert_nothing_left(engine)
+
+
+def assert_nothing_left(engine: Harness) -> None:
+    backlog = engine.engine._memo
+    assert isinstance(backlog, Backlog) or backlog is None
+    if backlog is not None:
+        backlog.update(engine.engine._state())
+        assert len(backlog) == 0
+        assert not backlog._index._first
+        assert not backlog._index._inside
+        assert not backlog._beside
+
+
+def test_spans_after_the_first_run_count_as_they_were_cached_when_a_request_joined() -> None:
+    engine = Harness(policy=Srjf(ONE_BY_ONE))
+    span = tuple(range(300, 316))
+    engine.submit([1, span, 2], max_tokens=1)
+    engine.run()
+    engine.submit(range(100, 110), max_tokens=1)
+    engine.submit([9, span, 4], max_tokens=1)  # 18 tokens, all but two of them cached
+    assert [request.id for request in engine.run()][1:] == [2, 1]
+    assert_nothing_left(engine)
+
+
+def test_a_step_asks_for_few_blocks_however_many_requests_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = 0
+    lookup = BlockPool.lookup
+
+    def counting(self: BlockPool, key: bytes) -> int | None:
+        nonlocal asked
+        asked += 1
+        return lookup(self, key)
+
+    monkeypatch.setattr(BlockPool, "lookup", counting)
+
+    def most(requests: int) -> int:
+        """Blocks that a step asks for at most, but the one that takes all requests in."""
+        nonlocal asked
+        engine = Harness(policy=make_policy("srjf", Settings(COST)), cache_tokens=64)
+        for number in range(requests):
+            head = range(100 * (number % 5), 100 * (number % 5) + 12)
+            engine.submit([*head, 1000 + number, number % 7], max_tokens=1)
+        engine.engine.step()
+        counts = []
+        for _ in range(8):
+            asked = 0
+            engine.engine.step()
+            counts.append(asked)
+        return max(counts)
+
+    assert most(2_000) <= most(200) + 20
+
+
+# ---- steps
+
+
+@pytest.mark.parametrize("policy", [Fifo(COST), Srjf(COST, calibrated=False), Srjf(COST)])
+def test_a_prompt_that_needs_no_decode_has_a_step_to_itself(policy: Policy) -> None:
+    engine = Harness(policy=policy)
+    for number in range(4):
+        engine.submit(range(100 * number, 100 * number + 9 - number), max_tokens=1)
+    engine.run()
+    assert [len(step) for step in served(engine)] == [1] * 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_runs_is_advanced_in_every_step_and_prompts_join_it(name: PolicyName) -> None:
+    engine = Harness(policy=make_policy(name, Settings(ONE_BY_ONE)))
+    engine.submit(range(9), max_tokens=6)
+    engine.step()
+    for number in range(1, 4):
+        engine.submit(range(100 * number, 100 * number + 10 + number), max_tokens=1)
+    engine.run()
+    assert served(engine)[1:4] == [[(0, 1), (number, 10 + number)] for number in range(1, 4)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_requests_that_decode_run_together(name: PolicyName) -> None:
+    engine = Harness(policy=make_policy(name, Settings(ONE_BY_ONE)))
+    for number in range(4):
+        engine.submit(range(100 * number, 100 * number + 9), max_tokens=5)
+    engine.run()
+    assert len(engine.executor.steps) == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None, max_examples=40)
+@given(
+    prompts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12)), min_size=1, max_size=9),
+    budget=st.integers(1, 20),
+    seqs=st.integers(1, 4),
+)
+def test_prompts_and_answers_of_any_mix_come_to_an_end(
+    name: PolicyName, prompts: list[tuple[int, int]], budget: int, seqs: int
+) -> None:
+    engine = Harness(
+        policy=make_policy(name, Settings(COST)),
+        cache_tokens=48,
+        max_num_batched_tokens=budget,
+        max_num_seqs=seqs,
+    )
+    for length, limit in prompts:
+        engine.submit(numbered(length).tolist(), max_tokens=limit)
+    assert len(engine.run()) == len(prompts)
+    if name != "fifo":
+        assert_nothing_left(engine)
+
+
+def test_asking_when_a_job_will_be_done_changes_nothing() -> None:
+    def order(asking: bool) -> list[Any]:
+        engine = Harness(policy=make_policy("srjf", Settings(COST)), cache_tokens=64)
+        engine.engine._cost = COST
+        for number in range(30):
+            engine.submit([*range(number % 4, 12), *range(100, 101 + number)], 1, group=number)
+        while engine.engine.waiting or engine.engine.running:
+            if asking:
+                assert engine.engine.forecast(29) is not None
+            engine.step()
+        return served(engine)
+
+    assert order(asking=True) == order(asking=False)
+
+
+# ---- joining a step
+
+
+def test_joining_pays_if_all_who_wait_gain_more_than_the_members_lose() -> None:
+    candidate = Candidate(
+        Request(0, numbered(30), 1), 20
+    )  # 20 ms, of which 10 are fixed for a step
+    assert not pays(candidate, 1, 0, COST)
+    assert pays(candidate, 1, 2, COST)
+    assert not pays(candidate, 2, 2, COST)
+    assert not pays(candidate, 1, 10**9, ONE_BY_ONE)
+    context = LinearCost(1e-3, 0.01, context_slope=1.0)  # ten cached tokens take ten seconds
+    assert not pays(candidate, 1, 2, context)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=2, max_size=6), fixed=st.sampled_from([0.005, 0.05])
+)
+def test_joining_shortens_the_sum_of_waits_by_what_it_was_judged_by(
+    sizes: list[int], fixed: float
+) -> None:
+    cost = LinearCost(1e-3, fixed)
+    first, second, *others = sizes
+    rest = [cost.seconds(size, 0) for size in others]
+    apart = [cost.seconds(first, 0), cost.seconds(second, 0), *rest]
+    joined = [cost.seconds(first + second, 0), *rest]
+    ends = [sum(apart[: n + 1]) for n in range(len(apart))]
+    sooner = [sum(joined[: n + 1]) for n in range(len(joined))]
+    gained = sum(ends) - (sum(sooner) + sooner[0])
+    candidate = Candidate(Request(0, numbered(second), 1), second)
+    assert pays(candidate, 1, len(others), cost) == (gained > 1e-12) or abs(gained) < 1e-9
+
+
+def test_short_rests_join_a_step_and_share_what_it_computes() -> None:
+    engine = Harness(policy=Srjf(COST, batch=True))
+    for number in range(4):
+        engine.submit([*range(20), *range(50 + number, 52 + number)], max_tokens=1)
+    engine.submit(range(100, 160), max_tokens=1)
+    engine.run()
+    assert served(engine) == [[(0, 22), (1, 2), (2, 2), (3, 2)], [(4, 60)]]
+
+
+def test_settings_name_the_job_time_and_aging() -> None:
+    job_time = JobTime(attention=1.0)
+    config = EngineConfig(policy="srjf", aging=0.05)
+    given_ = Settings.of(config, COST, job_time)
+    assert make_policy("srjf", given_) == Srjf(COST, job_time, 0.05, batch=True)
+    static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
+    assert static == Srjf(COST, None, 0.1, calibrated=False)
+    assert make_policy("fifo", Settings(COST)) == Fifo(COST)

@@ -1,0 +1,176 @@
+"""A trie of labels: where they part, what each has of the probability, and the greedy answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from math import exp, fsum, inf, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.harness import branches_of, numbered
+
+from relquery.engine.labels import LabelTrie
+from relquery.engine.request import Request
+
+END = 99
+Label = tuple[int, ...]
+Weights = Callable[[Label, int], float]  # (tokens so far, token) -> its logit
+LABELS = st.lists(
+    st.lists(st.integers(0, 3), min_size=1, max_size=5).map(tuple),
+    min_size=1,
+    max_size=8,
+    unique=True,
+)
+ENDS = st.sampled_from([frozenset[int](), frozenset({END}), frozenset({END, 98})])
+
+
+def random_weights(seed: int) -> Weights:
+    """Logits that depend on all tokens so far, as a network's do."""
+    return lambda path, token: float(np.random.default_rng([seed, *path, 7, token]).normal() * 3)
+
+
+def uniform(path: Label, token: int) -> float:
+    return 0.0
+
+
+def request_of(labels: list[Label], end: frozenset[int]) -> Request:
+    return Request(0, numbered(3), 9, end=end, choices=tuple(labels), scored=True)
+
+
+def allowed_logs(path: Label, allowed: Label, weights: Weights) -> dict[int, float]:
+    logits = {token: weights(path, token) for token in allowed}
+    total = log(fsum(map(exp, logits.values())))
+    return {token: logit - total for token, logit in logits.items()}
+
+
+def weighed(trie: LabelTrie, weights: Weights) -> list[list[float]]:
+    """What an executor gives."""
+    paths = branches_of(Request(0, numbered(1), 1, choices=trie.labels, scored=True, labels=trie))
+    return [
+        list(allowed_logs(path, branch.allowed, weights).values())
+        for path, branch in zip(paths, trie.branches, strict=True)
+    ]
+
+
+def decoded(
+    labels: list[Label], end: frozenset[int], weights: Weights
+) -> tuple[list[float], Label]:
+    """Each label's log-probability, and the greedy one, as a decoder has them, token by token."""
+    request = Request(0, numbered(3), 9, end=end, choices=tuple(labels))
+
+    def allowed(path: Label) -> Label:
+        request.output = list(path)
+        return () if request.chosen() else request.allowed_next()
+
+    def log_of(label: Label) -> float:
+        steps = [
+            allowed_logs(label[:i], allowed(label[:i]), weights)[t] for i, t in enumerate(label)
+        ]
+        if any(len(other) > len(label) and other[: len(label)] == label for other in labels):
+            ends = allowed_logs(label, allowed(label), weights)
+            mass = fsum(exp(share) for token, share in ends.items() if token in end)
+            steps.append(log(mass) if mass else -inf)
+        return fsum(steps)
+
+    path: Label = ()
+    while following := allowed(path):
+        token = max(following, key=lambda each: weights(path, each))
+        if token in end:
+            break
+        path = (*path, token)
+    return [log_of(label) for label in labels], path
+
+
+@given(labels=LABELS, end=ENDS, seed=st.integers(0, 999))
+def test_a_label_has_the_probability_with_which_a_decoder_draws_it(
+    labels: list[Label], end: frozenset[int], seed: int
+) -> None:
+    trie, weights = LabelTrie(labels, end), random_weights(seed)
+    logs, greedy = decoded(labels, end, weights)
+    found = weighed(trie, weights)
+    assert trie.log_probabilities(found) == pytest.approx(logs, abs=1e-9)
+    assert trie.greedy(found) == greedy
+    assert fsum(map(exp, trie.log_probabilities(found))) == pytest.approx(1)
+
+
+@given(labels=LABELS, end=ENDS)
+def test_branches_are_the_places_at_which_labels_part(
+    labels: list[Label], end: frozenset[int]
+) -> None:
+    trie, request = LabelTrie(labels, end), request_of(labels, end)
+    paths = branches_of(request)
+    assert len(set(paths)) == len(paths)
+    for path, branch in zip(paths, trie.branches, strict=True):
+        request.output = list(path)
+        assert branch.depth == len(path)
+        assert branch.allowed == request.allowed_next()
+        assert len(branch.allowed) > 1 or branch.above is None
+        assert branch.above is None or branch.above < paths.index(path)
+    assert trie.tokens == sum(len(branch.stretch) for branch in trie.branches)
+    places = {label[:depth] for label in labels for depth in range(len(label))}
+    for place in places - set(paths):
+        request.output = list(place)
+        assert len(request.allowed_next()) == 1
+
+
+def test_labels_of_one_token_cost_none_beside_the_prompt() -> None:
+    trie = LabelTrie([(1,), (2,), (3,)], {END})
+    assert (len(trie.branches), trie.tokens) == (1, 0)
+
+
+def test_what_labels_have_in_common_is_computed_once_and_their_ends_not_at_all() -> None:
+    trie = LabelTrie([(1, 2, 3, 4, 5), (1, 2, 3, 6, 7), (1, 2, 8, 9)], {END})
+    assert [branch.stretch for branch in trie.branches] == [(), (1, 2), (3,)]
+    assert [branch.depth for branch in trie.branches] == [0, 2, 3]
+
+
+def test_a_single_label_has_probability_one() -> None:
+    trie = LabelTrie([(4, 5, 6)], {END})
+    assert trie.branches[0].allowed == (4,)
+    assert trie.log_probabilities([[0.0]]) == (0.0,)
+    assert trie.greedy([[0.0]]) == (4, 5, 6)
+
+
+def test_all_end_tokens_together_are_one_way_on_but_greedy_takes_a_single_one() -> None:
+    trie = LabelTrie([(1,), (1, 2)], {98, END})
+    logs = [log(share) for share in (0.4, 0.3, 0.3)]
+    found = [[0.0], logs]
+    assert trie.branches[1].allowed == (2, 98, END)
+    assert [exp(each) for each in trie.log_probabilities(found)] == pytest.approx([0.6, 0.4])
+    assert trie.greedy(found) == (1, 2)
+
+
+def test_without_an_end_token_a_label_that_another_continues_has_no_probability() -> None:
+    trie = LabelTrie([(1,), (1, 2)])
+    assert trie.log_probabilities([[0.0]]) == (-inf, 0.0)
+    assert trie.greedy([[0.0]]) == (1, 2)
+
+
+def test_of_equally_likely_tokens_the_smallest_id_is_taken() -> None:
+    trie = LabelTrie([(7, 1), (3, 9), (3, 4)], {END})
+    assert trie.greedy(weighed(trie, uniform)) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([], "no labels"),
+        ([(1,), ()], "no tokens"),
+        ([(1,), (2,), (1,)], "twice"),
+        ([(1, END)], "end token"),
+    ],
+)
+def test_what_is_no_set_of_labels_is_a_bug(labels: list[Label], message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        LabelTrie(labels, {END})
+
+
+def test_a_long_list_of_labels_is_taken_in() -> None:
+    labels = [tuple(map(int, f"{number:06}")) for number in range(3000)]
+    trie = LabelTrie(labels)
+    assert all(a.depth < 6 for a, _ in pairwise(trie.branches))
+    shares = [exp(each) for each in trie.log_probabilities(weighed(trie, uniform))]
+    assert fsum(shares) == pytest.approx(1)

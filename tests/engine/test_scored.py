@@ -1,0 +1,188 @@
+"""Scored requests: the step that ends the prompt gives all probabilities, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, fsum
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.harness import BrokenError, Harness, Spec, expected_output
+from tests.engine.test_labels import LABELS
+
+from relquery.config import RELOCATIONS, Relocation
+from relquery.engine.executor import SCRATCH
+from relquery.engine.labels import LabelTrie
+from relquery.engine.request import Request
+from relquery.prompt import Finish
+
+END = frozenset({9})
+CHOICES = ((1, 2), (1, 3, 4), (1, 3, 5), (6,), (6, 7))
+
+
+def submit(harness: Harness, prompt: Sequence[Any], **options: Any) -> Request:
+    settings = {"choices": CHOICES, "end": END, "scored": True, "max_tokens": 9}
+    return harness.submit(prompt, **(settings | options))
+
+
+def assert_scored(*requests: Request) -> None:
+    for request in requests:
+        assert request.finish is Finish.STOP
+        assert request.output == expected_output(request)
+        assert request.scores is not None
+        assert fsum(map(exp, request.scores)) == pytest.approx(1)
+        assert len(request.scores) == len(request.choices)
+
+
+def test_one_step_gives_the_answer_and_holds_nothing_afterwards() -> None:
+    harness = Harness()
+    requests = [submit(harness, range(10)), submit(harness, range(5))]
+    assert harness.step() == requests
+    assert len(harness.executor.steps) == 1
+    assert harness.engine.pool.held == 0
+    assert_scored(*requests)
+
+
+def test_the_step_has_a_chunk_for_the_prompt_and_one_for_each_further_branch() -> None:
+    harness = Harness()
+    request = submit(harness, range(10))
+    harness.run()
+    ((prompt, *labels),) = harness.executor.steps
+    assert request.labels is not None
+    assert [chunk.tokens.tolist() for chunk in labels] == [
+        list(branch.stretch) for branch in request.labels.branches[1:]
+    ]
+    assert len(prompt.tokens) == 10
+    assert all((chunk.writes >= SCRATCH).all() for chunk in labels)
+    assert all(chunk.draw is not None and chunk.draw.weigh for chunk in (prompt, *labels))
+
+
+PROMPTS = st.lists(
+    st.integers(0, 5) | st.lists(st.integers(0, 5), max_size=6).map(tuple), max_size=14
+).map(lambda parts: (*parts, 7))
+
+
+@settings(deadline=None)
+@given(
+    prompts=st.lists(PROMPTS, min_size=1, max_size=5),
+    labels=LABELS,
+    decoding=st.lists(st.booleans(), min_size=5, max_size=5),
+    budget=st.integers(2, 40),
+    blocks=st.integers(32, 48),
+    relocation=st.sampled_from(RELOCATIONS),
+)
+def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
+    prompts: list[Spec],
+    labels: list[tuple[int, ...]],
+    decoding: list[bool],
+    budget: int,
+    blocks: int,
+    relocation: Relocation,
+) -> None:
+    harness = Harness(max_num_batched_tokens=budget, cache_tokens=4 * blocks, relocation=relocation)
+    options = {"choices": tuple(labels), "end": END}
+    for prompt, decodes in zip(prompts, decoding, strict=False):
+        if decodes:
+            harness.submit(prompt, 9, choices=((1, 2, 3, 4, 5), (1, 2, 3, 4, 6)))
+        submit(harness, prompt, **options)
+    harness.run()
+    assert_scored(*(request for request in harness.executor.requests.values() if request.scored))
+
+
+def test_a_prompt_in_several_steps_has_its_labels_in_the_last_one() -> None:
+    harness = Harness(max_num_batched_tokens=8)
+    request = submit(harness, range(21))
+    harness.run()
+    assert [len(step) for step in harness.executor.steps] == [1, 1, 4]
+    assert_scored(request)
+
+
+@pytest.mark.parametrize("length", [8, 9, 10])
+def test_a_prompt_that_is_cached_but_for_its_last_tokens_computes_these_and_the_labels(
+    length: int,
+) -> None:
+    harness = Harness()
+    submit(harness, range(length))
+    harness.run()
+    again = submit(harness, range(length))
+    harness.run()
+    assert again.cached == (length - 1) // 4 * 4
+    prompt, *labels = harness.executor.steps[-1]
+    assert len(prompt.tokens) == length - again.cached
+    assert len(labels) == 3
+    assert_scored(again)
+
+
+def test_labels_stand_in_the_chain_after_spans() -> None:
+    harness = Harness()
+    span = tuple(range(9))
+    prompts = [(8, span, 5, 6), (span, 5), (4, 4, 4, span, (3, span), 1)]
+    requests = [submit(harness, prompt) for prompt in prompts]
+    harness.run()
+    assert_scored(*requests)
+
+
+def test_a_request_that_a_full_pool_stopped_within_its_prompt_is_scored_later() -> None:
+    harness = Harness(cache_tokens=64, max_num_batched_tokens=8)
+    other = harness.submit(range(100, 122), max_tokens=40)
+    while not other.output:
+        harness.step()
+    request = submit(harness, range(40))
+    preempted = False
+    while harness.engine.waiting or harness.engine.running:
+        ran = request in harness.engine.running
+        harness.step()
+        preempted |= ran and request in harness.engine.waiting
+    assert preempted
+    assert (len(other.output), other.finish) == (40, Finish.LENGTH)
+    assert_scored(request)
+
+
+@pytest.mark.parametrize("failure", [BrokenError(), KeyboardInterrupt()])
+def test_after_a_failed_step_nothing_is_left_and_the_next_one_scores(
+    failure: BaseException,
+) -> None:
+    harness = Harness()
+    requests = [submit(harness, [*range(10), tail]) for tail in range(3)]
+    harness.executor.failure = failure
+    with pytest.raises(type(failure)):
+        harness.step()
+    harness.check()
+    assert harness.engine.pool.held == 0
+    assert [request.scores for request in requests] == [None] * 3
+    harness.run()
+    assert_scored(*requests)
+
+
+def test_a_request_cancelled_within_its_prompt_leaves_nothing_held() -> None:
+    harness = Harness(max_num_batched_tokens=8)
+    request = submit(harness, range(21))
+    harness.step()
+    assert harness.engine.cancel(request)
+    harness.check()
+    assert harness.engine.pool.held == 0
+    assert (request.scores, request.output) == (None, [])
+
+
+def test_requests_of_one_call_share_their_trie() -> None:
+    labels = LabelTrie(CHOICES, END)
+    harness = Harness()
+    first, second = (submit(harness, range(n), labels=labels) for n in (4, 5))
+    harness.run()
+    assert first.labels is second.labels is labels
+    assert_scored(first, second)
+
+
+def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> None:
+    harness = Harness()
+    request = submit(harness, range(10))
+    relquery = harness.engine.relqueries[0]
+    harness.run()
+    assert request.labels is not None
+    assert relquery.computed_prompts == 10 + request.labels.tokens
+    assert (relquery.drawn_tokens, relquery.answered_tokens) == (0, len(request.output))
+    assert relquery.latency is not None
+    assert relquery.latency.tail == 0
+    assert harness.engine.experience.limit == 0

@@ -1,0 +1,187 @@
+"""Hybrid prefilling: a step in slices that take turns, keys and values of one layer at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.model.networks import ALL, LLAMA_LIKE, NoTokenizer, build
+
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
+from relquery.engine.request import Draw
+from relquery.model.executor import TorchExecutor
+from relquery.model.hybrid import cut, leave, take_turns
+from relquery.model.load import LoadedModel, prepare
+from relquery.model.release import Release
+
+LENGTH = 60
+WEIGH = Draw(allowed=tuple(range(97)), weigh=True)
+TOKENS = np.random.default_rng(0).integers(3, 97, LENGTH).astype(np.int32)
+DYNAMIC = {"longrope", "dynamic"}  # frequencies follow the longest position of a pass
+
+
+def moe() -> Any:
+    torch.manual_seed(0)
+    config = tf.MixtralConfig(**LLAMA_LIKE, num_local_experts=4, num_experts_per_tok=2)
+    return tf.MixtralForCausalLM(config).eval()
+
+
+def stock(name: str) -> Any:
+    return moe() if name == "mixtral" else build(name)
+
+
+def loaded(name: str) -> LoadedModel:
+    return prepare(stock(name), cast(Any, NoTokenizer()), name)
+
+
+def prepared(name: str) -> Any:
+    return loaded(name).network
+
+
+def dense(name: str) -> torch.Tensor:
+    """(LENGTH, vocabulary) log-probabilities of the stock network, without any of our code."""
+    with torch.inference_mode():
+        ids = torch.from_numpy(TOKENS).long()[None]
+        return cast(torch.Tensor, stock(name)(ids).logits[0].double().log_softmax(-1))
+
+
+def close(weighed: Drawn | None, expected: torch.Tensor) -> bool:
+    difference = (torch.tensor(weighed).double() - expected).abs().max()
+    return bool(difference < 1e-5 * expected.abs().max())
+
+
+def own(count: int, start: int = 0) -> np.ndarray[Any, Any]:
+    return SCRATCH + start + np.arange(count)
+
+
+@pytest.mark.parametrize("slice_tokens", [1, 7, 16, 59, 60])
+@pytest.mark.parametrize("name", [*(set(ALL) - DYNAMIC), "mixtral"])
+def test_slices_change_no_logit(name: str, slice_tokens: int) -> None:
+    model = loaded(name)
+    executor = TorchExecutor(model.network, 0, slice_tokens=slice_tokens, release=model.release)
+    (weighed,) = executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
+    assert close(weighed, dense(name)[-1])
+
+
+def test_what_a_network_reads_again_is_not_let_go_of() -> None:
+    everything = Release(states=True, inputs=True, embeddings=True)
+    assert loaded("llama").release == everything
+    assert loaded("mixtral").release == everything
+    # Attention and feed-forward stand side by side and read the same normalised states.
+    assert not loaded("cohere").release.inputs
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "bloom", "gpt2"])
+@pytest.mark.parametrize("kept", [0, 16, 48])
+@pytest.mark.parametrize("slice_tokens", [8, 100])
+def test_a_kept_prefix_serves_the_next_prompt(name: str, kept: int, slice_tokens: int) -> None:
+    executor = TorchExecutor(prepared(name), 64, slice_tokens=slice_tokens)
+    slots = np.concatenate((np.random.default_rng(1).permutation(64)[:kept], own(LENGTH - kept)))
+    (first,) = executor.execute([Chunk(0, TOKENS, 0, (), slots, WEIGH)])
+    context = (Segment(slots[:kept]),) if kept else ()
+    rest = TOKENS[kept:]
+    (second,) = executor.execute([Chunk(1, rest, kept, context, own(len(rest)), WEIGH)])
+    expected = dense(name)[-1]
+    assert close(first, expected)
+    assert close(second, expected)
+
+
+@pytest.mark.parametrize("slice_tokens", [5, 17, 1_000])
+def test_chunks_of_a_step_read_one_another_across_slices(slice_tokens: int) -> None:
+    executor = TorchExecutor(prepared("llama"), 64, slice_tokens=slice_tokens)
+    slots = np.concatenate((np.arange(20), own(LENGTH - 20)))
+    chunks = [
+        Chunk(0, TOKENS[:40], 0, (), slots[:40], WEIGH),
+        Chunk(1, TOKENS[20:30], 20, (Segment(slots[:20]),), own(10, 40), WEIGH),
+        Chunk(0, TOKENS[40:], 40, (Segment(slots[:40]),), slots[40:], WEIGH),
+    ]
+    expected = dense("llama")[[39, 29, 59]]
+    assert all(map(close, executor.execute(chunks), expected))
+
+
+def test_slices_without_a_token_to_draw_skip_the_last_layers_end() -> None:
+    network = prepared("llama")
+    last, seen = network.model.layers[-1].mlp, []
+    last.register_forward_hook(lambda module, args, output: seen.append(args[0].shape[1]))
+    executor = TorchExecutor(network, 0, slice_tokens=16)
+    executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
+    assert seen == [LENGTH - 48]
+
+
+def test_a_failing_slice_ends_the_others() -> None:
+    network = prepared("bloom")
+    calls = []
+
+    def fail(module: Any, args: Any) -> None:
+        calls.append(1)
+        if len(calls) == 6:
+            raise RuntimeError("out of memory")
+
+    hook = network.transformer.h[0].mlp.register_forward_pre_hook(fail)
+    executor = TorchExecutor(network, 0, slice_tokens=8)
+    chunk = Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        executor.execute([chunk])
+    hook.remove()
+    (weighed,) = executor.execute([chunk])
+    assert close(weighed, dense("bloom")[-1])
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    size=st.integers(1, 40),
+    before=st.integers(0, 5),
+)
+def test_cutting_keeps_tokens_contexts_and_draws(
+    lengths: list[int], size: int, before: int
+) -> None:
+    chunks = [
+        Chunk(
+            number,
+            np.arange(length, dtype=np.int32),
+            before,
+            (Segment(np.arange(before)),) if before else (),
+            100 * number + np.arange(length),
+            Draw(),
+        )
+        for number, length in enumerate(lengths)
+    ]
+    slices = cut(chunks, size)
+    parts = [part for each in slices for part in each]
+    assert all(0 < sum(len(part.tokens) for part in each) <= size for each in slices)
+    for chunk in chunks:
+        own_parts = [part for part in parts if part.request == chunk.request]
+        assert np.array_equal(np.concatenate([p.tokens for p in own_parts]), chunk.tokens)
+        assert np.array_equal(np.concatenate([p.writes for p in own_parts]), chunk.writes)
+        assert [p.draw is not None for p in own_parts] == [False] * (len(own_parts) - 1) + [True]
+        for part in own_parts:
+            seen = [slot for segment in part.context for slot in segment.slots]
+            done = part.position - chunk.position
+            assert seen == [*range(before), *chunk.writes[:done]]
+    for first, second in pairwise(slices):  # no slice could have taken more
+        assert sum(len(p.tokens) for p in first) == size or len(second[0].tokens) == size
+
+
+def test_runs_take_turns_in_order() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def run(name: str) -> Callable[[Callable[[], None]], str | None]:
+        def body(wait: Callable[[], None]) -> str | None:
+            for turn in range(3):
+                seen.append((name, turn))
+                wait()
+                if (name, turn) == ("b", 1):
+                    leave()
+            return name
+
+        return body
+
+    assert take_turns([run("a"), run("b"), run("c")]) == ["a", None, "c"]
+    assert seen == [(name, turn) for turn in range(3) for name in "abc" if (name, turn) != ("b", 2)]

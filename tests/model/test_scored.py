@@ -1,0 +1,206 @@
+"""Scores of whole networks, against the stock network run over each label, and against decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.model.dense import dense_logits
+from tests.model.networks import VOCABULARY, NoTokenizer, build
+from tests.model.test_spans import Spec, dense_chain, engine_chain
+
+from relquery.config import EngineConfig
+from relquery.engine.clock import RealClock
+from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.loop import Loop
+from relquery.engine.pieces import Placing
+from relquery.engine.request import Request
+from relquery.model.executor import TorchExecutor
+from relquery.model.load import LoadedModel, prepare
+
+ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
+END = frozenset({2, 90})
+LABELS = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40, 3), (10, 30), (5, 6, 8, 4))
+Labels = tuple[tuple[int, ...], ...]
+
+_MODELS: dict[str, tuple[LoadedModel, Any]] = {}
+
+
+def model_of(name: str) -> tuple[LoadedModel, Any]:
+    """A network on our attention, and the stock one."""
+    if name not in _MODELS:
+        _MODELS[name] = prepare(build(name), cast(Any, NoTokenizer()), name), build(name)
+    return _MODELS[name]
+
+
+class Counted(TorchExecutor):
+    """Counts its steps."""
+
+    steps = 0
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        self.steps += 1
+        return super().execute(chunks)
+
+
+def served(
+    name: str, specs: Sequence[Spec], labels: Labels = LABELS, scored: bool = True, **limits: Any
+) -> tuple[list[Request], int]:
+    """Requests that were submitted one after the other and run together, and how many steps."""
+    model, _ = model_of(name)
+    config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
+    slots = config.cache_tokens // config.block_size * config.block_size
+    executor = Counted(
+        model.network, slots, config.segment_sharing, model.positions, config.relocation
+    )
+    engine = Loop(executor, config, RealClock())
+    placing: Placing = "request" if config.relocation == "cidra" else "chain"
+    if not model.positions.relocatable:
+        placing = "bound"
+    requests = [
+        Request(i, engine_chain(spec), 9, choices=labels, end=END, scored=scored, placing=placing)
+        for i, spec in enumerate(specs)
+    ]
+    for request in requests:
+        engine.submit(request)
+    while engine.waiting or engine.running:
+        engine.step()
+        engine.pool.check()
+    assert engine.pool.held == 0
+    return requests, executor.steps
+
+
+def reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
+    """Log-probability of each label, by the stock network over prompt and label."""
+    _, network = model_of(name)
+
+    def log_of(label: tuple[int, ...]) -> float:
+        logits = dense_logits(network, dense_chain((*spec, *label)))[-1 - len(label) :].double()
+        logs = []
+        for depth, row in enumerate(logits):
+            through = [other for other in labels if other[:depth] == label[:depth]]
+            ways = {other[depth] for other in through if len(other) > depth}
+            allowed = sorted(ways | (END if label[:depth] in labels else set()))
+            if not ways:
+                break
+            shares = dict(zip(allowed, row[allowed].softmax(-1).tolist(), strict=True))
+            taken = END if depth == len(label) else {label[depth]}
+            logs.append(float(np.log(fsum(shares[token] for token in taken))))
+        return fsum(logs)
+
+    return [log_of(label) for label in labels]
+
+
+def check(
+    name: str, specs: Sequence[Spec], labels: Labels = LABELS, **limits: Any
+) -> list[Request]:
+    requests, _ = served(name, specs, labels, **limits)
+    for request, spec in zip(requests, specs, strict=True):
+        assert request.scores is not None
+        assert request.scores == pytest.approx(reference(name, spec, labels), abs=1e-5)
+        assert fsum(np.exp(request.scores)) == pytest.approx(1)
+    return requests
+
+
+RNG = np.random.default_rng(3)
+
+
+def words(count: int) -> tuple[int, ...]:
+    return tuple(RNG.integers(3, VOCABULARY, count).tolist())
+
+
+COMMON, PASSAGES = words(21), [words(count) for count in (14, 9)]
+PLAIN = [(*COMMON, *words(6)), (*COMMON, *words(1)), COMMON, words(1), words(40)]
+SPANNED = [
+    (*COMMON, *PASSAGES, *words(3)),
+    (*COMMON, PASSAGES[1], 4, PASSAGES[0], *words(2)),
+    (PASSAGES[0], *words(5)),
+]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_scores_are_those_of_the_stock_network_over_prompt_and_label(name: str) -> None:
+    requests = check(name, [*PLAIN, *SPANNED])
+    assert len({tuple(request.output) for request in requests}) > 2
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "no prefix caching": {"prefix_caching": False},
+    "no segment sharing": {"segment_sharing": False},
+    "in chunks": {"max_num_batched_tokens": 7},
+    "in slices": {"slice_tokens": 16},
+    "blocks of 1": {"block_size": 1},
+    "preemption": {"cache_tokens": 128, "max_num_batched_tokens": 16},
+    "one at a time": {"max_num_seqs": 1},
+    "keys moved": {"relocation": "cidra"},
+    "keys rotated": {"relocation": "keys"},
+}
+
+
+@pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_scores_are_the_same_in_every_setting(name: str, limits: dict[str, Any]) -> None:
+    check(name, [*PLAIN, *SPANNED], **limits)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bloom"])
+def test_a_prompt_that_is_cached_but_for_its_last_token_has_the_same_scores(name: str) -> None:
+    spec = words(13)
+    first, again = check(name, [spec, spec], max_num_seqs=1)
+    assert again.cached == 12
+    assert again.scores == pytest.approx(first.scores, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_one_pass_suffices(name: str) -> None:
+    assert served(name, PLAIN)[1] == 1
+    assert served(name, PLAIN, scored=False)[1] > 1
+
+
+TOKEN = st.integers(3, 12)
+LABEL_SETS = st.lists(
+    st.lists(TOKEN, min_size=1, max_size=4).map(tuple), min_size=1, max_size=7, unique=True
+).map(tuple)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3"])
+@settings(deadline=None, max_examples=15)
+@given(
+    labels=LABEL_SETS,
+    prompts=st.lists(st.lists(TOKEN, min_size=1, max_size=12).map(tuple), min_size=1, max_size=4),
+)
+def test_the_answer_is_the_one_that_decoding_step_by_step_gives(
+    name: str, labels: Labels, prompts: list[Spec]
+) -> None:
+    scored, _ = served(name, prompts, labels)
+    decoded, _ = served(name, prompts, labels, scored=False)
+    assert [request.output for request in scored] == [request.output for request in decoded]
+
+
+def test_what_fails_between_two_layers_leaves_nothing_and_is_scored_again() -> None:
+    model, _ = model_of("llama")
+    executor = TorchExecutor(model.network, 256)
+    engine = Loop(executor, EngineConfig(cache_tokens=256, block_size=4), RealClock())
+    request = Request(0, np.array(COMMON, np.int32), 1, choices=LABELS, end=END, scored=True)
+    engine.submit(request)
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    layer: torch.nn.Module = next(
+        module for module in model.network.modules() if getattr(module, "layer_idx", None) == 1
+    )
+    hook = layer.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    hook.remove()
+    engine.pool.check()
+    assert (engine.pool.held, request.scores) == (0, None)
+    assert engine.step() == [request]
+    assert request.scores == pytest.approx(reference("llama", COMMON), abs=1e-5)
