@@ -36,11 +36,11 @@ class EngineConfig:
 
     max_num_batched_tokens: tokens that one step computes at most, prefill and decode together.
     max_num_seqs: requests that run at once at most.
-    max_input: tokens of a prompt that one step computes at most if it gives the whole answer: such a
-        prompt may exceed max_num_batched_tokens and the cache (paper 004). None for no more than
+    max_input: tokens of a prompt that one step computes at most if it gives the whole answer: such
+        a prompt may exceed max_num_batched_tokens and the cache (paper 004). None for no more than
         these.
-    slice_tokens: of a step, how many pass through the network at a time between two attentions: less
-        memory, and the same results.
+    slice_tokens: of a step, how many pass through the network at a time between two attentions:
+        less memory, and the same results.
     block_size: tokens per block, the grain of prefix hits and of allocation.
     cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.

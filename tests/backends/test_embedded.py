@@ -10,7 +10,8 @@ import pytest
 from tokenizers.normalizers import Lowercase
 from torch import Tensor
 
-from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local import load_backend
 from relquery.config import RELOCATIONS
 from relquery.connection import connect
 from relquery.engine.cost import LinearCost

@@ -14,7 +14,8 @@ import torch
 from tokenizers.normalizers import Lowercase
 
 from relquery.backends.choices import SCORED_UNASKED, Choices
-from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local import load_backend
 from relquery.backends.service import Engine
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Drawn

@@ -8,7 +8,8 @@ from math import fsum
 import pytest
 
 from relquery.backends.calibration import corrected, fit_temperature
-from relquery.backends.embedded import EmbeddedBackend, load_backend
+from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local import load_backend
 from relquery.backends.scores import Scores
 from relquery.demo.generator import DOMAINS
 from relquery.demo.prompt import Prompt

@@ -30,6 +30,7 @@ def submit(harness: Harness, prompt: Sequence[Any], **options: Any) -> Request:
 def assert_scored(*requests: Request) -> None:
     for request in requests:
         assert request.finish is Finish.STOP
+        request.max_tokens = 9  # what there was no room for, a decoder would need
         assert request.output == expected_output(request)
         assert request.scores is not None
         assert fsum(map(exp, request.scores)) == pytest.approx(1)
@@ -186,3 +187,12 @@ def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> 
     assert relquery.latency is not None
     assert relquery.latency.tail == 0
     assert harness.engine.experience.limit == 0
+
+
+def test_a_prompt_larger_than_the_cache_is_scored_with_its_labels_in_one_step() -> None:
+    harness = Harness(cache_tokens=32, max_num_batched_tokens=16, max_input=64)
+    requests = [submit(harness, range(50)), submit(harness, range(55))]
+    harness.run()
+    assert len(harness.executor.steps) == 2
+    assert requests[1].cached == 32
+    assert_scored(*requests)

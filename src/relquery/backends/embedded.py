@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,70 +17,20 @@ from relquery.config import EngineConfig
 from relquery.engine.calibrate import Progress, calibrate
 from relquery.engine.clock import RealClock
 from relquery.engine.cost import LinearCost
-from relquery.engine.costs import SERVED
 from relquery.engine.fit import TRUSTED, Fit
 from relquery.engine.loop import Loop
-from relquery.engine.machines import find_machine
 from relquery.engine.pieces import Chain, Placing, own_pieces
 from relquery.engine.policies.catalogue import WITHOUT_COST, Settings, make_policy
 from relquery.engine.request import Request
 from relquery.engine.schedule import cached_tokens
-from relquery.errors import ConfigError, MissingExtraError, RequestError, did_you_mean
+from relquery.errors import ConfigError, RequestError
 from relquery.prompt import Answer, Prompt, Sampling, Span
 
 if TYPE_CHECKING:
+    from relquery.backends.sizing import Sizing
     from relquery.model.load import LoadedModel
 
 PREVIEW_TOKENS = 12
-_ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
-_MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
-_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost"]
-
-
-def load_backend(model: str, **options: Any) -> EmbeddedBackend:
-    """Load a model and put an engine around it.
-
-    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
-    options: fields of EngineConfig; dtype, device, tokenizer (see relquery.model.load); and cost,
-        what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
-        `relquery calibrate`. By default it is measured if the policy predicts durations, about a
-        second for ten million parameters on two cores.
-
-    Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
-    """
-    for name in options:
-        if name not in _KNOWN:
-            raise ConfigError(
-                f"'{name}' is not an option of the embedded engine. Options: {', '.join(_KNOWN)}."
-                + did_you_mean(name, _KNOWN)
-            )
-    try:
-        from relquery.model.load import load
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
-    config = EngineConfig(**{k: v for k, v in options.items() if k in _ENGINE_OPTIONS})
-    cost = _cost_of(options.get("cost"))  # before the model, which takes long to load
-    loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
-    return EmbeddedBackend(replace(loaded, name=model), config, cost)
-
-
-def _cost_of(given: LinearCost | str | Path | None) -> LinearCost | None:
-    if isinstance(given, (str, Path)):
-        return find_machine(str(given)).cost
-    if given is not None and not isinstance(given, LinearCost):
-        raise ConfigError(
-            f"cost is {given!r}. Give a LinearCost, the name of a machine "
-            f"({', '.join(SERVED)}), or a file that `relquery calibrate` wrote."
-        )
-    return given
-
-
-def _resolve(model: str) -> str:
-    if model == "demo":
-        from relquery.demo.files import model_path
-
-        return str(model_path())
-    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +54,7 @@ class EmbeddedBackend:
         model: LoadedModel,
         config: EngineConfig | None = None,
         cost: LinearCost | None = None,
+        sizing: Sizing | None = None,
     ) -> None:
         from relquery.model.executor import TorchExecutor
         from relquery.model.render import Renderer
@@ -118,7 +68,11 @@ class EmbeddedBackend:
             config.segment_sharing,
             model.positions,
             config.relocation,
+            config.slice_tokens,
+            model.release,
         )
+        self.sizing = sizing
+        """How a budget of memory is used; None where none was given."""
         if cost is None and config.policy not in WITHOUT_COST:
             cost = self._measure_in_haste().cost
         self.cost = cost

@@ -13,15 +13,15 @@ def load(model: str, **options: Any) -> Backend:
     """Open the backend that serves a model.
 
     model: "openai:NAME" for a provider or a server of the OpenAI chat-completions form, else what
-        the embedded engine loads (see embedded.load_backend).
-    options: fields of OpenAIConfig, or the options of embedded.load_backend.
+        the embedded engine loads (see local.load_backend).
+    options: fields of OpenAIConfig, or the options of local.load_backend.
 
     Raises ConfigError, ModelError and MissingExtraError.
     """
     provider, _, name = model.partition(":")
     if provider == "openai":
         return _load_openai(name, options)
-    from relquery.backends.embedded import load_backend
+    from relquery.backends.local import load_backend
 
     return load_backend(model, **options)
 

@@ -10,8 +10,8 @@ from weakref import finalize
 
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.delivery import Delivery
-from relquery.backends.embedded import load_backend
 from relquery.backends.job import Job
+from relquery.backends.local import load_backend
 from relquery.backends.scores import Scores
 from relquery.backends.scoring import Prior, score
 from relquery.backends.worker import Worker
@@ -28,7 +28,9 @@ class Engine:
 
     model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
     policy, starvation, aging, weights: see EngineConfig. cost: see load_backend.
-    options: other fields of EngineConfig, and dtype, device, tokenizer.
+    options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
+        With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
+        long an input fits and why; `sizing` holds it.
 
     A context manager. Raises ConfigError, ModelError and MissingExtraError.
     """
@@ -59,6 +61,9 @@ class Engine:
             **options,
         )
         self.name, self.policy, self.cost = backend.name, policy, backend.cost
+        self.sizing = backend.sizing
+        if self.sizing is not None:
+            print(self.sizing)
         self._model = model
         self._worker = Worker(backend)
         # Also where nobody closes it: when it is dropped, and at the end of the program, which a

@@ -47,7 +47,7 @@ def calibrate(
 
     relquery calibrate demo --output laptop.json
     """
-    from relquery.backends.embedded import load_backend
+    from relquery.backends.local import load_backend
 
     if output is not None:
         check_output(output, [".json"])

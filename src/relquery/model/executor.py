@@ -124,6 +124,11 @@ class TorchExecutor:
         logits: Tensor = output.logits[0]
         return logits
 
+    @property
+    def slot_bytes(self) -> int:
+        """Of one token in the cache; needs one executed step before."""
+        return self._cache.slot_bytes
+
     @torch.inference_mode()
     def reserve(self) -> None:
         """Have the system give memory to the whole cache now; needs one executed step before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,14 +17,24 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
     """Bytes of tensors that `run` holds at once at most, beyond what there is before."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-        before = torch.cuda.memory_allocated(device)
+        before: int = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
         run()
         torch.cuda.synchronize(device)
-        return int(torch.cuda.max_memory_allocated(device)) - before
-    with _Tracker() as tracker:
+        peak: int = torch.cuda.max_memory_allocated(device)
+        return peak - before
+    tracker = _Tracker()
+    with tracker:
         run()
     return tracker.peak
+
+
+def usable_bytes(device: torch.device) -> int:
+    """What a program may well take: nine tenths of what is free on CUDA, half of it on a CPU."""
+    if device.type == "cuda":
+        free: int = torch.cuda.mem_get_info(device)[0]
+        return 9 * free // 10
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
 class _Tracker(TorchDispatchMode):

@@ -1,0 +1,89 @@
+"""The engine on this machine, opened by a model's name and options."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.sizing import MaxInput, Sizing, read_memory, share_out
+from relquery.config import EngineConfig
+from relquery.engine.cost import LinearCost
+from relquery.engine.costs import SERVED
+from relquery.engine.machines import find_machine
+from relquery.errors import ConfigError, MissingExtraError, did_you_mean
+
+if TYPE_CHECKING:
+    from relquery.model.load import LoadedModel
+
+_ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
+_MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
+_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory"]
+
+
+def load_backend(model: str, **options: Any) -> EmbeddedBackend:
+    """Load a model and put an engine around it.
+
+    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
+    options: fields of EngineConfig; dtype, device, tokenizer (see relquery.model.load); and cost,
+        what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
+        `relquery calibrate`. By default it is measured if the policy predicts durations, about a
+        second for ten million parameters on two cores. memory: bytes, or "2GiB": what weights,
+        steps and the KV cache may take together; what a step takes is measured, and the cache
+        has the rest. max_input may be "auto": the longest that fits.
+
+    Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
+    """
+    for name in options:
+        if name not in _KNOWN:
+            raise ConfigError(
+                f"'{name}' is not an option of the embedded engine. Options: {', '.join(_KNOWN)}."
+                + did_you_mean(name, _KNOWN)
+            )
+    try:
+        from relquery.model.load import load
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
+    chosen = {k: v for k, v in options.items() if k in _ENGINE_OPTIONS}
+    auto = chosen.get("max_input") == "auto"
+    config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
+    memory = options.get("memory")
+    budget = None if memory is None else read_memory(memory)
+    cost = _cost_of(options.get("cost"))  # before the model, which takes long to load
+    loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
+    loaded = replace(loaded, name=model)
+    if budget is None and not auto:
+        return EmbeddedBackend(loaded, config, cost)
+    sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
+    return EmbeddedBackend(loaded, sizing.config, cost, sizing)
+
+
+def _size(
+    model: LoadedModel, config: EngineConfig, budget: int | None, auto: bool, cache_given: bool
+) -> Sizing:
+    from relquery.model.footprint import Footprint
+    from relquery.model.memory import usable_bytes
+
+    budget = usable_bytes(model.network.device) if budget is None else budget
+    max_input: MaxInput = "auto" if auto else config.max_input
+    return share_out(budget, Footprint(model), config, max_input, cache_given)
+
+
+def _cost_of(given: LinearCost | str | Path | None) -> LinearCost | None:
+    if isinstance(given, (str, Path)):
+        return find_machine(str(given)).cost
+    if given is not None and not isinstance(given, LinearCost):
+        raise ConfigError(
+            f"cost is {given!r}. Give a LinearCost, the name of a machine "
+            f"({', '.join(SERVED)}), or a file that `relquery calibrate` wrote."
+        )
+    return given
+
+
+def _resolve(model: str) -> str:
+    if model == "demo":
+        from relquery.demo.files import model_path
+
+        return str(model_path())
+    return model

@@ -1,0 +1,96 @@
+"""What a model needs of memory: its weights, a cached token, and a step of given size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
+from relquery.engine.request import Draw
+from relquery.model.executor import TorchExecutor
+from relquery.model.load import LoadedModel
+from relquery.model.memory import peak_bytes
+
+_LAYERS = 4
+"""Layers that a long step is measured in: from the second on, all take the same memory."""
+
+
+@dataclass(slots=True)
+class Footprint:
+    """Bytes, measured by running a model (the profile run of paper 004, section 3.1).
+
+    weights: of the model. cached_token: of one token in the KV cache.
+    """
+
+    model: LoadedModel
+    weights: int = field(init=False)
+    cached_token: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        network = self.model.network
+        tensors: list[Tensor] = [*network.parameters(), *network.buffers()]
+        storages = {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors}
+        self.weights = sum(storage.nbytes() for storage in storages.values())
+        executor = TorchExecutor(network, 1)
+        executor.execute([self._chunk(1, np.arange(1))])
+        self.cached_token = executor.slot_bytes
+
+    def one_prompt(self, tokens: int, slice_tokens: int) -> int:
+        """Of a step that computes a prompt whole, none of which is kept.
+
+        Long ones only in the first layers, unless the later ones are found to take more.
+        """
+        if tokens <= 2 * slice_tokens or self._grows(slice_tokens):
+            return self._measure(tokens, slice_tokens, None)
+        return self._measure(tokens, slice_tokens, _LAYERS)
+
+    def many_prompts(self, tokens: int, prompts: int, slice_tokens: int) -> int:
+        """Of a step of so many tokens in prompts of equal length, each with a token to draw."""
+        length = max(1, tokens // prompts)
+        slots = SCRATCH + np.arange(length * prompts).reshape(prompts, length)
+        return self._peak([self._chunk(length, each) for each in slots], slice_tokens, None)
+
+    def kept_prompt(self, tokens: int, chunk_tokens: int) -> int:
+        """Of computing a prompt in chunks, all of which stay in the cache: as engines do that
+        decode (chunked prefill), or in one chunk (plain prefill). The cache is included."""
+        executor = TorchExecutor(self.model.network, tokens, slice_tokens=tokens)
+
+        def run() -> None:
+            slots = np.arange(tokens)
+            for start in range(0, tokens, chunk_tokens):
+                executor.execute([self._chunk(min(chunk_tokens, tokens - start), slots, start)])
+
+        return peak_bytes(run, self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.model.network.device
+
+    def _grows(self, slice_tokens: int) -> bool:
+        """Whether layers behind the first ones take more memory than these."""
+        tokens = 2 * slice_tokens + 1
+        whole = self._measure(tokens, slice_tokens, None)
+        return whole > 1.01 * self._measure(tokens, slice_tokens, _LAYERS)
+
+    def _measure(self, tokens: int, slice_tokens: int, layers: int | None) -> int:
+        return self._peak([self._chunk(tokens, SCRATCH + np.arange(tokens))], slice_tokens, layers)
+
+    def _peak(self, chunks: list[Chunk], slice_tokens: int, layers: int | None) -> int:
+        executor = TorchExecutor(
+            self.model.network, 0, slice_tokens=slice_tokens, release=self.model.release
+        )
+        if layers is None:
+            return peak_bytes(lambda: executor.execute(chunks), self._device)
+        return peak_bytes(lambda: executor.rehearse(chunks, layers), self._device)
+
+    def _chunk(self, tokens: int, slots: Slots, start: int = 0) -> Chunk:
+        """Tokens of a prompt of which the first `start` are computed; slots: of all of it."""
+        embedding: Any = self.model.network.get_input_embeddings()
+        vocabulary = int(embedding.weight.shape[0])
+        ids = (np.arange(start, start + tokens) % vocabulary).astype(np.int32)
+        context = (Segment(slots[:start]),) if start else ()
+        return Chunk(0, ids, start, context, slots[start : start + tokens], Draw())
