@@ -109,8 +109,8 @@ class PromptTooLongError(RequestError):
     def __init__(self, tokens: int, limit: int, what: str, remedy: str = "") -> None:
         shorten = "Shorten what it reads; in SQL, e.g. substring(column, 1, 2000)."
         super().__init__(
-            f"The prompt has {tokens} tokens; beside one of the answer, {what} holds {limit - 1} at "
-            f"most. {remedy or shorten}"
+            f"The prompt has {tokens} tokens; beside one of the answer, {what} holds {limit - 1}. "
+            f"{remedy or shorten}"
         )
 
 
