@@ -30,7 +30,14 @@ def products(
     return kernels._attend_by_products(query, key, value, mask, SCALE, causal, softcap)
 
 
-BOTH = pytest.mark.parametrize("kernel", [flash, products])
+def blocks(query: Tensor, key: Tensor, value: Tensor, **options: object) -> tuple[Tensor, Tensor]:
+    """Products that may hold few scores at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SCORES", 100)
+        return products(query, key, value, **options)  # type: ignore[arg-type]
+
+
+ALL = pytest.mark.parametrize("kernel", [flash, products, blocks])
 
 
 def inputs(
@@ -65,7 +72,7 @@ def agrees(
         )
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (6, 1)])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 40), (7, 23), (33, 5)])
 def test_attention_over_all_keys(
@@ -75,7 +82,7 @@ def test_attention_over_all_keys(
     agrees(kernel(query, key, value), query, key, value, torch.ones(3, queries, keys).bool())
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("length", [1, 2, 17, 40])
 def test_causal_attention_hides_later_keys(kernel: Kernel, length: int) -> None:
     query, key, value = inputs(length, length)
@@ -83,7 +90,7 @@ def test_causal_attention_hides_later_keys(kernel: Kernel, length: int) -> None:
     agrees(kernel(query, key, value, causal=True), query, key, value, visible)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(("queries", "rows"), [(1, 1), (6, 1), (6, 6)])
 def test_a_mask_hides_keys_per_job_or_per_query(kernel: Kernel, queries: int, rows: int) -> None:
     query, key, value = inputs(queries, 9)
@@ -94,7 +101,7 @@ def test_a_mask_hides_keys_per_job_or_per_query(kernel: Kernel, queries: int, ro
     agrees(kernel(query, key, value, mask=mask), query, key, value, visible.expand(3, queries, 9))
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("queries", [1, 4])
 def test_a_query_that_sees_nothing_gives_zeros_and_minus_infinity(
     kernel: Kernel, queries: int
@@ -129,7 +136,7 @@ def test_values_of_another_width_than_keys() -> None:
     agrees(got, query, key, value[..., :3], torch.ones(3, 5, 7).bool())
 
 
-@BOTH
+@ALL
 def test_parts_merge_by_their_log_sum_exp_to_the_whole(kernel: Kernel) -> None:
     query, key, value = inputs(5, 20)
     whole, lse = kernel(query, key, value)

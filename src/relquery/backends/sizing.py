@@ -16,7 +16,7 @@ MaxInput = int | Literal["auto"] | None
 
 CACHE_SHARE = 0.25
 """Of the memory beside the weights, what stays for the cache where any input may be as long."""
-_SLICES = (2048, 1024, 512, 256, 128)
+_SLICES = (1024, 512, 256, 128)
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -79,20 +79,21 @@ def share_out(
         raise ConfigError(
             f"memory is {_show(memory)}, and the weights alone take {_show(footprint.weights)}."
         )
-    config = replace(config, slice_tokens=_slices_for(free, footprint, config))
+    config = replace(config, slice_tokens=slices_for(free, footprint, config))
     slices = config.slice_tokens
     tokens = config.max_num_batched_tokens
     many = footprint.many_prompts(tokens, min(config.max_num_seqs, tokens), slices)
     cache = footprint.cached_token * (config.cache_tokens if cache_given else config.block_size)
     fixed, per_token = _line(footprint, slices)
-    context = footprint.model.context
+    context = footprint.model.context - 1  # beside one token of the answer
     kept = cache if cache_given else max(cache, int(CACHE_SHARE * free))
     reserved = kept if max_input == "auto" else cache
     longest = min(context, int((free - reserved - fixed) / per_token))
     wanted = longest if max_input == "auto" else max_input or 0
     if wanted > longest or longest <= 0 or free - cache < many:
         raise ConfigError(_too_little(memory, free, cache, many, wanted, longest))
-    step = max(many, footprint.one_prompt(wanted, slices) if wanted else 0)
+    long = footprint.one_prompt(wanted, slices) if footprint.is_fast else fixed + per_token * wanted
+    step = max(many, int(long) if wanted else 0)
     if not cache_given:
         blocks = (free - step) // (footprint.cached_token * config.block_size)
         config = replace(config, cache_tokens=max(1, blocks) * config.block_size)
@@ -109,8 +110,8 @@ def share_out(
     )
 
 
-def _slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
-    """The largest slices of which one takes little of the memory; the config's if it is smaller."""
+def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
+    """Tokens of the largest slices of which one takes little memory; the config's if fewer."""
     tokens = min(256, footprint.model.context)
     each = footprint.one_prompt(tokens, tokens) / tokens
     fitting = (size for size in _SLICES if size * each <= free / 8)
@@ -119,7 +120,7 @@ def _slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
 
 def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
     """(bytes of any step, bytes per token) of a prompt that is computed whole."""
-    high = min(6 * slices, footprint.model.context)
+    high = min(4 * slices, footprint.model.context)
     low = max(1, high // 2)
     return _through(
         low, footprint.one_prompt(low, slices), high, footprint.one_prompt(high, slices)

@@ -135,6 +135,12 @@ class Request:
             piece.keys.append(block_key(piece.last_key, self.tokens(index, start, stop)))
         return piece.keys[block]
 
+    def keys(self, index: int, count: int, block_size: int) -> list[bytes]:
+        """Keys of the first `count` named blocks of a piece."""
+        if count:
+            self.key(index, count - 1, block_size)
+        return self.pieces[index].keys[:count]
+
     def place(self, index: int, block: int, block_size: int) -> int:
         """Position of a block's first token, as it is computed."""
         return self.pieces[index].start + block * block_size

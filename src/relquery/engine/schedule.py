@@ -180,7 +180,7 @@ class Draft:
 
     def _free(self, block: int) -> bool:
         """Whether nothing that this plan leaves running holds a block."""
-        return self._released[block] == self._pool.references(block)
+        return self._pool.references(block) == (self._released[block] if self._released else 0)
 
     def _served(self, request: Request, index: int, hits: int) -> int:
         """Tokens of a piece in its first `hits` blocks."""
@@ -198,9 +198,9 @@ class Draft:
             return hits, unheld, places, copies
         size = self._limits.block_size
         for index in range(len(hits)):
-            for block in range(servable(request, index, size)):
-                key, place = request.key(index, block, size), request.place(index, block, size)
+            for block, key in enumerate(request.keys(index, servable(request, index, size), size)):
                 held = self._pool.lookup(key)
+                place = request.place(index, block, size) if self._moves else 0
                 if held is None and not self._fills(key, place):
                     break
                 if held is not None:
@@ -228,6 +228,10 @@ class Draft:
         self.tokens -= work.tokens
         self.work.append(work)
         size, request = self._limits.block_size, work.request
+        if request.labels is not None:
+            computed = request.computed if done is None else sum(done)
+            if computed + work.tokens == request.length:
+                self.tokens -= request.labels.tokens
         if done is None and len(request.pieces) == 1 and request.decoding and request.length % size:
             return  # most work is like that, and fills no block
         if self._limits.prefix_caching:

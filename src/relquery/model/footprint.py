@@ -39,12 +39,13 @@ class Footprint:
         executor.execute([self._chunk(1, np.arange(1))])
         self.cached_token = executor.slot_bytes
 
-    def one_prompt(self, tokens: int, slice_tokens: int) -> int:
+    def one_prompt(self, tokens: int, slice_tokens: int, *, all_layers: bool = False) -> int:
         """Of a step that computes a prompt whole, none of which is kept.
 
         Long ones only in the first layers, unless the later ones are found to take more.
+        all_layers: compute them all in any case.
         """
-        if tokens <= 2 * slice_tokens or self._grows(slice_tokens):
+        if all_layers or tokens <= 2 * slice_tokens or self._grows(slice_tokens):
             return self._measure(tokens, slice_tokens, None)
         return self._measure(tokens, slice_tokens, _LAYERS)
 
@@ -65,6 +66,11 @@ class Footprint:
                 executor.execute([self._chunk(min(chunk_tokens, tokens - start), slots, start)])
 
         return peak_bytes(run, self._device)
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the longest prompt is worth running; on a CPU that takes minutes."""
+        return self._device.type == "cuda"
 
     @property
     def _device(self) -> torch.device:

@@ -8,6 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+SCORES = 1 << 25
+"""Scores that products hold at once at most: 128 MiB of float32."""
 Part = tuple[Tensor, Tensor]
 """Keys (jobs, kv_heads, k, head_dim) and values (jobs, kv_heads, k, value_dim)."""
 
@@ -75,6 +77,43 @@ def _attend_on_cpu(
     return output, lse
 
 
+def _attend_in_blocks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    causal: bool,
+    softcap: float | None,
+    block: int,
+) -> tuple[Tensor, Tensor]:
+    """By products, `block` queries at a time; causal ones read no keys behind theirs."""
+    outputs, lses = [], []
+    for start in range(0, query.shape[2], block):
+        stop = min(start + block, query.shape[2])
+        seen = stop if causal else key.shape[2]
+        shown = mask
+        if mask is not None:
+            shown = mask[..., start:stop, :seen] if mask.shape[-2] > 1 else mask[..., :seen]
+        if causal:
+            at, keys = torch.arange(start, stop), torch.arange(seen)
+            later = (keys[None] > at[:, None]).to(query.device)
+            hidden = torch.zeros(later.shape, device=query.device).masked_fill(later, -torch.inf)
+            shown = (0.0 if shown is None else shown) + hidden.expand(len(query), 1, -1, -1)
+        output, lse = _attend_by_products(
+            query[:, :, start:stop],
+            key[:, :, :seen],
+            value[:, :, :seen],
+            shown,
+            scale,
+            False,
+            softcap,
+        )
+        outputs.append(output)
+        lses.append(lse)
+    return torch.cat(outputs, 2), torch.cat(lses, 2)
+
+
 def _attend_by_products(
     query: Tensor,
     key: Tensor,
@@ -84,8 +123,11 @@ def _attend_by_products(
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same with matrix products: any device, any variant, memory for all scores."""
+    """The same with matrix products: any device, any variant, memory for some scores at a time."""
     jobs, heads, queries, width = query.shape
+    block = max(1, SCORES // (jobs * heads * key.shape[2]))
+    if queries > block:
+        return _attend_in_blocks(query, key, value, mask, scale, causal, softcap, block)
     grouped = query.reshape(jobs, key.shape[1], -1, queries, width)
     scores = (grouped @ key.unsqueeze(2).transpose(-1, -2)).float() * scale
     if softcap is not None:

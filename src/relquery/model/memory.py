@@ -53,9 +53,11 @@ class _Tracker(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run an operation, and count what it gives."""
+        """Run an operation, and count what it gives but views of what it is given."""
+        given: set[int] = set()
+        tree_map_only(Tensor, lambda each: given.add(_address(each)), (args, kwargs))
         result = func(*args, **(kwargs or {}))
-        tree_map_only(Tensor, self._take_in, result)
+        tree_map_only(Tensor, lambda each: self._take_in(each, given), result)
         return result
 
     def __exit__(self, *raised: Any) -> None:
@@ -63,15 +65,19 @@ class _Tracker(TorchDispatchMode):
         for storage in self._live.values():
             storage.detach()
 
-    def _take_in(self, tensor: Tensor) -> Tensor:
+    def _take_in(self, tensor: Tensor, given: set[int]) -> None:
         storage = tensor.untyped_storage()
-        address, size = storage._cdata, storage.nbytes()
-        if address not in self._live:
+        address, size = _address(tensor), storage.nbytes()
+        if address not in self._live and address not in given:
             self._live[address] = weakref.finalize(storage, self._let_go, address, size)
             self._now += size
             self.peak = max(self.peak, self._now)
-        return tensor
 
     def _let_go(self, address: int, size: int) -> None:
         self._live.pop(address, None)
         self._now -= size
+
+
+def _address(tensor: Tensor) -> int:
+    """Of the storage, which views share."""
+    return tensor.untyped_storage()._cdata

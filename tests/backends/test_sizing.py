@@ -1,0 +1,216 @@
+"""A budget of memory is shared out, and kept: the longest prompt is served within it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relquery.backends.local import load_backend
+from relquery.backends.service import Engine
+from relquery.backends.sizing import CACHE_SHARE, Sizing, read_memory, share_out, slices_for
+from relquery.config import EngineConfig
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk, Drawn
+from relquery.errors import ConfigError
+from relquery.model.executor import TorchExecutor
+from relquery.model.footprint import Footprint
+from relquery.model.memory import peak_bytes
+from relquery.prompt import Finish
+
+MODEL = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=64,context=20000"
+BUDGET: dict[str, Any] = {
+    "memory": "2MB",
+    "max_input": "auto",
+    "max_num_batched_tokens": 256,
+    "max_num_seqs": 8,
+    "cost": LinearCost(),
+}
+CONFIG = EngineConfig()
+
+
+class Linear:
+    """A model of which every byte is known."""
+
+    weights = 1_000_000
+    cached_token = 200
+    model = SimpleNamespace(context=50_000)
+
+    def one_prompt(self, tokens: int, slice_tokens: int) -> int:
+        return 100 * min(tokens, slice_tokens) + 20 * tokens
+
+    def many_prompts(self, tokens: int, prompts: int, slice_tokens: int) -> int:
+        return self.one_prompt(tokens, slice_tokens) + 10 * prompts
+
+    def kept_prompt(self, tokens: int, chunk_tokens: int) -> int:
+        return 100 * min(tokens, chunk_tokens) + 200 * tokens
+
+
+LINEAR = cast(Footprint, Linear())
+
+
+def share(memory: int, max_input: Any = "auto", **config: Any) -> Sizing:
+    return share_out(memory, LINEAR, EngineConfig(**config), max_input, "cache_tokens" in config)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        (1_000, 1_000),
+        ("1000", 1_000),
+        ("2GiB", 2 * 2**30),
+        (" 1.5 gb ", 1_500_000_000),
+        ("800MB", 800_000_000),
+        ("64kib", 65_536),
+    ],
+)
+def test_memory_is_bytes_or_a_text_with_a_unit(given: int | str, size: int) -> None:
+    assert read_memory(given) == size
+
+
+@pytest.mark.parametrize("given", [0, -1, True, "", "GB", "2 GBit", "1.2.3MB", "0MB", None, 2.5])
+def test_what_is_no_memory_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="memory is .* Give bytes, or a text such as '2GiB'"):
+        read_memory(given)
+
+
+@given(memory=st.integers(1_500_000, 100_000_000))
+def test_weights_step_and_cache_fit_into_the_memory_and_nearly_fill_it(memory: int) -> None:
+    sizing = share(memory)
+    config = sizing.config
+    used = sizing.weights + sizing.step + sizing.cache
+    assert memory - config.block_size * Linear.cached_token <= used <= memory
+    assert config.cache_tokens % config.block_size == 0
+    assert sizing.cache == config.cache_tokens * Linear.cached_token
+    assert config.max_input == sizing.max_input <= sizing.context
+    assert sizing.step >= LINEAR.one_prompt(sizing.max_input, config.slice_tokens)
+
+
+@given(memory=st.integers(1_500_000, 100_000_000))
+def test_where_any_input_may_be_as_long_the_cache_keeps_its_share(memory: int) -> None:
+    share_of_cache = share(memory).cache / (memory - Linear.weights)
+    block = CONFIG.block_size * Linear.cached_token / (memory - Linear.weights)
+    assert share_of_cache >= CACHE_SHARE - block
+
+
+def test_a_given_length_leaves_the_cache_the_rest() -> None:
+    short, long = share(3_000_000, 10_000), share(3_000_000, 50_000)
+    assert (short.max_input, long.max_input) == (10_000, 50_000)
+    assert short.cache - long.cache == pytest.approx(40_000 * 20, abs=16 * 200)
+
+
+def test_a_given_cache_is_kept() -> None:
+    sizing = share(3_000_000, cache_tokens=4_096)
+    assert sizing.config.cache_tokens == 4_096
+    assert sizing.weights + sizing.step + sizing.cache <= 3_000_000
+
+
+def test_without_a_length_no_step_is_longer_than_any() -> None:
+    sizing = share(3_000_000, None)
+    assert sizing.config.max_input is None
+    assert sizing.max_input == CONFIG.max_num_batched_tokens
+
+
+def test_no_input_is_longer_than_the_context() -> None:
+    sizing = share(100_000_000)
+    assert sizing.max_input == sizing.plain == Linear.model.context
+    assert "the model's context" in str(sizing)
+    assert "what memory holds" in str(share(1_500_000))
+
+
+def test_what_would_fit_if_all_was_kept_is_told() -> None:
+    sizing = share(1_500_000)
+    assert sizing.plain == 500_000 // 300
+    assert sizing.max_input > 5 * sizing.plain
+
+
+@pytest.mark.parametrize("memory", [1_300_000, 1_500_000, 1_900_000])
+def test_the_longest_that_a_refusal_names_is_accepted_and_no_longer_one(memory: int) -> None:
+    with pytest.raises(ConfigError, match="max_input is 49,999; .* tokens fit at most") as refused:
+        share(memory, 49_999)
+    longest = int(str(refused.value).split(" tokens fit at most")[0].split()[-1].replace(",", ""))
+    assert share(memory, longest).max_input == longest
+    with pytest.raises(ConfigError, match="fit at most"):
+        share(memory, longest + 1)
+
+
+@pytest.mark.parametrize("memory", [1, 900_000, 1_000_000])
+def test_a_memory_smaller_than_the_weights_is_refused(memory: int) -> None:
+    with pytest.raises(ConfigError, match="the weights alone take"):
+        share(memory)
+
+
+def test_a_memory_without_room_for_a_step_is_refused_with_what_it_needs() -> None:
+    with pytest.raises(ConfigError, match="a step and the cache need .* Raise memory"):
+        share(1_020_000)
+
+
+def test_slices_are_smaller_in_less_memory_and_never_larger_than_said() -> None:
+    sizes = [slices_for(free, LINEAR, CONFIG) for free in (10**5, 5 * 10**5, 10**6, 10**7)]
+    assert sizes == [128, 512, 1024, 2048]
+    assert slices_for(10**7, LINEAR, EngineConfig(slice_tokens=300)) == 300
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(MODEL, device="cpu", **BUDGET) as engine:
+        yield engine
+
+
+def prompt(engine: Engine, tokens: int) -> str:
+    """A text that is so many tokens once it is rendered: a byte is one."""
+    (known,) = engine.submit(["?"], max_tokens=1).result()
+    return "x" * (tokens - known.prompt_tokens + 1)
+
+
+def test_the_longest_prompt_is_served_within_the_budget(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peaks: list[int] = []
+    execute = TorchExecutor.execute
+
+    def tracked(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        drawn: list[Drawn | None] = []
+        device = torch.device("cpu")
+        peaks.append(peak_bytes(lambda: drawn.extend(execute(self, chunks)), device))
+        return drawn
+
+    sizing = cast(Sizing, engine.sizing)
+    text = prompt(engine, sizing.max_input)
+    monkeypatch.setattr(TorchExecutor, "execute", tracked)
+    (answer,) = engine.submit([text], choices=["Yes", "No"]).result()
+    assert answer.error is None
+    assert answer.prompt_tokens == sizing.max_input > 2 * sizing.config.cache_tokens
+    (peak,) = peaks  # one step; the cache was there before it
+    assert 0.5 * sizing.step <= peak <= 1.1 * sizing.step
+    assert sizing.weights + peak + sizing.cache <= 1.1 * sizing.memory
+
+
+def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> None:
+    sizing = cast(Sizing, engine.sizing)
+    text = prompt(engine, sizing.max_input + 1)
+    (answer,) = engine.submit([text], choices=["Yes", "No"]).result()
+    assert answer.finish is Finish.ERROR
+    assert f"{sizing.max_input + 1} tokens" in str(answer.error)
+    assert f"a step holds {sizing.max_input}." in str(answer.error)
+
+
+def test_an_engine_prints_its_sizing(capsys: pytest.CaptureFixture[str]) -> None:
+    with Engine(MODEL, device="cpu", **BUDGET) as engine:
+        assert capsys.readouterr().out == f"{engine.sizing}\n"
+
+
+def test_without_a_budget_there_is_no_profile_run() -> None:
+    backend = load_backend(MODEL, device="cpu")
+    assert backend.sizing is None
+    backend.close()
+
+
+def test_a_budget_that_does_not_suffice_is_refused_when_the_engine_opens() -> None:
+    with pytest.raises(ConfigError, match="the weights alone take"):
+        load_backend(MODEL, device="cpu", **BUDGET | {"memory": "100kB"})

@@ -1,0 +1,92 @@
+"""A footprint is measured: it grows with what is kept, and slices keep it down."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.model.test_hybrid import loaded
+
+from relquery.model.footprint import Footprint
+from relquery.model.load import LoadedModel, load
+from relquery.model.release import NOTHING
+
+SPEC = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=128"
+KV_TOKEN = 2 * 16 * 4
+"""Bytes of one token's keys and values in one layer."""
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return load(SPEC, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def footprint(model: LoadedModel) -> Footprint:
+    return Footprint(model)
+
+
+def test_weights_that_are_tied_count_once(model: LoadedModel, footprint: Footprint) -> None:
+    parameters = sum(each.nbytes for each in model.network.parameters())
+    assert parameters <= footprint.weights <= 1.01 * parameters
+
+
+def test_a_cached_token_has_keys_and_values_in_all_layers(footprint: Footprint) -> None:
+    assert footprint.cached_token == 6 * KV_TOKEN
+
+
+def test_what_is_kept_grows_with_all_layers_and_what_is_not_with_one(footprint: Footprint) -> None:
+    kept, dropped = (
+        [of(tokens) for tokens in (128, 256)]
+        for of in (
+            lambda tokens: footprint.kept_prompt(tokens, tokens),
+            lambda tokens: footprint.one_prompt(tokens, tokens),
+        )
+    )
+    per_token = [(high - low) / 128 for low, high in (kept, dropped)]
+    assert per_token[0] - per_token[1] == pytest.approx(5 * KV_TOKEN, rel=0.01)
+
+
+def test_each_technique_makes_a_long_prompt_smaller(
+    model: LoadedModel, footprint: Footprint
+) -> None:
+    keeping = Footprint(replace(model, release=NOTHING))
+    peaks = [
+        footprint.kept_prompt(512, 512),
+        footprint.one_prompt(512, 512),
+        keeping.one_prompt(512, 32),
+        footprint.one_prompt(512, 32),
+    ]
+    assert peaks == sorted(peaks, reverse=True)
+    assert len(set(peaks)) == len(peaks)
+    assert footprint.kept_prompt(512, 512) > footprint.kept_prompt(512, 32) > peaks[-1]
+
+
+@pytest.mark.parametrize("tokens", [65, 200, 333])
+def test_the_first_layers_tell_what_all_take(footprint: Footprint, tokens: int) -> None:
+    rehearsed = footprint.one_prompt(tokens, 32)
+    whole = footprint.one_prompt(tokens, 32, all_layers=True)
+    assert rehearsed == pytest.approx(whole, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["llama", "bloom", "gemma3", "gpt2"])
+def test_the_first_layers_tell_it_of_other_networks_too(name: str) -> None:
+    footprint = Footprint(loaded(name))
+    rehearsed = footprint.one_prompt(200, 16)
+    assert rehearsed == pytest.approx(footprint.one_prompt(200, 16, all_layers=True), rel=0.01)
+
+
+def test_many_prompts_take_no_less_than_their_logits(
+    model: LoadedModel, footprint: Footprint
+) -> None:
+    logits = 64 * len(model.tokenizer) * 4
+    few, many = (footprint.many_prompts(128, prompts, 128) for prompts in (1, 64))
+    assert many > logits
+    assert many > few
+
+
+def test_measuring_leaves_nothing_behind(model: LoadedModel, footprint: Footprint) -> None:
+    first = footprint.one_prompt(100, 16)
+    assert footprint.one_prompt(100, 16) == first
+    assert all(torch.isfinite(each).all() for each in model.network.parameters())
