@@ -29,18 +29,17 @@ Ratios at the highest load; *ours* is the better of `relserve` and `shortest`.
 WHY = """\
 The paper reports 2.3 to 3.1 for `fcfs` over RelServe and 1.4 to 2.2 for static priorities over
 it, at the largest rate of each setting. Here OPT comes near the first or exceeds it on all tables;
-the two larger models do where prompts are long, and not on beers and contributions, whose prompts
-are short. There a scheduler that knows how long every answer will be gains hardly more on the same
-executor (last column; below 1, ours does better, so that it is no lower bound).
+the two larger models do over films and where prompts are long, and not on beers and contributions,
+whose prompts are short. There a scheduler that knows how long every answer will be gains hardly
+more on the same executor (last column; below 1, ours does better, so that it is no lower bound).
 
-The column *waiting* tells what holds those settings up: what of the latencies under `fcfs` passes
-before a relQuery's first request starts, which is what another order can shorten the most. A GPU
-of OPT has room for some 120 requests over beers, and whoever comes later waits for a place. The
-caches of the larger models hold as many requests as may run at all (256), so that under `fcfs`,
-too, much of what has arrived is under way, and a small relQuery is done when its few steps are.
-An open answer takes some 75 steps, each of which reads all weights (38 and 44 ms): to keep up
-with what arrives, many relQueries must share these steps, in whatever order their prompts are
-computed. That this is the whole reason is likely and not shown.
+Why is known in part. *Waiting* is what an order of prompts can shorten the most, and it is less
+with the larger models, long prompts aside: their caches hold as many requests as may run at all
+(256), so that under `fcfs`, too, much of what has arrived is under way, while a GPU of OPT has
+room for some 120 requests over beers. And an open answer takes some 75 steps, each of which reads
+all weights (38 and 44 ms): to keep up with what arrives, many relQueries must share these steps,
+in whatever order their prompts are computed. But *waiting* tells neither films from beers, nor
+the contributions of OPT from those of the others: there is more to it that is not shown here.
 
 `relserve` gains little over `static` where prompts are short: it decodes on its own to end a tail
 sooner, and pays with steps that are not shared; `shortest` does not, and stays ahead of `static`
