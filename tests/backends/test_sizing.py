@@ -37,6 +37,7 @@ CONFIG = EngineConfig()
 class Linear:
     """A model of which every byte is known."""
 
+    is_fast = True
     weights = 1_000_000
     cached_token = 200
     model = SimpleNamespace(context=50_000)
@@ -75,7 +76,7 @@ def test_memory_is_bytes_or_a_text_with_a_unit(given: int | str, size: int) -> N
 
 @pytest.mark.parametrize("given", [0, -1, True, "", "GB", "2 GBit", "1.2.3MB", "0MB", None, 2.5])
 def test_what_is_no_memory_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigError, match="memory is .* Give bytes, or a text such as '2GiB'"):
+    with pytest.raises(ConfigError, match=r"memory is .* Give bytes, or a text such as '2GiB'"):
         read_memory(given)
 
 
@@ -99,9 +100,9 @@ def test_where_any_input_may_be_as_long_the_cache_keeps_its_share(memory: int) -
 
 
 def test_a_given_length_leaves_the_cache_the_rest() -> None:
-    short, long = share(3_000_000, 10_000), share(3_000_000, 50_000)
-    assert (short.max_input, long.max_input) == (10_000, 50_000)
-    assert short.cache - long.cache == pytest.approx(40_000 * 20, abs=16 * 200)
+    short, long = share(3_000_000, 10_000), share(3_000_000, 45_000)
+    assert (short.max_input, long.max_input) == (10_000, 45_000)
+    assert short.cache - long.cache == pytest.approx(35_000 * 20, abs=16 * 200)
 
 
 def test_a_given_cache_is_kept() -> None:
@@ -118,7 +119,7 @@ def test_without_a_length_no_step_is_longer_than_any() -> None:
 
 def test_no_input_is_longer_than_the_context() -> None:
     sizing = share(100_000_000)
-    assert sizing.max_input == sizing.plain == Linear.model.context
+    assert sizing.max_input == sizing.plain == Linear.model.context - 1
     assert "the model's context" in str(sizing)
     assert "what memory holds" in str(share(1_500_000))
 
@@ -131,7 +132,7 @@ def test_what_would_fit_if_all_was_kept_is_told() -> None:
 
 @pytest.mark.parametrize("memory", [1_300_000, 1_500_000, 1_900_000])
 def test_the_longest_that_a_refusal_names_is_accepted_and_no_longer_one(memory: int) -> None:
-    with pytest.raises(ConfigError, match="max_input is 49,999; .* tokens fit at most") as refused:
+    with pytest.raises(ConfigError, match=r"max_input is 49,999; .* tokens fit at most") as refused:
         share(memory, 49_999)
     longest = int(str(refused.value).split(" tokens fit at most")[0].split()[-1].replace(",", ""))
     assert share(memory, longest).max_input == longest
@@ -146,13 +147,13 @@ def test_a_memory_smaller_than_the_weights_is_refused(memory: int) -> None:
 
 
 def test_a_memory_without_room_for_a_step_is_refused_with_what_it_needs() -> None:
-    with pytest.raises(ConfigError, match="a step and the cache need .* Raise memory"):
+    with pytest.raises(ConfigError, match=r"a step and the cache need .* Raise memory"):
         share(1_020_000)
 
 
 def test_slices_are_smaller_in_less_memory_and_never_larger_than_said() -> None:
-    sizes = [slices_for(free, LINEAR, CONFIG) for free in (10**5, 5 * 10**5, 10**6, 10**7)]
-    assert sizes == [128, 512, 1024, 2048]
+    sizes = [slices_for(free, LINEAR, CONFIG) for free in (10**5, 3 * 10**5, 5 * 10**5, 10**7)]
+    assert sizes == [128, 256, 512, 1024]
     assert slices_for(10**7, LINEAR, EngineConfig(slice_tokens=300)) == 300
 
 
@@ -186,9 +187,10 @@ def test_the_longest_prompt_is_served_within_the_budget(
     (answer,) = engine.submit([text], choices=["Yes", "No"]).result()
     assert answer.error is None
     assert answer.prompt_tokens == sizing.max_input > 2 * sizing.config.cache_tokens
-    (peak,) = peaks  # one step; the cache was there before it
-    assert 0.5 * sizing.step <= peak <= 1.1 * sizing.step
-    assert sizing.weights + peak + sizing.cache <= 1.1 * sizing.memory
+    (peak,) = peaks  # of one step; it makes the cache, as nothing was kept before
+    expected = sizing.step + sizing.cache
+    assert 0.5 * expected <= peak <= 1.1 * expected
+    assert sizing.weights + peak <= 1.1 * sizing.memory
 
 
 def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> None:

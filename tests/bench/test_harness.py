@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,16 @@ def test_the_document_names_command_machine_and_figures() -> None:
 def test_an_unknown_benchmark_lists_the_known() -> None:
     with pytest.raises(ConfigError, match="sql"):
         find("speed", BENCHMARKS)
+
+
+def test_a_scale_is_refused_where_there_is_nothing_to_scale() -> None:
+    def run(settings: Settings, say: object) -> Iterator[Figure]:
+        yield Figure("scale", settings.scale, 0.1)
+
+    settings = Settings(quick=False, data=Path("nowhere"), scale=0.25)
+    fixed, scaled = Benchmark("fixed", "", run), Benchmark("scaled", "", run, scales=True)
+    with pytest.raises(ConfigError, match="'fixed' does not scale"):
+        fixed.start(settings, print)
+    (figure,) = scaled.start(settings, print)
+    assert figure.value == 0.25
+    assert document(scaled, settings, [])["command"] == "relquery bench scaled --scale 0.25"

@@ -60,7 +60,7 @@ def test_a_sum_needs_its_terms_and_its_result() -> None:
 def test_what_is_there_before_is_not_counted_and_may_live_on() -> None:
     before, after = made(4), []
     assert peak_bytes(lambda: after.append(before[:KIB] + 1), CPU) == KIB
-    assert peak_bytes(lambda: after.clear(), CPU) == 0
+    assert peak_bytes(after.clear, CPU) == 0
 
 
 def test_an_error_is_passed_on_and_ends_the_counting() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relquery.bench import relserve, reorder, spans, sql
+from relquery.bench import prefill_only, relserve, reorder, spans, sql
 from relquery.bench.harness import Benchmark
 
 BENCHMARKS: tuple[Benchmark, ...] = (
@@ -10,4 +10,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     reorder.BENCHMARK,
     spans.BENCHMARK,
     relserve.BENCHMARK,
+    prefill_only.BENCHMARK,
 )

@@ -23,7 +23,10 @@ class Settings:
     """How to measure.
 
     quick: the same path at a small size. data: folder of the real tables. threads: of torch.
-    write: folder for the documents that a benchmark writes; None: it writes none.
+    write: folder for the documents that a benchmark writes; None: it writes none. scale: lengths
+    of the workloads, as a share of those in the paper; None for the benchmark's own.
+
+    Raises ConfigError for a scale that is none.
     """
 
     quick: bool
@@ -31,6 +34,11 @@ class Settings:
     threads: int = 2
     seed: int = 0
     write: Path | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.scale is not None and not 0 < self.scale <= 1:
+            raise ConfigError(f"The scale is {self.scale:g}; it must be above 0, and at most 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +73,21 @@ def too_small(figure: Figure) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """run: yields figures as they are measured, and tells its second argument what it does."""
+    """run: yields figures as they are measured, and tells its second argument what it does.
+
+    scales: whether Settings.scale means anything to it.
+    """
 
     name: str
     purpose: str
     run: Callable[[Settings, Say], Iterator[Figure]]
+    scales: bool = False
+
+    def start(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """Run it. Raises ConfigError for a scale where there is nothing to scale."""
+        if settings.scale is not None and not self.scales:
+            raise ConfigError(f"The benchmark '{self.name}' does not scale. Leave --scale out.")
+        return self.run(settings, say)
 
 
 def find(name: str, benchmarks: Sequence[Benchmark]) -> Benchmark:
@@ -96,7 +114,7 @@ def document(benchmark: Benchmark, settings: Settings, figures: list[Figure]) ->
     return {
         "benchmark": benchmark.name,
         "date": datetime.now(UTC).date().isoformat(),
-        "command": f"relquery bench {benchmark.name}" + (" --quick" if settings.quick else ""),
+        "command": _command(benchmark, settings),
         "machine": machine(settings.threads),
         "figures": {figure.name: figure.to_dict() for figure in figures},
     }
@@ -117,6 +135,11 @@ def table(figures: Sequence[Figure]) -> Table:
         holds = {True: "yes", False: "[red]no[/red]", None: "not measured"}[figure.holds]
         view.add_row(figure.name, value, figure.to_dict()["goal"], holds, figure.note)
     return view
+
+
+def _command(benchmark: Benchmark, settings: Settings) -> str:
+    scale = "" if settings.scale is None else f" --scale {settings.scale:g}"
+    return f"relquery bench {benchmark.name}{' --quick' if settings.quick else ''}{scale}"
 
 
 def _processor() -> str:

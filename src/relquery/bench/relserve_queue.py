@@ -32,8 +32,18 @@ class Crowded:
     first: float
 
 
-def measure(name: PolicyName, relqueries: int = RELQUERIES, steps: int = STEPS) -> Crowded:
-    """Time the policy over some steps with `relqueries` x EACH requests waiting."""
+def measure(
+    name: PolicyName,
+    relqueries: int = RELQUERIES,
+    steps: int = STEPS,
+    *,
+    each: int = EACH,
+    prefill_only: bool = False,
+) -> Crowded:
+    """Time the policy over some steps with `relqueries` x `each` requests waiting.
+
+    prefill_only: the step that ends a prompt ends its request.
+    """
     cost, clock = LinearCost(), VirtualClock()
     seconds: list[float] = []
     policy = make_policy(name, Settings(cost))
@@ -49,11 +59,11 @@ def measure(name: PolicyName, relqueries: int = RELQUERIES, steps: int = STEPS) 
     rng = np.random.default_rng(0)
     for group in range(relqueries):
         head = rng.integers(0, 30_000, 32).astype(np.int32)
-        for number in range(EACH):
+        for number in range(each):
             tokens = np.concatenate((head, rng.integers(0, 30_000, 100).astype(np.int32)))
-            limit = int(rng.choice((5, 10, 50, 100)))
-            loop.submit(Request(group * EACH + number, tokens, limit, group=group))
+            limit = 1 if prefill_only else int(rng.choice((5, 10, 50, 100)))
+            loop.submit(Request(group * each + number, tokens, limit, group=group))
     for _ in range(steps):
         loop.step()
-    first, *later = (1e3 * each for each in seconds)
+    first, *later = (1e3 * taken for taken in seconds)
     return Crowded(name, fmean(later), max(later), first)

@@ -27,6 +27,13 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of generated input.")] = 0,
+    scale: Annotated[
+        float | None,
+        typer.Option(
+            help="Lengths of prompts as a share of the paper's, above 0 and at most 1; for "
+            "prefill-only alone, which takes 0.1 by default.",
+        ),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
@@ -55,12 +62,12 @@ def bench(
     data = Path(os.environ.get("RELQUERY_DATA", "../shared/data"))
     if write is None and DOCUMENTS.is_dir() and not quick:
         write = DOCUMENTS
-    settings = harness.Settings(quick, data, threads, seed, write)
+    settings = harness.Settings(quick, data, threads, seed, write, scale)
     benchmark = harness.find(name, BENCHMARKS)
     log = errors_console()
     log.print(f"{benchmark.name} on {harness.machine(threads)}", markup=False, highlight=False)
     figures = []
-    for figure in benchmark.run(settings, lambda text: log.print(text, markup=False)):
+    for figure in benchmark.start(settings, lambda text: log.print(text, markup=False)):
         figures.append(figure)
         log.print(f"{figure.name}: {figure.value}", markup=False, highlight=False)
     if as_json:

@@ -80,4 +80,5 @@ class _Tracker(TorchDispatchMode):
 
 def _address(tensor: Tensor) -> int:
     """Of the storage, which views share."""
-    return tensor.untyped_storage()._cdata
+    address: int = tensor.untyped_storage()._cdata
+    return address

@@ -1,0 +1,97 @@
+"""What the document of `relquery bench prefill-only` says beside its tables."""
+
+from __future__ import annotations
+
+SETTING = """\
+What paper 004 (PrefillOnly) measures, on this machine: how long an input may be, how long requests
+wait that need no decode, and what a SQL filter takes whose labels are scored.
+
+The traffic runs on `{model}`, {parameters:.1f} M parameters:
+{fixed:.1f} ms for a step and {slope:.3f} ms for each token of short prompts, which is {speed:,.0f}
+tokens per second. It is wide for its depth, so that attention does not outweigh all else as it
+would in a narrow one.
+"""
+
+LENGTHS = """\
+## Longest input
+
+By what is kept and what is cut, in the same memory (Fig. 10, Table 2):
+"""
+
+TRAFFIC = """\
+## Latency over load
+
+The workloads of Table 1 with their lengths times {scale:g}, of random token ids:
+
+- *posts* (WL1, post recommendation): {posts:,} requests of {users} users, in random order. A user's
+  history has {history:,} tokens on average (normal, drawn again where it leaves the paper's
+  bounds), a post {post}. The cache holds {posts_cache:,} tokens: a quarter of the histories.
+- *credits* (WL2, credit verification): {credits} inputs of {low:,} to {high:,} tokens, evenly
+  distributed, with nothing in common. The cache holds {credits_cache:,} tokens: the longest input,
+  which an engine of today could not serve otherwise.
+
+The paper has 20 users with 50 posts each, and 60 inputs; there are fewer here to save time.
+Arrivals are a Poisson process. *Load* is their rate as a multiple of x, the requests per second
+that `srjf` serves when all come at once: {posts_rate:.1f} of posts, {credits_rate:.2f} of inputs.
+Each request weighs two labels of one token. Every policy serves the same requests at the same
+times, with a cache of the same size that is empty at first:
+
+- `chunked` is an engine of today: first in, first out, prompts in chunks that fill steps of
+  {chunk} tokens (vLLM's default of 2,048 at this scale), all states of a prompt kept until its end.
+  Where the beginning of a prompt is cached, the rest may fit a step, with others; then what the
+  cache has no room for is dropped here, too.
+- `fifo`, `srjf-static`, `srjf`: a whole prompt in a step, in slices of {chunk} tokens, so that both
+  sides take the same memory for intermediate results. Of its states stay as many as the cache has
+  room for, and no slice but the last computes more of the last layer than keys and values. Under
+  `srjf` a prompt joins the step of another where that pays.
+
+λ is {aging:g} seconds of JCT for a second of waiting. The authors' code has 500 tokens per second:
+that share of the 5,000 or so that we take their machines to prefill in a second (at half its peak
+an A100 computes 2,400 of a 32 B network, an H100 in 8 bits 5,400 of a 70 B one). Here it comes to
+{tokens:,.0f} tokens per second.
+
+Latencies are in seconds. Time in which nothing is to be done is not waited for: the clock is set
+to the next arrival. Each policy serves the highest load in {rounds} rounds, whose order alternates,
+and averages are shown; the lower loads are served once, and without `srjf-static`.
+"""
+
+DIFFERENT = """\
+What differs from the paper: there is no second device, so that nothing is compared with networks
+spread over two. Requests of all users are mixed, so that first in, first out finds few histories in
+the cache, and is overloaded at any of these loads. All requests of a user are equally long, so
+that even the order of `srjf-static` brings them together where they wait together.
+
+Where inputs have nothing in common, no order changes the throughput, and where the longest is one
+and a half times the shortest, the shortest first gains little: of the mean, with all there at once,
+7 % where time goes with the length, 15 % where it goes with its square. The paper's gain on this
+workload is over engines of less throughput: here, over `chunked`.
+"""
+
+AGING = """\
+## λ
+
+The posts under `srjf` at {load:g} x, simulated with the costs above (Fig. 11):
+"""
+
+JCT = """\
+## What tells the time of a prompt
+
+Pearson's correlation of the seconds that a prompt takes alone with its tokens that are not cached
+(*proxy*), and with a fit: linear in length and cached tokens, as in the paper, or with a term for
+attention. The paper has {paper} for the proxy, of a 32 B network on an A100. Prompts are timed
+with all states kept; the engine keeps those that have room.
+"""
+
+CROWDED = """\
+## A long queue
+
+Milliseconds of a step's scheduling while {waiting:,} prefill-only requests wait, all of one
+relQuery, or a hundred of each; the first step takes in all that have come.
+"""
+
+FILTER = """\
+## A SQL filter
+
+A filter over movie reviews by two labels of so many tokens: scored in the step that ends the
+prompt, decoded a token a step, or decoded with forced tokens skipped.
+"""
