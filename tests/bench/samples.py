@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from relquery.bench.reorder_tables import RealTable
+from relquery.bench.reorder.tables import RealTable
 
 PAIRS = RealTable("squad", "nowhere.csv", 0.5, None, 0.5, bags=(("first", "second"),))
 

@@ -10,24 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relquery.bench import (
-    prefill_only,
-    prefill_only_aging,
-    prefill_only_filter,
-    prefill_only_jct,
-    prefill_only_lengths,
-)
-from relquery.bench import prefill_only_traffic as traffic
-from relquery.bench import prefill_only_workloads as workloads
 from relquery.bench.harness import Figure, Settings, document
-from relquery.bench.prefill_only_aging import Aged
-from relquery.bench.prefill_only_document import Results, render, write
-from relquery.bench.prefill_only_filter import SIDES, Filtered, Run
-from relquery.bench.prefill_only_jct import Proxy
-from relquery.bench.prefill_only_lengths import NAMES, Lengths, Longest
-from relquery.bench.prefill_only_traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
-from relquery.bench.prefill_only_workloads import Workload
-from relquery.bench.relserve_queue import Crowded
+from relquery.bench.prefill_only import aging as prefill_only_aging
+from relquery.bench.prefill_only import benchmark as prefill_only
+from relquery.bench.prefill_only import filter as prefill_only_filter
+from relquery.bench.prefill_only import jct as prefill_only_jct
+from relquery.bench.prefill_only import lengths as prefill_only_lengths
+from relquery.bench.prefill_only import traffic, workloads
+from relquery.bench.prefill_only.aging import Aged
+from relquery.bench.prefill_only.document import Results, render, write
+from relquery.bench.prefill_only.filter import SIDES, Filtered, Run
+from relquery.bench.prefill_only.jct import Proxy
+from relquery.bench.prefill_only.lengths import NAMES, Lengths, Longest
+from relquery.bench.prefill_only.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
+from relquery.bench.prefill_only.workloads import Workload
+from relquery.bench.relserve.queue import Crowded
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor

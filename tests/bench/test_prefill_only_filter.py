@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from relquery.backends import choices, embedded
-from relquery.bench.prefill_only_filter import (
+from relquery.bench.prefill_only.filter import (
     COLUMNS,
     FILE,
     SCORED,

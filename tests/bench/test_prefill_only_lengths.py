@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from relquery.bench.prefill_only_lengths import (
+from relquery.bench.prefill_only.lengths import (
     CHUNKED,
     CLOSE,
     COLUMNS,

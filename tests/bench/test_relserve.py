@@ -8,21 +8,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from relquery.bench import (
-    relserve,
-    relserve_checks,
-    relserve_engine,
-    relserve_queue,
-    relserve_traces,
-)
 from relquery.bench.harness import Benchmark, Figure, Settings, document
-from relquery.bench.relserve_checks import Absolute, Threshold
-from relquery.bench.relserve_clairvoyant import clairvoyant
-from relquery.bench.relserve_document import Results, render, write
-from relquery.bench.relserve_engine import OnEngine
-from relquery.bench.relserve_queue import Crowded
-from relquery.bench.relserve_simulated import POLICIES, Job, Measured, run_job, saturation, serve
-from relquery.bench.relserve_traces import SOURCES, present, trace
+from relquery.bench.relserve import benchmark as relserve
+from relquery.bench.relserve import checks as relserve_checks
+from relquery.bench.relserve import engine as relserve_engine
+from relquery.bench.relserve import queue as relserve_queue
+from relquery.bench.relserve import traces as relserve_traces
+from relquery.bench.relserve.checks import Absolute, Threshold
+from relquery.bench.relserve.clairvoyant import clairvoyant
+from relquery.bench.relserve.document import Results, render, write
+from relquery.bench.relserve.engine import OnEngine
+from relquery.bench.relserve.queue import Crowded
+from relquery.bench.relserve.simulated import POLICIES, Job, Measured, run_job, saturation, serve
+from relquery.bench.relserve.traces import SOURCES, present, trace
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.costs import SERVED

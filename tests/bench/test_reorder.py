@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from relquery.bench import catalogue, reorder_document
-from relquery.bench import reorder as bench
+from relquery.bench import catalogue
 from relquery.bench.harness import Benchmark, Figure, Settings, document
-from relquery.bench.reorder_document import Results
-from relquery.bench.reorder_growth import Growth
-from relquery.bench.reorder_tables import TABLES
+from relquery.bench.reorder import benchmark as bench
+from relquery.bench.reorder import document as reorder_document
+from relquery.bench.reorder.document import Results
+from relquery.bench.reorder.growth import Growth
+from relquery.bench.reorder.tables import TABLES
 from relquery.cli import main
 
 GROWN = [Growth(1_000, 0.01, 0.1, 0.05, 0.4), Growth(2_000, 0.02, 0.22, 0.1, 0.5)]

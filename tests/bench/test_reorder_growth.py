@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from relquery.bench.reorder_growth import exponent, last_step, peak_bytes, synthetic
+from relquery.bench.reorder.growth import exponent, last_step, peak_bytes, synthetic
 
 
 def test_the_synthetic_table_repeats_and_is_skewed_and_correlated() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.bench.samples import PAIRS, passages
 
-from relquery.bench.reorder_hits import hit_rate, measure, prompts
-from relquery.bench.reorder_optimum import Small, compare
+from relquery.bench.reorder.hits import hit_rate, measure, prompts
+from relquery.bench.reorder.optimum import Small, compare
 from relquery.table.reorder import reorder
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from tests.bench.samples import PAIRS, passages
 
-from relquery.bench.reorder_prices import ASKS, bills, estimate, repeat
+from relquery.bench.reorder.prices import ASKS, bills, estimate, repeat
 from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.reorder import reorder
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.data import data_path
 
-from relquery.bench import reorder_tokens
-from relquery.bench.reorder_tokens import llama3
+from relquery.bench.reorder import tokens as reorder_tokens
+from relquery.bench.reorder.tokens import llama3
 
 RANKS = [bytes([byte]) for byte in range(256)] + [b"th", b"he", b"the", b" the", b"\n\n"]
 

@@ -11,23 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relquery import span
-from relquery.bench import (
-    spans,
-    spans_bulk,
-    spans_decode,
-    spans_moves,
-    spans_needles,
-    spans_nested,
-    spans_rag,
-)
 from relquery.bench.harness import Benchmark, Figure, Settings, document
-from relquery.bench.spans_bulk import Bulk
-from relquery.bench.spans_document import Results, render
-from relquery.bench.spans_needles import Found
-from relquery.bench.spans_nested import Judged
-from relquery.bench.spans_rag import FirstTokens
-from relquery.bench.spans_setup import PASSAGES, Writer, load_model, read_passages, sides
-from relquery.bench.spans_sizes import PROCESSOR, QUICK, Sizes
+from relquery.bench.spans import benchmark as spans
+from relquery.bench.spans import bulk as spans_bulk
+from relquery.bench.spans import decode as spans_decode
+from relquery.bench.spans import moves as spans_moves
+from relquery.bench.spans import needles as spans_needles
+from relquery.bench.spans import nested as spans_nested
+from relquery.bench.spans import rag as spans_rag
+from relquery.bench.spans.bulk import Bulk
+from relquery.bench.spans.document import Results, render
+from relquery.bench.spans.needles import Found
+from relquery.bench.spans.nested import Judged
+from relquery.bench.spans.rag import FirstTokens
+from relquery.bench.spans.setup import PASSAGES, Writer, load_model, read_passages, sides
+from relquery.bench.spans.sizes import PROCESSOR, QUICK, Sizes
 from relquery.config import EngineConfig
 
 if TYPE_CHECKING:

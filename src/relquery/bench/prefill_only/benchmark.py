@@ -1,0 +1,188 @@
+"""`relquery bench prefill-only`: answers that need no decode, on this machine (paper 004)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from relquery.bench.harness import Benchmark, Figure, Say, Settings, document, too_small
+from relquery.bench.prefill_only import aging, jct, lengths, traffic, workloads
+from relquery.bench.prefill_only import filter as sql_filter
+from relquery.bench.prefill_only.document import Results, write
+from relquery.bench.prefill_only.traffic import Engine, SkippingClock, Traffic
+from relquery.bench.prefill_only.workloads import Workload
+from relquery.bench.relserve import queue
+from relquery.bench.relserve.queue import Crowded
+from relquery.config import EngineConfig, PolicyName
+from relquery.engine.calibrate import calibrate
+from relquery.engine.clock import RealClock
+from relquery.engine.cost import LinearCost
+
+if TYPE_CHECKING:
+    from relquery.model.load import LoadedModel
+
+QUEUED: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    model: that serves, by name. scale: of the prompts' tokens, beside the paper's. counts: posts
+    and inputs, as a share of the paper's, for each tenth of the scale. users: of the posts. rounds:
+    of the highest load. repeats: of prompts whose times are compared. waiting: requests in a long
+    queue. lengths, filter: see there.
+    """
+
+    model: str = "random:layers=4,hidden=320,heads=5,kv_heads=1,ffn=1280"
+    scale: float = 0.1
+    counts: float = 0.25
+    users: int = workloads.USERS
+    loads: tuple[float, ...] = traffic.LOADS
+    rounds: int = 2
+    repeats: int = 5
+    waiting: int = 100_000
+    lengths: lengths.Sizes = lengths.FULL
+    filter: sql_filter.Sizes = sql_filter.FULL
+
+    def workloads(self, vocabulary: int, seed: int) -> tuple[Workload, Workload]:
+        """Both, at this scale."""
+        share = min(1.0, self.counts * self.scale / 0.1)
+        posts, inputs = (
+            max(2, round(share * count)) for count in (workloads.POSTS, workloads.INPUTS)
+        )
+        return (
+            workloads.post_recommendation(self.scale, self.users, posts, vocabulary, seed),
+            workloads.credit_verification(self.scale, inputs, vocabulary, seed),
+        )
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    model="random:layers=2,hidden=64,heads=2",
+    scale=0.02,
+    counts=0.5,
+    users=6,
+    loads=(1.0, 4.0),
+    rounds=1,
+    repeats=1,
+    waiting=2_000,
+    lengths=lengths.QUICK,
+    filter=sql_filter.QUICK,
+)
+
+
+def run(settings: Settings, say: Say) -> Iterator[Figure]:
+    """All figures of the benchmark; writes its document last."""
+    sizes = QUICK if settings.quick else FULL
+    sizes = replace(sizes, scale=settings.scale or sizes.scale)
+    results = Results(sizes.model, sizes.scale)
+    for figure in _figures(sizes, settings, say, results):
+        results.figures.append(too_small(figure) if settings.quick else figure)
+        yield results.figures[-1]
+    if settings.write is not None:
+        run_as = document(BENCHMARK, settings, results.figures)
+        write(settings.write, results, run_as, settings.seed, say)
+
+
+BENCHMARK = Benchmark(
+    "prefill-only", "long inputs, queues of prompts and scored labels, without decode", run, True
+)
+
+
+def _figures(sizes: Sizes, settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
+    from relquery.model.stock import set_threads
+
+    set_threads(settings.threads)
+    results.waiting, results.crowded = sizes.waiting, crowded(sizes.waiting)
+    yield crowded_figure(results.crowded)
+    results.lengths = lengths.measure(sizes.lengths, say)
+    yield from lengths.figures(results.lengths)
+    for figure in _on_engine(sizes, settings, say, results):
+        yield too_small(figure) if sizes.scale < FULL.scale else figure
+    results.filtered = sql_filter.measure(sizes.filter, settings.data, settings.seed, say)
+    yield from sql_filter.figures(results.filtered)
+
+
+def _on_engine(sizes: Sizes, settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
+    from relquery.model.load import load
+
+    model = load(sizes.model)
+    results.parameters = sum(each.numel() for each in model.network.parameters())
+    both = sizes.workloads(len(model.tokenizer), settings.seed)
+    for workload in both:
+        results.proxies.append(jct.measure(model, workload, sizes.repeats, settings.seed))
+    yield from jct.figures(results.proxies)
+    results.cost = cost = _calibrate(model, settings.seed)
+    results.aged = aging.measure(both[0], cost)
+    for workload in both:
+        engine = _engine(model, workload, cost)
+        results.traffic.append(traffic.measure(workload, engine, sizes.loads, sizes.rounds, say))
+    yield from traffic_figures(*results.traffic)
+
+
+def traffic_figures(posts: Traffic, credits: Traffic) -> Iterator[Figure]:
+    """What the services at the highest load tell."""
+    chunked, fifo, srjf = (posts.highest[mode] for mode in traffic.SWEPT)
+    note = f"{fifo.mean:.2f} s / {srjf.mean:.2f} s; chunked: {chunked.mean / srjf.mean:.2f}"
+    yield Figure("wl1_fifo_over_srjf_mean", fifo.mean / srjf.mean, 4.0, note=note)
+    note = f"{srjf.p99:.2f} s / {fifo.p99:.2f} s"
+    yield Figure("wl1_p99", srjf.p99 / fifo.p99, 1.0, False, note)
+    note = f"{srjf.throughput:.2f} / {chunked.throughput:.2f} requests/s (srjf, chunked)"
+    yield Figure("wl1_throughput", srjf.throughput / chunked.throughput, 1.4, note=note)
+    chunked, fifo, srjf = (credits.highest[mode] for mode in traffic.SWEPT)
+    note = f"{fifo.mean:.2f} s / {srjf.mean:.2f} s; chunked: {chunked.mean / srjf.mean:.2f}"
+    yield Figure("wl2_mean_over_srjf", fifo.mean / srjf.mean, 1.15, note=note)
+    note = f"{srjf.p99:.2f} s / {fifo.p99:.2f} s; over chunked {srjf.p99 / chunked.p99:.2f}"
+    yield Figure("wl2_p99", srjf.p99 / fifo.p99, 1.1, False, note)
+    equal = min(posts.equal, credits.equal)
+    note = f"labels, and log-probabilities within {traffic.CLOSE:g}, in every service"
+    yield Figure("equal_answers", equal, 1.0, note=note)
+
+
+def crowded(waiting: int) -> dict[str, list[Crowded]]:
+    """By how they wait: a step's scheduling with that many requests."""
+    each = queue.EACH
+    kinds = {
+        "one relQuery": (1, waiting),
+        f"{waiting // each:,} relQueries": (waiting // each, each),
+    }
+    return {
+        kind: [queue.measure(name, many, each=each, prefill_only=True) for name in QUEUED]
+        for kind, (many, each) in kinds.items()
+    }
+
+
+def crowded_figure(by_kind: dict[str, list[Crowded]]) -> Figure:
+    """The slowest srjf."""
+    rows: Sequence[tuple[str, Crowded]] = [
+        (kind, row) for kind, rows in by_kind.items() for row in rows if row.policy == "srjf"
+    ]
+    kind, slowest = max(rows, key=lambda row: row[1].mean)
+    note = f"milliseconds, mean, {kind}; at most {slowest.worst:.1f}"
+    return Figure("srjf_step_ms", slowest.mean, 5.0, False, note)
+
+
+def _engine(model: LoadedModel, workload: Workload, cost: LinearCost) -> Engine:
+    """With a cache of the workload's size, the same for every policy."""
+    from relquery.model.executor import TorchExecutor
+
+    clock = SkippingClock()
+    executor = TorchExecutor(
+        model.network,
+        workload.cache_tokens,
+        slice_tokens=workload.chunk,
+        release=model.release,
+    )
+    return Engine(executor, clock, clock.skip, cost)
+
+
+def _calibrate(model: LoadedModel, seed: int) -> LinearCost:
+    from relquery.model.executor import TorchExecutor
+
+    limits = EngineConfig(cache_tokens=32_768)
+    executor = TorchExecutor(model.network, limits.cache_tokens)
+    vocabulary = len(model.tokenizer)
+    fit = calibrate(executor, limits, RealClock(), vocabulary=vocabulary, quick=True, seed=seed)
+    return fit.cost
