@@ -12,11 +12,11 @@ import pytest
 
 from relquery.bench.harness import Figure, Settings, document
 from relquery.bench.prefill_only import aging as prefill_only_aging
+from relquery.bench.prefill_only import batching, traffic, workloads
 from relquery.bench.prefill_only import benchmark as prefill_only
 from relquery.bench.prefill_only import filter as prefill_only_filter
 from relquery.bench.prefill_only import jct as prefill_only_jct
 from relquery.bench.prefill_only import lengths as prefill_only_lengths
-from relquery.bench.prefill_only import traffic, workloads
 from relquery.bench.prefill_only.aging import Aged
 from relquery.bench.prefill_only.document import Results, render, write
 from relquery.bench.prefill_only.filter import SIDES, Filtered, Run
@@ -179,6 +179,21 @@ def measured(workload: Workload) -> Traffic:
         "srjf": rounds(2.0, 5.0),
     }
     return Traffic(workload, 3.0, {0.25: {mode: by[mode] for mode in SWEPT}, 4.0: by})
+
+
+def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() -> None:
+    from relquery.model.executor import TorchExecutor
+    from relquery.model.load import load
+
+    model = load("random:layers=1,hidden=16,heads=1")
+    dear, cheap = LinearCost(1e-6, prefill_intercept=1.0), LinearCost(1e-3, prefill_intercept=0.0)
+    executor = TorchExecutor(model.network, 80)
+    for cost, joins in ((dear, batching.OTHERS), (cheap, 1)):
+        found = batching.measure(executor, cost, 0.005, 1, 0)
+        assert [row.uncached for row in found] == list(batching.UNCACHED)
+        assert {row.joins for row in found} == {joins}
+        assert all(row.each(1) == 1.0 and row.each(8) > 0 for row in found)
+        assert len(list(batching.rows(found))) == len(batching.UNCACHED)
 
 
 def test_gains_are_of_the_highest_load() -> None:

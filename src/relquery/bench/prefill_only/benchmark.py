@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relquery.bench.harness import Benchmark, Figure, Say, Settings, document, too_small
-from relquery.bench.prefill_only import aging, jct, lengths, traffic, workloads
+from relquery.bench.prefill_only import aging, batching, jct, lengths, traffic, workloads
 from relquery.bench.prefill_only import filter as sql_filter
 from relquery.bench.prefill_only.document import Results, write
 from relquery.bench.prefill_only.traffic import Engine, SkippingClock, Traffic
@@ -20,6 +20,7 @@ from relquery.engine.clock import RealClock
 from relquery.engine.cost import LinearCost
 
 if TYPE_CHECKING:
+    from relquery.model.executor import TorchExecutor
     from relquery.model.load import LoadedModel
 
 QUEUED: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
@@ -116,6 +117,9 @@ def _on_engine(sizes: Sizes, settings: Settings, say: Say, results: Results) -> 
     yield from jct.figures(results.proxies)
     results.cost = cost = _calibrate(model, settings.seed)
     results.aged = aging.measure(both[0], cost)
+    results.batched = batching.measure(
+        _executor(model, both[0]), cost, sizes.scale, sizes.repeats, settings.seed
+    )
     for workload in both:
         engine = _engine(model, workload, cost)
         results.traffic.append(traffic.measure(workload, engine, sizes.loads, sizes.rounds, say))
@@ -166,16 +170,19 @@ def crowded_figure(by_kind: dict[str, list[Crowded]]) -> Figure:
 
 def _engine(model: LoadedModel, workload: Workload, cost: LinearCost) -> Engine:
     """With a cache of the workload's size, the same for every policy."""
+    clock = SkippingClock()
+    return Engine(_executor(model, workload), clock, clock.skip, cost)
+
+
+def _executor(model: LoadedModel, workload: Workload) -> TorchExecutor:
     from relquery.model.executor import TorchExecutor
 
-    clock = SkippingClock()
-    executor = TorchExecutor(
+    return TorchExecutor(
         model.network,
         workload.cache_tokens,
         slice_tokens=workload.chunk,
         release=model.release,
     )
-    return Engine(executor, clock, clock.skip, cost)
 
 
 def _calibrate(model: LoadedModel, seed: int) -> LinearCost:

@@ -10,7 +10,7 @@ from typing import Any
 
 from relquery.bench.harness import Figure, Say
 from relquery.bench.markdown import draw, figures, head, table
-from relquery.bench.prefill_only import aging, jct, lengths, words, workloads
+from relquery.bench.prefill_only import aging, batching, jct, lengths, words, workloads
 from relquery.bench.prefill_only import filter as sql_filter
 from relquery.bench.prefill_only import plot as pictures
 from relquery.bench.prefill_only.traffic import AGING, Traffic
@@ -38,6 +38,7 @@ class Results:
     traffic: list[Traffic] = field(default_factory=list)
     aged: list[aging.Aged] = field(default_factory=list)
     proxies: list[jct.Proxy] = field(default_factory=list)
+    batched: list[batching.Batched] = field(default_factory=list)
     crowded: dict[str, list[Crowded]] = field(default_factory=dict)
     waiting: int = 0
     lengths: lengths.Lengths | None = None
@@ -62,6 +63,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: set[str]) ->
         _traffic(results, drawn),
         _aging(results, drawn),
         _jct(results),
+        _batching(results),
         _crowded(results),
         _filter(results),
     )
@@ -181,6 +183,12 @@ def _jct(results: Results) -> Iterator[str]:
     if results.proxies:
         yield words.JCT.format(paper=jct.PAPER)
         yield from table(jct.COLUMNS, jct.rows(results.proxies))
+
+
+def _batching(results: Results) -> Iterator[str]:
+    if results.batched:
+        yield words.BATCHING.format(cached=results.batched[0].cached, others=batching.OTHERS)
+        yield from table(batching.COLUMNS, batching.rows(results.batched))
 
 
 def _crowded(results: Results) -> Iterator[str]:

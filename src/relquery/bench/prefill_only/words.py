@@ -82,6 +82,15 @@ attention. The paper has {paper} for the proxy, of a 32 B network on an A100. Pr
 with all states kept; the engine keeps those that have room.
 """
 
+BATCHING = """\
+## One prompt a step, or several
+
+Prompts that begin with the same {cached:,} cached tokens: milliseconds of a step that takes one of
+them, and the time for each of several in a step as a multiple of that. Below 1 it pays for them
+together; but the first waits for the last. *Joined*: how many the policy lets share a step, by the
+costs above, while {others} wait. The paper never batches (section 6.1).
+"""
+
 CROWDED = """\
 ## A long queue
 
