@@ -43,6 +43,9 @@ class EngineConfig:
         less memory, and the same results.
     block_size: tokens per block, the grain of prefix hits and of allocation.
     cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
+    host_tokens: capacity of a second cache in host memory, likewise; 0 for none. It takes what is
+        computed of prompts that one step answers, and serves it to others of these when the first
+        cache has it no more, or never had room for it. A budget of memory does not count it.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.
     segment_sharing: read a context that several requests of a step share once (not once each).
     relocation: how a span's cached keys serve at another position: "queries" rotates the queries
@@ -62,6 +65,7 @@ class EngineConfig:
     slice_tokens: int = 2048
     block_size: int = 16
     cache_tokens: int = 65_536
+    host_tokens: int = 0
     prefix_caching: bool = True
     segment_sharing: bool = True
     relocation: Relocation = "queries"
@@ -102,6 +106,12 @@ class EngineConfig:
             raise ConfigError(
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
             )
+        self._check_host()
+
+    def _check_host(self) -> None:
+        tokens, block = self.host_tokens, self.block_size
+        if not isinstance(tokens, int) or (tokens != 0 and tokens < block):
+            raise ConfigError(f"host_tokens is {tokens!r}; it must be 0, or at least a block.")
 
 
 _COUNTS = (

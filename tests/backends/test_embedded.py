@@ -53,6 +53,19 @@ def test_each_prompt_is_answered_once_and_shared_prefixes_come_from_the_cache(
     )
 
 
+def test_a_prompt_beyond_the_cache_comes_from_host_memory_the_second_time(
+    backend: EmbeddedBackend,
+) -> None:
+    small = load_backend(MODEL, cache_tokens=32, max_input=256, host_tokens=512, slice_tokens=64)
+    texts = ["a" * 150 + end for end in "bc"]
+    found = [ask(small, [text], allowed=("Yes", "No"))[0] for text in texts]
+    assert [answer.cached_tokens for answer in found] == [0, 160]
+    for answer, expected in zip(found, ask(backend, texts, allowed=("Yes", "No")), strict=True):
+        assert answer.text == expected.text
+        assert answer.scores == pytest.approx(expected.scores, abs=1e-4)
+    small.close()
+
+
 def test_relocation_rotates_what_its_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     rotate = Rotary.rotate

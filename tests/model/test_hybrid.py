@@ -70,6 +70,26 @@ def test_slices_change_no_logit(name: str, slice_tokens: int) -> None:
     assert close(weighed, dense(name)[-1])
 
 
+@pytest.mark.parametrize("slice_tokens", [7, 16, 100])
+def test_layers_may_differ_in_width(slice_tokens: int) -> None:
+    def wide() -> Any:
+        torch.manual_seed(0)
+        network: Any = tf.LlamaForCausalLM(tf.LlamaConfig(**LLAMA_LIKE | {"num_hidden_layers": 4}))
+        for layer in network.model.layers[1::2]:  # every other layer has keys for each head
+            attention, config = layer.self_attn, layer.self_attn.config
+            for name in ("k_proj", "v_proj"):
+                setattr(attention, name, torch.nn.Linear(config.hidden_size, 32, bias=False))
+            attention.num_key_value_groups = 1
+        return network.eval()
+
+    with torch.inference_mode():
+        logits = wide()(torch.from_numpy(TOKENS).long()[None]).logits[0]
+    model = prepare(wide(), cast(Any, NoTokenizer()), "wide")
+    executor = TorchExecutor(model.network, 0, slice_tokens=slice_tokens, release=model.release)
+    (weighed,) = executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
+    assert close(weighed, logits[-1].double().log_softmax(-1))
+
+
 def test_what_a_network_reads_again_is_not_let_go_of() -> None:
     everything = Release(states=True, inputs=True, embeddings=True)
     assert loaded("llama").release == everything

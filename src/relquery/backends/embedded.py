@@ -70,6 +70,7 @@ class EmbeddedBackend:
             config.relocation,
             config.slice_tokens,
             model.release,
+            config.host_tokens // config.block_size * config.block_size,
         )
         self.sizing = sizing
         """How a budget of memory is used; None where none was given."""

@@ -38,6 +38,16 @@ class Segment(NamedTuple):
     shift: int = 0
 
 
+class Loads(NamedTuple):
+    """Tokens whose keys and values are in host memory, and are copied to where chunks read them.
+
+    host: (tokens,) host slots. slots: (tokens,) where they go.
+    """
+
+    host: Slots
+    slots: Slots
+
+
 class Chunk(NamedTuple):
     """Some tokens of one request, to be computed in one step.
 
@@ -46,6 +56,8 @@ class Chunk(NamedTuple):
     values; the chunk attends to itself causally. Slots that one chunk of a step writes may stand
     in another's context: every chunk's keys and values are written before any is read.
     draw: how to choose or weigh the token after the chunk; None if none is wanted.
+    loads: what is copied from the host, as if the chunk wrote it; part of its context. saves: (n,)
+    host slots that receive the chunk's keys and values too, -1 for none.
     """
 
     request: int
@@ -54,6 +66,8 @@ class Chunk(NamedTuple):
     context: tuple[Segment, ...]
     writes: Slots
     draw: Draw | None = None
+    loads: Loads | None = None
+    saves: Slots | None = None
 
     @property
     def context_tokens(self) -> int:

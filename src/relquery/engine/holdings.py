@@ -12,6 +12,7 @@ from relquery.engine.blocks import BlockPool
 from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
 from relquery.engine.hits import Held
 from relquery.engine.label_chunks import label_chunks
+from relquery.engine.offload import Offload
 from relquery.engine.pieces import Piece
 from relquery.engine.request import Draw, Request
 from relquery.engine.schedule import Work, filled, spread
@@ -20,8 +21,8 @@ from relquery.engine.schedule import Work, filled, spread
 class Holdings:
     """Gives requests their blocks of a pool and takes them back."""
 
-    def __init__(self, pool: BlockPool, limits: EngineConfig) -> None:
-        self._pool, self._limits = pool, limits
+    def __init__(self, pool: BlockPool, limits: EngineConfig, offload: Offload) -> None:
+        self._pool, self._limits, self._offload = pool, limits, offload
         self._own = 0
 
     def begin_step(self) -> None:
@@ -34,12 +35,9 @@ class Holdings:
         self._own += count
         return np.arange(first, first + count)
 
-    def admit(self, request: Request, hits: Held, kept: int | None = None) -> None:
-        """Give a request the cached blocks of its prompt, and fresh ones for the rest of it.
-
-        kept: see Work.
-        """
-        size = self._limits.block_size
+    def admit(self, work: Work, hits: Held) -> None:
+        """Give a request the cached blocks of its prompt, and fresh ones for the rest of it."""
+        request, size = work.request, self._limits.block_size
         for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
             if found:
                 blocks = [
@@ -49,7 +47,13 @@ class Holdings:
                 piece.hold(blocks, size)
             piece.done = min(len(found) * size, request.size(index))
         for index in range(len(request.pieces)):
-            self._hold(request, index, kept)
+            self._hold(request, index, work.kept)
+        if work.loaded:
+            (piece,) = request.pieces
+            piece.done += work.loaded * size
+            if len(piece.slots) < piece.done:  # what is loaded, but not kept
+                own = self.scratch(piece.done - len(piece.slots))
+                piece.slots = np.concatenate((piece.slots, own))
 
     def chunks(self, work: Work) -> list[Chunk]:
         """Work of a running request as chunks, one for each piece that it touches.
@@ -62,9 +66,9 @@ class Holdings:
             return [self._decode(request)]
         chunks = []
         for index, start, stop in spread(request, work.tokens):
-            piece = request.pieces[index]
+            piece, first = request.pieces[index], start - work.loaded * size
             if self._limits.prefix_caching:
-                for block in filled(request, index, start, stop, size, work.kept):
+                for block in filled(request, index, first, stop, size, work.kept):
                     self._publish(request, index, block)
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
@@ -76,6 +80,8 @@ class Holdings:
                     context=(*self._before(request, index), *own),
                     writes=self._writes(piece, start, stop),
                     draw=_next_draw(request) if ends else None,
+                    loads=self._offload.loads(work, piece.slots[first:start]),
+                    saves=self._offload.saves(work, start),
                 )
             )
         if request.labels is not None and chunks[-1].draw is not None:
@@ -83,10 +89,11 @@ class Holdings:
         return chunks
 
     def withdraw(self, request: Request) -> None:
-        """Let nobody find the blocks of a request that are not computed."""
+        """Let nobody find the blocks of a request that are not computed or loaded yet."""
         for index, piece in enumerate(request.pieces):
             if piece.done < request.size(index):
-                for block in piece.blocks[piece.done // self._limits.block_size :]:
+                loaded = self._offload.blocks(request)
+                for block in piece.blocks[piece.done // self._limits.block_size - loaded :]:
                     self._pool.withdraw(block)
 
     def release(self, request: Request) -> None:

@@ -14,6 +14,7 @@ from relquery.engine.executor import Chunk, Drawn, Executor, seconds_of
 from relquery.engine.forecast import Experience, forecast
 from relquery.engine.hits import StepHits
 from relquery.engine.holdings import Holdings
+from relquery.engine.offload import Offload
 from relquery.engine.policies.sarathi import sarathi
 from relquery.engine.queue import Queue
 from relquery.engine.relquery import RelQuery
@@ -45,7 +46,9 @@ class Loop:
         self.running: dict[Request, None] = {}
         self.relqueries: dict[int, RelQuery] = {}
         self._executor, self._policy, self._cost = executor, policy, cost
-        self._holdings = Holdings(self.pool, config)
+        self.host = BlockPool(config.host_tokens // config.block_size)
+        self._offload = Offload(self.host, config)
+        self._holdings = Holdings(self.pool, config, self._offload)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
         self._changed: set[int] = set()
@@ -89,9 +92,15 @@ class Loop:
     def step(self) -> list[Request]:
         """Run one batch; returns the requests that finished in it."""
         plan = self._schedule()
-        chunks = self._prepare(plan)
-        begin = self.clock.now()
-        drawn = self._execute(chunks)
+        try:
+            chunks = self._prepare(plan)
+            begin = self.clock.now()
+            drawn = self._execute(chunks)
+        except BaseException:
+            self._undo()
+            raise
+        finally:
+            self._offload.release()
         if self._cost is not None:
             predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
             self.experience.step(self.clock.now() - begin, predicted)
@@ -158,6 +167,7 @@ class Loop:
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
         self._changed, self.waiting.changes, self.pool.changes = set(), [], []
+        self.host.changes = []  # which no policy asks for
         if not plan.work and not plan.preempt and (self.waiting or self.running):
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
@@ -173,6 +183,7 @@ class Loop:
             self._changed,
             self.waiting.changes,
             self.pool.changes,
+            self.host,
         )
 
     def _prepare(self, plan: Plan) -> list[list[Chunk]]:
@@ -184,12 +195,13 @@ class Loop:
         hits = StepHits(self.pool, self.config)
         held = [hits.hold(work) for work in plan.work]
         hits.copy()
+        self._offload.hold(plan.work)
         self._hits = hits
         chunks = []
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
                 self._admit(work.request)
-                self._holdings.admit(work.request, blocks, work.kept)
+                self._holdings.admit(work, blocks)
                 if work.request.cached is None:
                     work.request.cached = work.request.computed
                     self.experience.admit(work.request)
@@ -210,19 +222,19 @@ class Loop:
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; per work all that its chunks' draws gave, in their order."""
-        try:
-            self._relocate()
-            drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
-            by_work = [islice(drawn, len(of_work)) for of_work in chunks]
-            return [[one for one in of_work if one is not None] for of_work in by_work]
-        except BaseException:
-            # What this step was to write is not there: nobody may find it by its key. All that
-            # runs computes again, so that the caller may go on after an interrupt.
-            for request in list(self.running):
-                self._holdings.withdraw(request)
-            for request in list(reversed(self.running)):
-                self._preempt(request)
-            raise
+        self._relocate()
+        drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
+        by_work = [islice(drawn, len(of_work)) for of_work in chunks]
+        return [[one for one in of_work if one is not None] for of_work in by_work]
+
+    def _undo(self) -> None:
+        """After a step that failed: what it was to write is not there, so nobody may find it by its
+        key. All that runs computes again, so that the caller may go on after an interrupt."""
+        self._offload.withdraw()
+        for request in list(self.running):
+            self._holdings.withdraw(request)
+        for request in list(reversed(self.running)):
+            self._preempt(request)
 
     def _relocate(self) -> None:
         """Move blocks to where the step's new requests need them."""

@@ -31,6 +31,7 @@ class State:
         before; what is not among them is as it was.
     moved: requests that have joined `waiting` or left it since then, and cache_changes: keys of
         blocks that have come into the cache or gone from it; some perhaps more than once, or back.
+    host: the blocks in host memory, for lookups only.
     """
 
     now: float
@@ -42,6 +43,7 @@ class State:
     changed: Collection[int] = ()
     moved: Sequence[Request] = ()
     cache_changes: Sequence[bytes] = ()
+    host: BlockPool = field(default_factory=lambda: BlockPool(0))
 
 
 class Work(NamedTuple):
@@ -50,13 +52,15 @@ class Work(NamedTuple):
     hits: for a waiting request, the leading blocks of each of its pieces that are not computed
     but taken: each is cached now, or filled by work before this one in the step. kept: for one that
     ends with this step, the leading blocks that stay in the cache, while the states of the rest are
-    forgotten (paper 004, section 5.1); None where all are needed.
+    forgotten (paper 004, section 5.1); None where all are needed. loaded: for such a one, the
+    blocks behind the hits that are not computed but read from host memory.
     """
 
     request: Request
     tokens: int
     hits: tuple[int, ...] = ()
     kept: int | None = None
+    loaded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class Draft:
     """
 
     def __init__(self, state: State) -> None:
-        self._limits, self._pool = state.limits, state.pool
+        self._limits, self._pool, self._host = state.limits, state.pool, state.host
         self.tokens = state.limits.max_num_batched_tokens
         self.seats = state.limits.max_num_seqs - len(state.running)
         self.blocks = state.pool.available
@@ -134,12 +138,15 @@ class Draft:
             return False
         tokens = missing if at_once else min(self.tokens, missing)
         taken = sum(hits) - len(unheld) - copies
-        kept = None
+        kept, loaded = None, 0
         if at_once:
             # What nobody may ever read again takes no room: the rest of the last block, and
             # whatever the cache cannot hold.
             full = request.length // self._limits.block_size
             kept = max(sum(hits), min(full, taken + self.blocks))
+            loaded = self._loaded(request, sum(hits))
+            served[0] += loaded * self._limits.block_size
+            tokens = request.length - served[0]
         # Any other request gets blocks for its whole prompt, so that prompts that cannot finish
         # together do not block one another half-way.
         needed = (self._blocks_of(request) if kept is None else kept) - taken
@@ -151,7 +158,7 @@ class Draft:
         self._taken |= unheld
         self._places |= places
         self._prompts = True
-        self._commit(Work(request, tokens, tuple(hits), kept), served)
+        self._commit(Work(request, tokens, tuple(hits), kept, loaded), served)
         return True
 
     def evict(self, request: Request) -> None:
@@ -215,6 +222,14 @@ class Draft:
                 hits[index] += 1
         return hits, unheld, places, copies
 
+    def _loaded(self, request: Request, hits: int) -> int:
+        """Blocks behind the hits of a prompt of one piece that the host has."""
+        if not self._limits.prefix_caching or self._host.total == 0:
+            return 0
+        size = self._limits.block_size
+        keys = (request.key(0, block, size) for block in range(hits, servable(request, 0, size)))
+        return sum(1 for _ in takewhile(lambda key: self._host.lookup(key) is not None, keys))
+
     def _place(self, block: int) -> int:
         """Where a block is once the work planned so far is prepared."""
         return self._places.get(block, self._pool.place[block])
@@ -225,9 +240,10 @@ class Draft:
         return filled_at is not None and (not self._moves or filled_at == place)
 
     def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
-        self.tokens -= work.tokens
-        self.work.append(work)
         size, request = self._limits.block_size, work.request
+        loaded = work.loaded * size
+        self.tokens -= work.tokens + loaded  # which takes room in the step as if it were computed
+        self.work.append(work)
         if request.labels is not None:
             computed = request.computed if done is None else sum(done)
             if computed + work.tokens == request.length:
@@ -236,7 +252,7 @@ class Draft:
             return  # most work is like that, and fills no block
         if self._limits.prefix_caching:
             for index, start, stop in spread(request, work.tokens, done):
-                for block in filled(request, index, start, stop, size, work.kept):
+                for block in filled(request, index, start - loaded, stop, size, work.kept):
                     place = request.place(index, block, size)
                     self._filled.setdefault(request.key(index, block, size), place)
 

@@ -14,6 +14,7 @@ from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.buckets import Bucket, plan_buckets
 from relquery.model.cache import KVCache
+from relquery.model.host import HostCache, Run, runs
 from relquery.model.rotary import PositionScheme
 from relquery.model.segments import Ints
 
@@ -50,6 +51,7 @@ class PackedBatch:
     spans are used at another place than they were computed. rotate: "queries" per span, or "keys"
     when they are read. scratch: holds what is written to the step's own slots. turn: called with a
     layer's number, keys and values when these are written, before any are read; it may empty them.
+    host: what chunks load from and save to.
 
     tokens: of the packed batch. merged: those that have several partial results.
     """
@@ -64,10 +66,12 @@ class PackedBatch:
         rotate: Rotate = "queries",
         scratch: KVCache | None = None,
         turn: Turn | None = None,
+        host: HostCache | None = None,
     ) -> None:
         self.device, self.scheme, self.rotate = device, scheme, rotate
         self.turn = turn
-        self._cache, self._scratch = cache, scratch
+        self._cache, self._scratch, self._host = cache, scratch, host
+        self._loads, self._saves = self._split_loads(chunks), _saves(chunks)
         self._writes = self._split_writes(np.concatenate([chunk.writes for chunk in chunks]))
         self.positions = np.concatenate(
             [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
@@ -87,12 +91,19 @@ class PackedBatch:
         self.buckets = [self._to_device(bucket, merged) for bucket in buckets]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store the batch's keys and values, each (tokens, kv_heads, head_dim)."""
+        """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and fetch what the
+        host has of the layer."""
         for store, rows, slots in self._writes:
             if rows is None:
                 store.write(layer, slots, keys, values)
             else:
                 store.write(layer, slots, keys[rows], values[rows])
+        for run in self._saves:
+            assert self._host is not None, "what is saved needs a place"
+            self._host.save(layer, run, keys, values)
+        for store, run in self._loads:
+            assert self._host is not None
+            self._host.load(layer, run, store.prepare(layer, keys, values))
 
     def read_own(self, layer: int) -> tuple[Tensor, Tensor]:
         """What `write` has stored, in place where it stands in one run."""
@@ -208,8 +219,32 @@ class PackedBatch:
             ),
         ]
 
+    def _split_loads(self, chunks: Sequence[Chunk]) -> list[tuple[KVCache, Run]]:
+        """(store, run) of what is copied from the host."""
+        loads = []
+        for chunk in chunks:
+            for run in runs(*chunk.loads) if chunk.loads is not None else ():
+                if run.here < SCRATCH:
+                    loads.append((self._cache, run))
+                else:
+                    assert self._scratch is not None, "slots of the step alone need a place"
+                    loads.append((self._scratch, run._replace(here=run.here - SCRATCH)))
+        return loads
+
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def _saves(chunks: Sequence[Chunk]) -> list[Run]:
+    """What is copied to the host, by rows of the packed batch."""
+    saves: list[Run] = []
+    start = 0
+    for chunk in chunks:
+        if chunk.saves is not None:
+            (rows,) = np.nonzero(chunk.saves >= 0)
+            saves += runs(chunk.saves[rows], start + rows)
+        start += len(chunk.tokens)
+    return saves
 
 
 def _is_run(numbers: Ints) -> bool:

@@ -12,29 +12,37 @@ class KVCache:
     """Slot-addressed keys and values. A layer's tensors are made at its first write.
 
     Keys are stored as the network gives them, rotated to their position in their chain.
-    depth: how many layers are kept at once, each taking the place of the one so many before it;
-    None for all.
+    keeps: all layers; else each takes the place of the one before it that is as wide.
     """
 
-    def __init__(self, slots: int, depth: int | None = None) -> None:
-        self.slots, self._depth = slots, depth
+    def __init__(self, slots: int, *, keeps: bool = True) -> None:
+        self.slots, self._keeps = slots, keeps
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
         self._heads: dict[int, int] = {}
+        self._shared: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
-        layer = self._place(layer)
-        if layer not in self._layers or not self._fits(layer, key, value):
-            # torch.empty: the system gives memory to a slot when it is first written.
-            self._layers[layer] = (self._like(key), self._like(value))
-        self._heads[layer] = key.shape[1]
-        keys, values = self._layers[layer]
+        keys, values = self.prepare(layer, key, value)
         keys.index_copy_(0, slots, key.reshape(len(slots), -1))
         values.index_copy_(0, slots, value.reshape(len(slots), -1))
 
+    def prepare(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Where a layer's keys and values of these shapes go: each (slots, kv_heads x head_dim)."""
+        if layer not in self._layers:
+            self._heads[layer] = key.shape[1]
+            if self._keeps:
+                self._layers[layer] = self._like(key), self._like(value)
+            else:
+                # By width: while some slices of a step read a layer, others write the next one.
+                widths = key[0].numel(), value[0].numel()
+                if widths not in self._shared:
+                    self._shared[widths] = self._like(key), self._like(value)
+                self._layers[layer] = self._shared[widths]
+        return self._layers[layer]
+
     def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
-        layer = self._place(layer)
         flat, heads = slots.reshape(-1), self._heads[layer]
         keys, values = (states.index_select(0, flat) for states in self._layers[layer])
         return keys.view(*slots.shape, heads, -1), values.view(*slots.shape, heads, -1)
@@ -53,7 +61,6 @@ class KVCache:
 
     def whole(self, layer: int) -> tuple[Tensor, Tensor]:
         """All keys and values, as views: each (1, slots, kv_heads, head_dim)."""
-        layer = self._place(layer)
         keys, values = self._layers[layer]
         shape = 1, self.slots, self._heads[layer], -1
         return keys.view(shape), values.view(shape)
@@ -88,14 +95,7 @@ class KVCache:
         """Layers that have written so far."""
         return len(self._layers)
 
-    def _fits(self, layer: int, key: Tensor, value: Tensor) -> bool:
-        """Whether the layer before in this place was as wide: some networks' layers differ."""
-        widths = (key[0].numel(), value[0].numel())
-        return tuple(states.shape[1] for states in self._layers[layer]) == widths
-
-    def _place(self, layer: int) -> int:
-        return layer if self._depth is None else layer % self._depth
-
     def _like(self, tensor: Tensor) -> Tensor:
+        # torch.empty: the system gives memory to a slot when it is first written.
         width = tensor.shape[1] * tensor.shape[2]
         return torch.empty(self.slots, width, dtype=tensor.dtype, device=tensor.device)

@@ -18,6 +18,7 @@ from relquery.engine.request import Draw
 from relquery.errors import ModelError
 from relquery.model.batch import PackedBatch, Rotate, Turn
 from relquery.model.cache import KVCache
+from relquery.model.host import HostCache
 from relquery.model.hybrid import Wait, cut, leave, take_turns
 from relquery.model.release import NOTHING, Release, begin, find_release, let_go, watch
 from relquery.model.rotary import PositionScheme
@@ -29,7 +30,8 @@ class TorchExecutor:
 
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
     scheme: the network's positions, without which spans serve at theirs only. release: what its
-    runs are done with once the keys and values of a layer are stored.
+    runs are done with once the keys and values of a layer are stored. host_slots: capacity of the
+    cache in host memory.
     """
 
     def __init__(
@@ -41,11 +43,12 @@ class TorchExecutor:
         relocation: Relocation = "queries",
         slice_tokens: int = 2_048,
         release: Release = NOTHING,
+        host_slots: int = 0,
     ) -> None:
         self._network = network
         self._layers = int(network.config.get_text_config().num_hidden_layers)
         self._slice_tokens, self._release = slice_tokens, release
-        self._cache = KVCache(slots)
+        self._cache, self._host = KVCache(slots), HostCache(host_slots)
         self._share = share
         self._scheme = scheme
         self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
@@ -55,8 +58,8 @@ class TorchExecutor:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
         draws = [chunk.draw for chunk in chunks if chunk.draw]
         slices = cut(chunks, self._slice_tokens)
-        own = sum(int((chunk.writes >= SCRATCH).sum()) for chunk in chunks)
-        scratch = KVCache(own, depth=1) if own else None
+        own = _own_slots(chunks)
+        scratch = KVCache(own, keeps=False) if own else None
         if len(slices) == 1:
             logits = [self._forward(chunks, scratch)]
         else:
@@ -71,8 +74,8 @@ class TorchExecutor:
     def rehearse(self, chunks: Sequence[Chunk], layers: int) -> None:
         """Compute the first layers of a step of several slices, without results: to measure it."""
         slices = cut(chunks, self._slice_tokens)
-        own = sum(int((chunk.writes >= SCRATCH).sum()) for chunk in chunks)
-        take_turns(self._runs(slices, KVCache(own, depth=1), layers))
+        scratch = KVCache(_own_slots(chunks), keeps=False)
+        take_turns(self._runs(slices, scratch, min(layers, self._layers)))
 
     def _runs(
         self, slices: Sequence[Sequence[Chunk]], scratch: KVCache | None, layers: int
@@ -110,6 +113,7 @@ class TorchExecutor:
             self._rotate,
             scratch,
             turn,
+            self._host,
         )
         tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
         ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
@@ -154,6 +158,13 @@ class TorchExecutor:
     def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
         slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
         return torch.from_numpy(slots).to(self._network.device)
+
+
+def _own_slots(chunks: Sequence[Chunk]) -> int:
+    """How many slots are the step's alone: for what it computes or loads."""
+    loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
+    written = [chunk.writes for chunk in chunks]
+    return sum(int((slots >= SCRATCH).sum()) for slots in (*loaded, *written))
 
 
 def probe_release(network: PreTrainedModel) -> Release:

@@ -82,6 +82,10 @@ def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:
             context=(*before, *own),
             writes=chunk.writes[first:stop],
             draw=chunk.draw if stop == length else None,
+            # The first part of a chunk goes on after the others: all have attended to the layer
+            # before when the next one's keys take its place.
+            loads=None if first else chunk.loads,
+            saves=None if chunk.saves is None else chunk.saves[first:stop],
         )
 
 

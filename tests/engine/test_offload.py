@@ -1,0 +1,361 @@
+"""What the KV cache has no room for is in host memory, and read from there (paper 004, §9)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.harness import BrokenError, Harness, Spec, expected_output, numbered
+from tests.engine.test_scored import PROMPTS, assert_scored, submit
+
+from relquery.config import POLICIES, RELOCATIONS, EngineConfig, PolicyName, Relocation
+from relquery.engine.blocks import BlockPool
+from relquery.engine.cost import LinearCost
+from relquery.engine.executor import SCRATCH, Chunk
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.request import Request
+from relquery.engine.schedule import Draft, State
+from relquery.errors import PromptTooLongError
+
+COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
+
+
+def small(**limits: Any) -> Harness:
+    """Four blocks on the device, 20 on the host."""
+    given = {"cache_tokens": 16, "host_tokens": 80, "max_num_batched_tokens": 16, "max_input": 64}
+    return Harness(**given | limits)
+
+
+def ask(harness: Harness, *prompt: int, then: int = 100) -> Request:
+    """One token after a prompt and one more token."""
+    return harness.submit([*prompt, then], max_tokens=1)
+
+
+def ask_alone(harness: Harness, *prompt: int, then: int = 100) -> Request:
+    request = ask(harness, *prompt, then=then)
+    harness.run()
+    return request
+
+
+def chunk_of(harness: Harness, request: Request) -> Chunk:
+    (chunk,) = (c for step in harness.executor.steps for c in step if c.request == request.id)
+    return chunk
+
+
+def test_what_the_cache_dropped_is_loaded_and_only_what_is_new_is_computed() -> None:
+    harness = small()
+    first = ask_alone(harness, *range(50))
+    second = ask_alone(harness, *range(50), then=101)
+    assert (first.cached, second.cached) == (0, 48)
+    assert harness.executor.computed == 51 + 3
+    assert harness.executor.loaded == 48 - 16
+
+
+def test_a_chunk_says_what_is_saved_where_and_what_is_loaded() -> None:
+    harness = small()
+    first, second = (ask_alone(harness, *range(30), then=100 + i) for i in range(2))
+    computed, read = chunk_of(harness, first), chunk_of(harness, second)
+    assert computed.saves is not None
+    assert computed.loads is None
+    assert (computed.saves >= 0).tolist() == [True] * 28 + [False] * 3
+    assert read.loads is not None
+    assert read.saves is None
+    assert read.loads.host.tolist() == computed.saves[16:28].tolist()
+    (context,) = read.context
+    assert context.slots[16:].tolist() == read.loads.slots.tolist()
+    assert (read.loads.slots >= SCRATCH).all()
+
+
+def test_what_the_cache_has_room_for_is_loaded_into_it() -> None:
+    harness = small()
+    ask_alone(harness, *range(50))
+    ask_alone(harness, *range(200, 220))
+    third = ask_alone(harness, *range(50))
+    loads = chunk_of(harness, third).loads
+    assert loads is not None
+    assert (loads.slots >= SCRATCH).tolist() == [False] * 16 + [True] * 32
+    loaded = harness.executor.loaded
+    assert ask_alone(harness, *range(16)).cached == 16
+    assert harness.executor.loaded == loaded
+
+
+def test_requests_of_a_step_share_what_one_of_them_loads_into_the_cache() -> None:
+    harness = small(cache_tokens=48, max_num_batched_tokens=128)
+    ask_alone(harness, *range(40))
+    harness.engine.pool.evict(100)
+    requests = [ask(harness, *range(40), then=101 + i) for i in range(3)]
+    harness.run()
+    assert [request.cached for request in requests] == [40] * 3
+    assert harness.executor.loaded == 40
+    assert harness.executor.computed == 41 + 3
+
+
+def test_what_follows_loaded_blocks_is_saved_too() -> None:
+    harness = small()
+    ask_alone(harness, *range(24))
+    ask_alone(harness, *range(40))
+    third = ask_alone(harness, *range(50))
+    assert third.cached == 40
+    assert harness.executor.computed == 25 + (41 - 24) + (51 - 40)
+
+
+def test_without_host_memory_it_is_computed_again_and_nothing_is_saved() -> None:
+    harness = small(host_tokens=0)
+    requests = [ask_alone(harness, *range(50)) for _ in range(2)]
+    assert [request.cached for request in requests] == [0, 16]
+    assert harness.executor.computed == 51 + 35
+    assert all(c.saves is None is c.loads for step in harness.executor.steps for c in step)
+    assert harness.engine.host.total == 0
+
+
+def test_without_prefix_caching_nothing_is_saved_or_loaded() -> None:
+    harness = small(prefix_caching=False)
+    requests = [ask_alone(harness, *range(50)) for _ in range(2)]
+    assert [request.cached for request in requests] == [0, 0]
+    assert harness.engine.host.evict(100) == 0
+
+
+def test_what_the_host_has_evicted_is_computed_again() -> None:
+    harness = small()
+    ask_alone(harness, *range(50))
+    harness.engine.host.evict(100)
+    again = ask_alone(harness, *range(50))
+    assert again.cached == 16
+    assert harness.executor.loaded == 0
+
+
+def test_the_host_lets_go_of_what_was_used_least_recently_and_of_a_prompts_end_first() -> None:
+    harness = small(cache_tokens=4, host_tokens=40)
+    ask_alone(harness, *range(24))  # 6 blocks
+    ask_alone(harness, *range(50, 74))  # 6 more, for 2 of which others go
+    assert ask_alone(harness, *range(24)).cached == 16
+    ask_alone(harness, *range(80, 104))
+    assert ask_alone(harness, *range(24)).cached == 16
+
+
+def test_a_prompt_that_the_host_cannot_hold_is_saved_as_far_as_there_is_room() -> None:
+    harness = small(host_tokens=32)
+    ask_alone(harness, *range(50))
+    assert ask_alone(harness, *range(50)).cached == 32
+
+
+def test_blocks_that_the_host_has_are_not_saved_again() -> None:
+    harness = small()
+    first, second = ask_alone(harness, *range(50)), ask_alone(harness, *range(54))
+    saved = [chunk_of(harness, request).saves for request in (first, second)]
+    assert [int((each >= 0).sum()) for each in saved if each is not None] == [48, 4]
+
+
+def test_what_precedes_new_blocks_is_not_evicted_for_them() -> None:
+    harness = small(host_tokens=56)
+    ask_alone(harness, *range(50))  # 12 blocks
+    ask_alone(harness, *range(200, 206))  # 1
+    ask_alone(harness, *range(60))  # 3 more, for which only one has room, and one is let go
+    assert ask_alone(harness, *range(60)).cached == 56
+
+
+def test_what_only_the_cache_has_does_not_keep_the_rest_from_the_host() -> None:
+    harness = small()
+    harness.submit(range(13), max_tokens=2)
+    harness.run()
+    ask_alone(harness, *range(8), *range(20, 50))
+    assert ask_alone(harness, *range(8), *range(20, 50)).cached == 36
+
+
+def test_of_a_prompt_that_is_partly_loaded_the_host_lets_go_of_the_end_first() -> None:
+    harness = small(host_tokens=56)
+    ask_alone(harness, *range(40))  # 10 blocks
+    ask_alone(harness, *range(50))  # 2 more; 4 hits, 6 loaded
+    ask_alone(harness, *range(200, 220))  # 5, for 3 of which the last ones go
+    harness.engine.pool.evict(100)
+    assert ask_alone(harness, *range(50)).cached == 36
+
+
+def test_requests_of_a_step_load_each_for_themselves() -> None:
+    harness = small(max_num_batched_tokens=128)
+    ask_alone(harness, *range(40))
+    requests = [ask(harness, *range(40), then=101 + i) for i in range(2)]
+    harness.run()
+    assert len(harness.executor.steps) == 2
+    assert [request.cached for request in requests] == [40, 40]
+    assert harness.executor.loaded == 48
+
+
+def test_what_is_loaded_takes_room_in_the_step() -> None:
+    harness = small(max_num_batched_tokens=64)
+    ask_alone(harness, *range(40))
+    for i in range(3):  # 24 tokens loaded, and 1 computed
+        ask(harness, *range(40), then=101 + i)
+    harness.run()
+    assert [len(step) for step in harness.executor.steps] == [1, 2, 1]
+
+
+def test_a_step_saves_what_two_of_its_requests_have_in_common_once() -> None:
+    harness = small(max_num_batched_tokens=128)
+    requests = [ask(harness, *range(40), then=100 + i) for i in range(2)]
+    harness.run()
+    first, second = (chunk_of(harness, request).saves for request in requests)
+    assert first is not None
+    assert int((first >= 0).sum()) == 40
+    assert second is None
+
+
+def test_labels_are_weighed_after_what_was_loaded() -> None:
+    harness = small()
+    requests = []
+    for tail in range(3):
+        requests.append(submit(harness, [*range(45), tail]))
+        harness.run()
+    assert [request.cached for request in requests] == [0, 44, 44]
+    assert_scored(*requests)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "max_tokens"), [((*range(13),), 2), ((tuple(range(8)), *range(3)), 1)]
+)
+def test_requests_that_decode_and_such_with_spans_take_no_part(
+    prompt: tuple[Any, ...], max_tokens: int
+) -> None:
+    harness = small()
+    for _ in range(2):
+        harness.submit(prompt, max_tokens)
+        harness.run()
+    assert harness.engine.host.evict(100) == harness.executor.loaded == 0
+
+
+@pytest.mark.parametrize(("tokens", "loaded"), [(11, 0), (36, 0), (37, 9)])
+def test_only_what_a_step_could_compute_whole_is_loaded(tokens: int, loaded: int) -> None:
+    request = Request(0, numbered(37), 1)
+    host = BlockPool(9)
+    for key, block in zip(request.keys(0, 9, 4), host.allocate(9) or [], strict=True):
+        host.publish(key, block)
+    config = EngineConfig(block_size=4, max_num_batched_tokens=tokens)
+    draft = Draft(State(0.0, (), (), config, BlockPool(16), host=host))
+    assert draft.admit(request)
+    (work,) = draft.plan().work
+    assert (work.loaded, work.tokens) == (loaded, min(tokens, 37 - 4 * loaded))
+
+
+# ---- failure
+
+
+@pytest.mark.parametrize("failure", [BrokenError(), KeyboardInterrupt()])
+def test_what_a_failed_step_was_to_save_is_not_found(failure: BaseException) -> None:
+    harness = small()
+    first = ask(harness, *range(50))
+    harness.executor.failure = failure
+    with pytest.raises(type(failure)):
+        harness.step()
+    harness.check()
+    assert harness.engine.host.evict(100) == 0
+    harness.engine.cancel(first)
+    second = ask_alone(harness, *range(50))
+    assert second.cached == 0
+    assert second.output == expected_output(second)
+
+
+def test_what_was_saved_before_a_failed_step_is_loaded_after_it() -> None:
+    harness = small()
+    ask_alone(harness, *range(40))
+    second = ask(harness, *range(50))
+    harness.executor.failure = BrokenError()
+    with pytest.raises(BrokenError):
+        harness.step()
+    harness.check()
+    harness.run()
+    assert second.cached == 40
+    assert harness.executor.steps[-1][0].loads is not None
+    assert ask_alone(harness, *range(50)).cached == 48
+
+
+def test_what_a_failed_step_was_to_load_into_the_cache_is_loaded_again() -> None:
+    harness = small()
+    ask_alone(harness, *range(40))
+    harness.engine.pool.evict(100)
+    ask(harness, *range(50))
+    harness.executor.failure = BrokenError()
+    with pytest.raises(BrokenError):
+        harness.step()
+    harness.check()
+    assert harness.engine.pool.evict(100) == 0
+    before = harness.executor.loaded
+    harness.run()
+    assert harness.executor.loaded == before + 40
+
+
+def test_an_interrupt_while_a_step_is_prepared_leaves_nothing_that_was_not_computed() -> None:
+    harness = small(max_num_batched_tokens=128)
+    ask_alone(harness, *range(40))
+    requests = [ask(harness, *range(50)), ask(harness, *range(200, 230))]
+    holdings: Any = harness.engine._holdings
+    chunks = holdings.chunks
+
+    def interrupted(work: Any) -> Any:
+        if work.request is requests[1]:
+            raise KeyboardInterrupt
+        return chunks(work)
+
+    holdings.chunks = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        harness.step()
+    holdings.chunks = chunks
+    harness.check()
+    assert list(harness.engine.waiting) == requests
+    harness.run()
+    assert [request.output for request in requests] == list(map(expected_output, requests))
+
+
+# ---- anything
+
+ALIKE = st.tuples(st.integers(9, 45), st.integers(0, 3)).map(lambda n: (*range(n[0]), 100 + n[1]))
+DECODES = st.sampled_from([False, False, False, True])
+ASKED = st.tuples(ALIKE | ALIKE | PROMPTS, DECODES, st.integers(0, 2), st.integers(0, 9))
+"""A prompt, whether it decodes, steps after it, and blocks that the cache then loses."""
+
+
+@settings(deadline=None)
+@given(
+    asked=st.lists(ASKED, min_size=2, max_size=8),
+    failing=st.integers(0, 12),
+    budget=st.integers(2, 40),
+    blocks=st.integers(1, 9) | st.integers(1, 40),
+    host=st.integers(0, 9) | st.integers(20, 30),
+    relocation=st.sampled_from(RELOCATIONS),
+    policy=st.sampled_from(POLICIES),
+)
+def test_every_chunk_reads_what_it_should_whatever_the_host_serves(
+    asked: list[tuple[Spec, bool, int, int]],
+    failing: int,
+    budget: int,
+    blocks: int,
+    host: int,
+    relocation: Relocation,
+    policy: PolicyName,
+) -> None:
+    harness = Harness(
+        policy=make_policy(policy, Settings(COST)),
+        cache_tokens=4 * blocks,
+        host_tokens=4 * host,
+        max_num_batched_tokens=budget,
+        max_input=64,
+        relocation=relocation,
+    )
+    done = 0
+    for prompt, decodes, steps, lost in asked:
+        with suppress(PromptTooLongError):
+            harness.submit(prompt, 5 if decodes else 1)
+        for _ in range(steps):
+            if harness.engine.waiting or harness.engine.running:
+                done += 1
+                if done == failing:
+                    harness.executor.failure = BrokenError()
+                with suppress(BrokenError):
+                    harness.step()
+                harness.check()
+        harness.engine.pool.evict(lost)
+    harness.run()
+    for request in harness.executor.requests.values():
+        assert request.output == expected_output(request)
