@@ -232,7 +232,8 @@ def full() -> Results:
     results.crowded = {"one relQuery": [Crowded("srjf", 0.5, 2.0, 9.0)]}
     longest = {name: Longest(100 * (number + 1), 2**20) for number, name in enumerate(NAMES)}
     sizes = prefill_only.QUICK.lengths
-    results.lengths = Lengths(sizes, 4 * 2**20, 2**20, 32, longest, 2**20, (1.0,), (1.0,))
+    race = ((1.0,), (1.0,))
+    results.lengths = Lengths(sizes, 4 * 2**20, 2**20, 32, longest, 2**20, race, race)
     run = Run(2.0, (1, 2), 10, 5, 0)
     results.filtered = [Filtered(2, ("a b", "a c"), 3, dict.fromkeys(SIDES, (run,)))]
     results.figures = [Figure("x", 1.0, 2.0)]

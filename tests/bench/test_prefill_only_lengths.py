@@ -35,8 +35,8 @@ LENGTHS = Lengths(
         for name, tokens in zip(NAMES, (1_000, 1_600, 2_200, 8_000, 16_000), strict=True)
     },
     whole=24 * MIB,
-    plain=(2.0, 4.0, 5.0),
-    hybrid=(3.0, 5.0, 8.0),
+    wide=((2.0, 4.0, 5.0), (3.0, 5.0, 8.0)),
+    narrow=((2.0,), (4.0,)),
 )
 
 
@@ -66,14 +66,15 @@ def test_a_memory_that_no_length_fills_is_told() -> None:
 
 def test_a_small_network_tells_the_techniques_apart() -> None:
     said: list[str] = []
-    sizes = Sizes("random:layers=8,hidden=32,heads=4,kv_heads=2,ffn=170", memory=2.0, rounds=1)
+    small = "random:layers=8,hidden=32,heads=4,kv_heads=2,ffn=170"
+    sizes = Sizes(small, small, memory=2.0, rounds=1)
     at = measure(sizes, said.append)
     longest = [at.tokens(name) for name in (PLAIN, DROPPED, TURNS, OURS)]
     assert longest == sorted(longest)
     assert at.tokens(PLAIN) < at.tokens(CHUNKED) < at.tokens(OURS)
     assert all(CLOSE * at.free <= each.peak <= at.free for each in at.longest.values())
     assert abs(at.whole / at.longest[OURS].peak - 1) <= 0.1
-    assert len(at.plain) == len(at.hybrid) == 1
+    assert [len(runs) for race in (at.wide, at.narrow) for runs in race] == [1] * 4
     assert len(said) == 6
 
 
@@ -89,6 +90,7 @@ def test_figures_are_ratios_of_what_was_measured() -> None:
     assert [each.holds for each in by_name.values()] == [True, True, False, True]
     assert "16,000 / 1,000 tokens" in by_name["max_input_over_plain"].note
     assert "200 / 250 tokens/s at 1,000 tokens" in by_name["hybrid_throughput"].note
+    assert "in the narrow network 0.50" in by_name["hybrid_throughput"].note
 
 
 def test_a_peak_above_the_profile_counts_as_one_below() -> None:

@@ -73,7 +73,10 @@ def attention(
         else:
             outputs.index_copy_(0, item.tokens, rows)
     if partials:
-        outputs.index_copy_(0, batch.merged, _merge(partials, len(batch.merged)))
+        merged = _merge_pair(partials) if batch.in_pairs else _merge(partials, len(batch.merged))
+        if len(merged) == batch.tokens:
+            return merged.unsqueeze(0), None
+        outputs.index_copy_(0, batch.merged, merged)
     return outputs.unsqueeze(0), None
 
 
@@ -103,6 +106,13 @@ def _parts(
         k, v = batch.store(bucket).read(layer, item.keys)
         k = batch.turned(layer, k, turn)
     return [(k.transpose(1, 2), v.transpose(1, 2))]
+
+
+def _merge_pair(partials: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+    """Two partial results of the same tokens, in the same order, as `_merge` merges any."""
+    (_, one, one_lse), (_, other, other_lse) = partials
+    share = torch.sigmoid(one_lse - other_lse).unsqueeze(-1)
+    return torch.lerp(other.float(), one.float(), share).to(one.dtype)
 
 
 def _merge(partials: list[tuple[Tensor, Tensor, Tensor]], count: int) -> Tensor:

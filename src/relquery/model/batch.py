@@ -53,7 +53,8 @@ class PackedBatch:
     layer's number, keys and values when these are written, before any are read; it may empty them.
     host: what chunks load from and save to.
 
-    tokens: of the packed batch. merged: those that have several partial results.
+    tokens: of the packed batch. merged: those that have several partial results. in_pairs: whether
+    each of these has two, of two buckets that hold them all in order.
     """
 
     def __init__(
@@ -89,6 +90,9 @@ class PackedBatch:
         merged = np.flatnonzero(partials > 1)
         self.merged = self._tensor(merged)
         self.buckets = [self._to_device(bucket, merged) for bucket in buckets]
+        merging = [item.merging for item in self.buckets if item.merging is not None]
+        self.in_pairs = len(merging) == 2 and all(len(each) == len(merged) for each in merging)
+        self.in_pairs = self.in_pairs and all(_is_run(each.cpu().numpy()) for each in merging)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and fetch what the

@@ -36,23 +36,31 @@ NAMES = (PLAIN, CHUNKED, DROPPED, TURNS, OURS)
 """Ways to compute a prompt; the last three each add something to the one before (Fig. 10)."""
 
 Measure = Callable[[int], int]
+Race = tuple[tuple[float, ...], tuple[float, ...]]
+"""Seconds of each run, of plain prefilling and of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """How much is measured.
 
-    model: with random weights. memory: times its weights. rounds: runs of each side for the
-    throughput, after one to warm up.
+    model: with random weights. memory: times its weights. wide: of the same proportions, with fewer
+    layers and wider ones, for the throughput: a narrow one's operations take microseconds, and
+    what is then measured is how fast threads meet. rounds: runs of each side, after one to warm up.
     """
 
     model: str = "random:layers=64,hidden=160,heads=10,kv_heads=2,ffn=864"
+    wide: str = "random:layers=8,hidden=640,heads=20,kv_heads=4,ffn=3456"
     memory: float = MEMORY
     rounds: int = 7
 
 
 FULL = Sizes()
-QUICK = Sizes("random:layers=12,hidden=160,heads=10,kv_heads=2,ffn=864", rounds=1)
+QUICK = Sizes(
+    "random:layers=12,hidden=160,heads=10,kv_heads=2,ffn=864",
+    "random:layers=1,hidden=160,heads=10,kv_heads=2,ffn=864",
+    rounds=1,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +76,9 @@ class Lengths:
     """What was measured.
 
     weights, free: bytes of the weights, and beside them. slices: tokens of a slice, and of a chunk.
-    longest: by the names above. whole: peak of our longest prompt in all layers. plain, hybrid:
-    seconds of each run of the longest prompt that plain prefilling can take.
+    longest: by the names above. whole: peak of our longest prompt in all layers. wide, narrow:
+    seconds of each run of the longest prompt that plain prefilling can take, plain and ours, in the
+    wide network and in the one whose lengths are measured.
     """
 
     sizes: Sizes
@@ -78,18 +87,17 @@ class Lengths:
     slices: int
     longest: dict[str, Longest]
     whole: int
-    plain: tuple[float, ...]
-    hybrid: tuple[float, ...]
+    wide: Race
+    narrow: Race
 
     def tokens(self, name: str) -> int:
         """Of the longest prompt."""
         return self.longest[name].tokens
 
-    @property
-    def throughput(self) -> tuple[float, float]:
+    def throughput(self, race: Race) -> tuple[float, float]:
         """Tokens per second, plain and ours; medians."""
-        tokens = self.tokens(PLAIN)
-        return tokens / median(self.plain), tokens / median(self.hybrid)
+        plain, hybrid = (self.tokens(PLAIN) / median(seconds) for seconds in race)
+        return plain, hybrid
 
 
 def measure(sizes: Sizes, say: Say) -> Lengths:
@@ -107,8 +115,11 @@ def measure(sizes: Sizes, say: Say) -> Lengths:
         longest[name] = fit(way, free, 2 * slices)
         say(f"{name}: {longest[name].tokens:,} tokens")
     whole = footprint.one_prompt(longest[OURS].tokens, slices, all_layers=True)
-    plain, hybrid = _race(model, longest[PLAIN].tokens, slices, sizes.rounds)
-    return Lengths(sizes, footprint.weights, free, slices, longest, whole, plain, hybrid)
+    wide, narrow = (
+        _race(each, longest[PLAIN].tokens, slices, sizes.rounds)
+        for each in (load(sizes.wide), model)
+    )
+    return Lengths(sizes, footprint.weights, free, slices, longest, whole, wide, narrow)
 
 
 def figures(at: Lengths) -> Iterator[Figure]:
@@ -116,10 +127,12 @@ def figures(at: Lengths) -> Iterator[Figure]:
     for name, over, goal in (("plain", PLAIN, 7.9), ("chunked", CHUNKED, 5.0)):
         note = f"{at.tokens(OURS):,} / {at.tokens(over):,} tokens, {_setting(at)}"
         yield Figure(f"max_input_over_{name}", at.tokens(OURS) / at.tokens(over), goal, note=note)
-    plain, hybrid = at.throughput
+    plain, hybrid = at.throughput(at.wide)
+    narrow_plain, narrow_hybrid = at.throughput(at.narrow)
     note = (
         f"{hybrid:,.0f} / {plain:,.0f} tokens/s at {at.tokens(PLAIN):,} tokens, medians of "
-        f"{len(at.plain)} runs each by turns, slices of {at.slices}"
+        f"{len(at.wide[0])} runs each by turns, slices of {at.slices}; in the narrow network "
+        f"{narrow_hybrid / narrow_plain:.2f}"
     )
     yield Figure("hybrid_throughput", hybrid / plain, 0.97, note=note)
     ours = at.longest[OURS]
@@ -174,9 +187,7 @@ def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Me
     return dict(zip(NAMES, ways, strict=True))
 
 
-def _race(
-    model: LoadedModel, tokens: int, slices: int, rounds: int
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
     """Seconds of a prompt by plain prefilling and by ours, by turns."""
     from relquery.model.executor import TorchExecutor
 
