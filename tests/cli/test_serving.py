@@ -112,7 +112,7 @@ def test_calibration_writes_what_simulation_reads(run: Run, day: Path, tmp_path:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "fifo"], "There is no policy 'fifo'"),
+        (["--policy", "lifo"], "There is no policy 'lifo'"),
         (["--cost", "a100-opt"], "There is no cost model 'a100-opt'"),
         (["--faster", "0"], "above 0"),
         (["--faster", "nan"], "above 0 and finite"),
