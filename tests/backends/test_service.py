@@ -334,7 +334,8 @@ def test_latency_begins_at_submit_and_its_parts_add_up(gate: Gate) -> None:
 
 
 def test_the_estimate_falls_to_zero(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What a step waits at the gate is not what steps take.
+    # Estimates also rise where steps took long, a cold one or one held at the gate: see the tests
+    # of forecasts. Here they are what is left of the work alone.
     monkeypatch.setattr(Experience, "step", lambda self, seconds, predicted: None)
     with opened() as engine:
         job = engine.submit(["x"], max_tokens=5)
