@@ -50,7 +50,7 @@ def check_node(given: object) -> None:
 
 def children_of(node: Node) -> tuple[Node, ...]:
     """`node.children`, typed as the nodes that they are."""
-    return cast(tuple[Node, ...], node.children)
+    return cast("tuple[Node, ...]", node.children)  # a type that is no text is made at every call
 
 
 def path(ancestors: Sequence[tuple[Node, int]], node: Node) -> str:

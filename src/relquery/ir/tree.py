@@ -5,12 +5,14 @@ Trees may be a million nodes wide or deep, and a subtree may stand in several pl
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 
-class Tree(ABC):
-    """A node and all below it. Two are equal if they say the same and their children are equal."""
+class Tree:
+    """A node and all below it. Two are equal if they say the same and their children are equal.
+
+    No ABC: rules ask millions of times what kind a node is, and asking an ABC's subclass is slow.
+    """
 
     __slots__ = ()
 
@@ -25,9 +27,9 @@ class Tree(ABC):
         return ()
 
     @property
-    @abstractmethod
     def head(self) -> str:
         """The node's line in the text form (see relquery.ir.text)."""
+        raise NotImplementedError
 
     def walk(self) -> Iterator[Tree]:
         """This node and all below it, parents first, children in order."""

@@ -15,7 +15,7 @@ def drop_prepare(node: Node) -> Node | None:
     if isinstance(node, Bag) and node.independent:
         return None
     children = children_of(node)
-    if not any(isinstance(child, Prepare) for child in children):
+    if Prepare not in map(type, children):
         return None
     bare = (child.input if isinstance(child, Prepare) else child for child in children)
     return with_children(node, tuple(bare))
