@@ -13,7 +13,9 @@ def flatten_bag(node: Node) -> Node | None:
     if not isinstance(node, Bag) or node.independent:
         return None
     separator = node.separator
-    if Bag not in map(type, node.children) or not any(_merges(child, separator) for child in node.children):
+    if Bag not in map(type, node.children):
+        return None
+    if not any(_merges(child, separator) for child in node.children):
         return None
     children: list[Node] = []
     todo: list[Node] = list(reversed(node.children))
