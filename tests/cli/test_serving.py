@@ -13,6 +13,7 @@ from relquery.backends.embedded import EmbeddedBackend
 from relquery.cli import main
 from relquery.engine.cost import LinearCost
 from relquery.engine.fit import Fit
+from relquery.engine.machines import find_machine
 
 Run = Callable[..., tuple[str, str]]
 
@@ -107,6 +108,19 @@ def test_calibration_writes_what_simulation_reads(run: Run, day: Path, tmp_path:
     assert "R²" in shown
     simulated, _ = run("simulate", "-t", day, "-c", file, "-p", "relserve")
     assert "relserve" in simulated
+    assert "Pearson" not in shown
+    assert find_machine(str(file)).job_time is None
+
+
+def test_calibration_times_prompts_on_demand(run: Run, day: Path, tmp_path: Path) -> None:
+    file, model = tmp_path / "here.json", "random:layers=1,hidden=32,heads=1,context=1024"
+    options = ("--cache-tokens", 2048, "--longest-prompt", 96)
+    shown, _ = run("calibrate", model, "-o", file, *options)
+    assert "Pearson's r" in shown
+    assert find_machine(str(file)).job_time is not None
+    simulated, _ = run("simulate", "-t", day, "-c", file, "-p", "srjf")
+    assert "srjf" in simulated
+    assert "at most 1024" in run("calibrate", model, "--longest-prompt", 5000, status=1)[1]
 
 
 @pytest.mark.parametrize(

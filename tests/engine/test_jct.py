@@ -60,6 +60,12 @@ def test_without_the_attention_term_a_fit_is_linear_in_length_and_cached() -> No
     assert found.proxy < found.fitted < 1
 
 
+def test_more_cached_tokens_never_take_longer_whatever_was_measured() -> None:
+    slower = [Timed(length, cached, length + 2.0 * cached) for length, cached in grid(12_000)]
+    found = fit_job_time(slower).job_time
+    assert min(found.per_token, found.per_cached, found.attention) >= 0
+
+
 def test_a_fit_needs_four_measurements() -> None:
     with pytest.raises(ValueError, match="four"):
         fit_job_time([Timed(1, 0, 1.0)] * 3)
@@ -107,7 +113,11 @@ def test_measuring_an_executor_finds_its_costs() -> None:
     clock, cost = VirtualClock(), LinearCost(1e-4, 0.03, context_slope=2e-5)
     executor = Checking(clock, cost)
     limits = EngineConfig(cache_tokens=6_000, max_num_batched_tokens=6_000)
-    found = measure_jct(executor, limits, clock, vocabulary=50, repeats=1)
+    seen: list[tuple[str, int, int]] = []
+    found = measure_jct(
+        executor, limits, clock, vocabulary=50, repeats=1, progress=lambda *at: seen.append(at)
+    )
+    assert seen == [("prompts", number, 21) for number in range(1, 22)]
     assert len(found.timed) == 21
     assert found.fitted == pytest.approx(1)
     assert found.job_time(4_500, 1_500) == pytest.approx(cost.seconds(3_000, 0, 1_500))

@@ -11,6 +11,7 @@ from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.costs import SERVED
 from relquery.engine.fit import Fit
+from relquery.engine.jct import JobTime, JobTimeFit
 from relquery.engine.machines import find_machine, with_cache, write_machine
 from relquery.errors import ConfigError
 
@@ -25,6 +26,20 @@ def test_a_written_cost_model_is_read_back(tmp_path: Path) -> None:
     assert (found.limits.max_num_seqs, found.limits.cache_tokens) == (9, 4_096)
     assert with_cache(found, 64).limits.cache_tokens == 64
     assert with_cache(found, None) is found
+
+
+def test_a_prompts_time_is_read_back_where_it_was_fitted(tmp_path: Path) -> None:
+    path, job_time = tmp_path / "laptop.json", JobTime(-0.1, 1e-4, 9e-5, 1e-8)
+    write_machine(path, "demo", FIT, EngineConfig())
+    assert find_machine(str(path)).job_time is None
+    write_machine(path, "demo", FIT, EngineConfig(), JobTimeFit(job_time, (), 0.9, 0.99))
+    assert find_machine(str(path)).job_time == job_time
+    assert with_cache(find_machine(str(path)), 64).job_time == job_time
+    content = json.loads(path.read_text())
+    content["job_time"]["attention"] = -1
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="negative"):
+        find_machine(str(path))
 
 
 def test_known_machines_have_names() -> None:

@@ -18,7 +18,9 @@ from relquery.engine.calibrate import Progress, calibrate
 from relquery.engine.clock import RealClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.fit import TRUSTED, Fit
+from relquery.engine.jct import JobTime, JobTimeFit
 from relquery.engine.loop import Loop
+from relquery.engine.measure_jct import LEAST, measure_jct
 from relquery.engine.pieces import Chain, Placing, own_pieces
 from relquery.engine.policies.catalogue import WITHOUT_COST, Settings, make_policy
 from relquery.engine.request import Request
@@ -47,6 +49,7 @@ class EmbeddedBackend:
     """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
 
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
+    job_time: of a request, for policies that go by it; None for its uncached tokens.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class EmbeddedBackend:
         config: EngineConfig | None = None,
         cost: LinearCost | None = None,
         sizing: Sizing | None = None,
+        job_time: JobTime | None = None,
     ) -> None:
         from relquery.model.executor import TorchExecutor
         from relquery.model.render import Renderer
@@ -78,7 +82,7 @@ class EmbeddedBackend:
             cost = self._measure_in_haste().cost
         self.cost = cost
         """What steps cost, as given or measured; None where nothing asks for it."""
-        policy = make_policy(config.policy, Settings.of(config, cost))
+        policy = make_policy(config.policy, Settings.of(config, cost, job_time))
         self.engine = Loop(self._executor, config, RealClock(), policy, cost)
         self.batches = Batches(self.engine)
         """What `submit` has queued: to be served by steps, or cancelled."""
@@ -209,17 +213,48 @@ class EmbeddedBackend:
         Empties the cache. progress: called with ("batches", timed so far, in all). Raises
         ConfigError while requests are open, and where the cache is too small for it.
         """
-        engine = self.engine
-        if engine.waiting or engine.running:
-            raise ConfigError("Requests are open; calibrate before or after them.")
-        engine.pool.evict(engine.pool.total)
+        self._make_way()
         return self._measure(seed=seed, progress=progress)
+
+    def time_prompts(
+        self, longest: int, *, seed: int = 0, progress: Progress | None = None
+    ) -> JobTimeFit:
+        """Measure how long prompts of up to `longest` tokens take, by what is cached of them.
+
+        Empties the cache. progress: called with ("prompts", timed so far, in all). Raises
+        ConfigError while requests are open, and where so many tokens do not fit.
+        """
+        context = self._model.context
+        most = self._slots if context is None else min(self._slots, context)
+        if not LEAST <= longest <= most:
+            raise ConfigError(
+                f"The longest prompt to be timed has {longest} tokens; it must have at least "
+                f"{LEAST}, and at most {most}, what the cache holds and the model reads."
+            )
+        self._make_way()
+        return measure_jct(
+            self._executor,
+            replace(self.config, cache_tokens=self._slots),
+            RealClock(),
+            vocabulary=self._vocabulary,
+            longest=longest,
+            step_tokens=max(self.config.max_num_batched_tokens, self.config.max_input or 0),
+            seed=seed,
+            progress=progress,
+        )
 
     def close(self) -> None:
         """Cancel what is open, and free the model and the KV cache; a second time does nothing."""
         if vars(self):
             self.batches.close()
             vars(self).clear()
+
+    def _make_way(self) -> None:
+        """Empty the cache. Raises ConfigError while requests are open."""
+        engine = self.engine
+        if engine.waiting or engine.running:
+            raise ConfigError("Requests are open; calibrate before or after them.")
+        engine.pool.evict(engine.pool.total)
 
     def _measure_in_haste(self) -> Fit:
         """Once more where the first fit predicts badly: something else ran meanwhile."""

@@ -11,6 +11,7 @@ from relquery.backends.sizing import MaxInput, Sizing, read_memory, share_out
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.costs import SERVED
+from relquery.engine.jct import JobTime
 from relquery.engine.machines import find_machine
 from relquery.errors import ConfigError, MissingExtraError, did_you_mean
 
@@ -50,13 +51,13 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
     memory = options.get("memory")
     budget = None if memory is None else read_memory(memory)
-    cost = _cost_of(options.get("cost"))  # before the model, which takes long to load
+    cost, job_time = _costs(options.get("cost"))  # before the model, which takes long to load
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     loaded = replace(loaded, name=model)
     if budget is None and not auto:
-        return EmbeddedBackend(loaded, config, cost)
+        return EmbeddedBackend(loaded, config, cost, job_time=job_time)
     sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
-    return EmbeddedBackend(loaded, sizing.config, cost, sizing)
+    return EmbeddedBackend(loaded, sizing.config, cost, sizing, job_time)
 
 
 def _size(
@@ -70,15 +71,17 @@ def _size(
     return share_out(budget, Footprint(model), config, max_input, cache_given)
 
 
-def _cost_of(given: LinearCost | str | Path | None) -> LinearCost | None:
+def _costs(given: LinearCost | str | Path | None) -> tuple[LinearCost | None, JobTime | None]:
+    """What steps cost, and a request's time, where it is known."""
     if isinstance(given, (str, Path)):
-        return find_machine(str(given)).cost
+        machine = find_machine(str(given))
+        return machine.cost, machine.job_time
     if given is not None and not isinstance(given, LinearCost):
         raise ConfigError(
             f"cost is {given!r}. Give a LinearCost, the name of a machine "
             f"({', '.join(SERVED)}), or a file that `relquery calibrate` wrote."
         )
-    return given
+    return given, None
 
 
 def _resolve(model: str) -> str:

@@ -15,6 +15,7 @@ from relquery.cli.interrupt import interruptible
 from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
 from relquery.engine.fit import TRUSTED, Fit
+from relquery.engine.jct import JobTimeFit
 from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
 
@@ -24,6 +25,12 @@ _WORDS = {
     "decode_slope": "per decoding request",
     "decode_intercept": "per step that decodes",
     "context_slope": "per cached token attended to",
+}
+_JOB_WORDS = {
+    "fixed": "of any prompt",
+    "per_token": "per token",
+    "per_cached": "less per cached token",
+    "attention": "per pair of tokens that attend",
 }
 
 
@@ -35,17 +42,27 @@ def calibrate(
     cache_tokens: Annotated[
         int | None, typer.Option(help="Capacity of the KV cache in tokens.")
     ] = None,
+    longest_prompt: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TOKENS",
+            help="Also time prompts of up to so many tokens, cached in part, for policy srjf.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the batches' random tokens.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="The cost model as JSON.")] = False,
 ) -> None:
     """Measure batches of many sizes and fit the linear cost model that predicts their seconds.
 
     R² on batches of other sizes, which the model was not fitted to, tells how well it predicts.
-    Let the machine be quiet meanwhile.
+    Let the machine be quiet meanwhile. With --longest-prompt, a prompt's time by its length and
+    cached tokens is fitted, too; policy srjf then goes by it, else by the uncached tokens alone.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
     relquery calibrate demo --output laptop.json
+
+    relquery calibrate demo --longest-prompt 4000 --output laptop.json
     """
     from relquery.backends.local import load_backend
 
@@ -57,16 +74,23 @@ def calibrate(
     backend = load_backend(model, **limits)
     try:
         with interruptible(), progress() as advance:
+            jct = None  # first, as it may be refused
+            if longest_prompt is not None:
+                jct = backend.time_prompts(longest_prompt, seed=seed, progress=advance)
             fit = backend.calibrate(seed=seed, progress=advance)
     except KeyboardInterrupt:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if output is not None:
-        write_machine(output, model, fit, backend.config)
+        write_machine(output, model, fit, backend.config, jct)
     if as_json:
-        typer.echo(to_json({"model": model, **asdict(fit)}))
+        prompts = {} if jct is None else {"prompts": asdict(jct)}
+        typer.echo(to_json({"model": model, **asdict(fit), **prompts}))
     else:
-        Console(soft_wrap=True).print(_table(model, fit))
+        console = Console(soft_wrap=True)
+        console.print(_table(model, fit))
+        if jct is not None:
+            console.print(_prompts(model, jct))
     told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
     if told < TRUSTED:
         typer.echo(
@@ -74,6 +98,19 @@ def calibrate(
             "steps are too short to time. Measure again on a quiet machine.",
             err=True,
         )
+
+
+def _prompts(model: str, jct: JobTimeFit) -> Table:
+    view = Table(title=f"Seconds of a prompt of {model}", show_edge=False, pad_edge=False)
+    view.add_column("")
+    view.add_column("milliseconds", justify="right")
+    for name, words in _JOB_WORDS.items():
+        view.add_row(words, f"{1e3 * getattr(jct.job_time, name):.4g}")
+    view.caption = (
+        f"Pearson's r {jct.fitted:.3f} with the seconds of {len(jct.timed)} prompts; "
+        f"{jct.proxy:.3f} of their uncached tokens alone"
+    )
+    return view
 
 
 def _table(model: str, fit: Fit) -> Table:

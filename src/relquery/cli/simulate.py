@@ -88,7 +88,7 @@ def simulate(
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")
     limits = replace(served.limits, starvation=starvation, aging=aging, weights=_weights(weight))
-    settings = replace(Settings.of(limits, served.cost), seed=seed)
+    settings = replace(Settings.of(limits, served.cost, served.job_time), seed=seed)
     runs: dict[str, Run] = {}
     try:
         with interruptible(), progress() as advance:

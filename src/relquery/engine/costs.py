@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
+from relquery.engine.jct import JobTime
 
 _OPERATIONS = 312e12
 _BANDWIDTH = 1.555e12
@@ -35,10 +36,11 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model in service: what steps cost, and the engine's limits."""
+    """A model in service: what steps cost, the engine's limits, and a prompt's JCT if measured."""
 
     cost: LinearCost
     limits: EngineConfig
+    job_time: JobTime | None = None
 
 
 def derive(

@@ -50,7 +50,7 @@ def fit(steps: Sequence[Step], held_out: Sequence[Step] = ()) -> Fit:
     rows = [[each.prefill_tokens, 1, 0, 0, each.context_tokens] for each in prefill]
     rows += [[0, 0, each.decode_requests, 1, each.context_tokens] for each in decode]
     seconds = np.array([step.seconds for step in [*prefill, *decode]])
-    found = _non_negative(np.array(rows, np.float64) / seconds[:, None], np.ones(len(seconds)))
+    found = non_negative(np.array(rows, np.float64) / seconds[:, None], np.ones(len(seconds)))
     result = Fit(LinearCost(*found.tolist()), len(rows), 0.0)
     return replace(
         result,
@@ -73,7 +73,7 @@ def r_squared(cost: LinearCost, steps: Sequence[Step]) -> float:
     return 1.0 - missed / spread if spread else float(missed == 0)
 
 
-def _non_negative(rows: Floats, values: Floats) -> Floats:
+def non_negative(rows: Floats, values: Floats) -> Floats:
     """Least squares whose solution has no negative entry: Lawson and Hanson's active set."""
     columns = rows.shape[1]
     scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-300)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from relquery.engine.fit import Floats, non_negative
 
 
 class Timed(NamedTuple):
@@ -68,22 +67,25 @@ class JobTimeFit:
 
 
 def fit_job_time(timed: Sequence[Timed], *, attention: bool = True) -> JobTimeFit:
-    """Least squares. attention: with its term; else linear in both, as in paper 004.
+    """Least squares, no slope negative: more tokens take no less time, more cached ones no more.
+
+    attention: with its term; else linear in both, as in paper 004.
 
     Raises ValueError for fewer than four measurements.
     """
     if len(timed) < 4:
         raise ValueError("a fit needs four prompts")
     length, cached, seconds = np.array(timed, np.float64).T
-    columns = [np.ones_like(length), length, -cached]
+    one = np.ones_like(length)
+    columns = [one, -one, length, -cached]  # what any prompt takes may have either sign
     if attention:
         columns.append((length**2 - cached**2) / 2)
     table = np.stack(columns, axis=1)
-    # So that tokens squared and the constant are of one size to the solver.
-    scale = np.maximum(np.abs(table).max(axis=0), 1.0)
-    found = np.linalg.lstsq(table / scale, seconds, rcond=None)[0] / scale
+    usual = seconds.mean()
+    found = non_negative(table / usual, seconds / usual)
+    above, below, *slopes = found.tolist()
     return JobTimeFit(
-        JobTime(*found.tolist()),
+        JobTime(above - below, *slopes),
         tuple(timed),
         proxy=pearson(seconds, length - cached),
         fitted=pearson(seconds, table @ found),

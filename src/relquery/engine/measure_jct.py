@@ -8,6 +8,7 @@ from statistics import median
 import numpy as np
 
 from relquery.config import EngineConfig
+from relquery.engine.calibrate import Progress
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Executor, Segment
 from relquery.engine.jct import JobTimeFit, Timed, fit_job_time
@@ -16,6 +17,8 @@ from relquery.engine.request import Draw
 from relquery.errors import ConfigError
 
 GRAIN = 1_000  # tokens between two lengths, as in the paper
+LEAST = 64
+"""Tokens of the longest prompt, under which times are mostly noise."""
 FEWEST, MOST = 6, 16  # lengths on the grid, where the cache is small or large
 
 
@@ -30,13 +33,14 @@ def measure_jct(
     attention: bool = True,
     repeats: int = 3,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> JobTimeFit:
     """Time prompts over a grid of (length, cached) tokens, one at a time, and fit their JobTime.
 
     What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens of
     the longest prompt, by default all that the cache holds. step_tokens: that one step computes of
     a prompt, by default those of the limits. attention: see fit_job_time. repeats: runs of each,
-    of which the median counts.
+    of which the median counts. progress: called with ("prompts", timed so far, in all).
 
     Raises ConfigError if no four prompts fit.
     """
@@ -59,6 +63,8 @@ def measure_jct(
                 executor.execute([chunk])
             runs.append(clock.now() - begin)
         timed.append(Timed(length, cached, median(runs[1:])))
+        if progress is not None:
+            progress("prompts", len(timed), len(pairs))
     return fit_job_time(timed, attention=attention)
 
 

@@ -24,21 +24,21 @@ from relquery.engine.schedule import Policy
 class Settings:
     """What policies may want to know.
 
-    cost: of the machine. seed: of samples. jct: of a request, see Srjf.
+    cost: of the machine. seed: of samples. job_time: of a request, see Srjf.
     """
 
     cost: LinearCost = field(default_factory=LinearCost)
     fairness: Fairness = field(default_factory=Fairness)
     seed: int = 0
-    jct: JobTime | None = None
+    job_time: JobTime | None = None
 
     @classmethod
     def of(
-        cls, config: EngineConfig, cost: LinearCost | None = None, jct: JobTime | None = None
+        cls, config: EngineConfig, cost: LinearCost | None = None, job_time: JobTime | None = None
     ) -> Settings:
         """Those that an engine's config names, and what was measured."""
         fairness = Fairness(config.starvation, config.aging, config.weights)
-        return cls(cost or LinearCost(), fairness, jct=jct)
+        return cls(cost or LinearCost(), fairness, job_time=job_time)
 
 
 def _relserve(given: Settings, **halves: Any) -> Policy:
@@ -46,7 +46,7 @@ def _relserve(given: Settings, **halves: Any) -> Policy:
 
 
 def _srjf(given: Settings, **kind: bool) -> Policy:
-    return Srjf(given.cost, given.jct, given.fairness.aging, **kind)
+    return Srjf(given.cost, given.job_time, given.fairness.aging, **kind)
 
 
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
