@@ -152,7 +152,7 @@ def test_a_memory_without_room_for_a_step_is_refused_with_what_it_needs() -> Non
 
 
 def test_slices_are_smaller_in_less_memory_and_never_larger_than_said() -> None:
-    sizes = [slices_for(free, LINEAR, CONFIG) for free in (10**5, 3 * 10**5, 5 * 10**5, 10**7)]
+    sizes = [slices_for(free, LINEAR, CONFIG) for free in (5 * 10**4, 15 * 10**4, 3 * 10**5, 10**7)]
     assert sizes == [128, 256, 512, 1024]
     assert slices_for(10**7, LINEAR, EngineConfig(slice_tokens=300)) == 300
 

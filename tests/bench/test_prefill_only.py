@@ -17,7 +17,7 @@ from relquery.bench.prefill_only import benchmark as prefill_only
 from relquery.bench.prefill_only import filter as prefill_only_filter
 from relquery.bench.prefill_only import jct as prefill_only_jct
 from relquery.bench.prefill_only import lengths as prefill_only_lengths
-from relquery.bench.prefill_only.aging import Aged
+from relquery.bench.prefill_only.aging import Aged, Sweep
 from relquery.bench.prefill_only.document import Results, render, write
 from relquery.bench.prefill_only.filter import SIDES, Filtered, Run
 from relquery.bench.prefill_only.jct import Proxy
@@ -32,7 +32,11 @@ from relquery.engine.jct import JobTime, JobTimeFit, Timed, fit_job_time
 from relquery.errors import ConfigError
 
 TINY = replace(
-    prefill_only.QUICK, scale=0.005, counts=2.0, users=3, model="random:layers=1,hidden=16,heads=1"
+    prefill_only.QUICK,
+    scales=(0.005, 0.005),
+    counts=(2.0, 2.0),
+    users=3,
+    model="random:layers=1,hidden=16,heads=1",
 )
 
 
@@ -60,15 +64,15 @@ def test_posts_of_a_user_begin_with_this_users_history() -> None:
 
 def test_inputs_have_nothing_in_common_and_the_longest_fits_the_cache() -> None:
     _, credits = prefill_only.FULL.workloads(vocabulary=257, seed=0)
-    assert len({prompt[:16].tobytes() for prompt in credits.prompts}) == len(credits.prompts) == 15
-    assert {4_000 <= len(prompt) <= 6_000 for prompt in credits.prompts} == {True}
+    assert len({prompt[:16].tobytes() for prompt in credits.prompts}) == len(credits.prompts) == 60
+    assert {2_000 <= len(prompt) <= 3_000 for prompt in credits.prompts} == {True}
     assert credits.longest < credits.cache_tokens <= credits.longest + 16
     assert credits.limits(hybrid=True).max_input == credits.longest
     assert credits.limits(hybrid=False).max_input is None
 
 
 def test_the_papers_own_sizes_are_those_of_scale_one() -> None:
-    posts, credits = replace(prefill_only.FULL, scale=1.0).workloads(vocabulary=257, seed=0)
+    posts, credits = replace(prefill_only.FULL, scales=(1.0, 1.0)).workloads(vocabulary=257, seed=0)
     assert len(posts.prompts) == 1_000
     assert posts.tokens == pytest.approx(14e6, rel=0.05)
     assert len(credits.prompts) == 60
@@ -150,10 +154,22 @@ def test_requests_of_one_user_are_brought_together() -> None:
 
 def test_more_aging_makes_the_longest_wait_less_until_all_is_first_in_first_out() -> None:
     posts, _ = both()
-    rows = prefill_only_aging.measure(posts, LinearCost(1e-4, 1e-3, 1e-4, 1e-3))
+    sweep = prefill_only_aging.measure(posts, 1.0, LinearCost(1e-4, 1e-3, 1e-4, 1e-3))
+    rows = sweep.aged
     assert [row.aging for row in rows] == list(prefill_only_aging.AGINGS)
     assert rows[-1].served.cached < rows[0].served.cached
     assert rows[3].tokens == pytest.approx(1_000)
+    assert rows[0].served.mean < sweep.fifo.mean
+
+
+def test_lambda_0_is_the_shortest_job_first_for_inputs_that_have_nothing_in_common() -> None:
+    _, credits = prefill_only.FULL.workloads(vocabulary=257, seed=0)
+    sweep = prefill_only_aging.measure(credits, inf, LinearCost(1e-4, 0.0, 1e-4, 0.0))
+    means = [row.served.mean for row in sweep.aged]
+    jobs = sorted(1e-4 * len(prompt) for prompt in credits.prompts)
+    best = sum((len(jobs) - at) * job for at, job in enumerate(jobs)) / len(jobs)
+    assert means[0] == pytest.approx(best)
+    assert means[0] < sweep.fifo.mean
 
 
 def test_prompts_of_a_network_are_timed_up_to_the_longest() -> None:
@@ -222,20 +238,21 @@ def test_scheduling_is_timed_with_prompts_of_one_relquery_and_of_many() -> None:
 
 
 def full() -> Results:
-    results = Results("random:x", 0.005, cost=LinearCost(), waiting=400)
+    results = Results("random:x", (0.005, 0.005), cost=LinearCost(), waiting=400)
     timed = tuple(Timed(n, c, 0.1 * (n - c)) for n in (10, 20, 30) for c in range(0, n, 10))
     fit = fit_job_time(timed)
     linear = JobTimeFit(JobTime(), timed, 0.91, 0.95)
     results.proxies = [Proxy("posts", 30, linear, fit)]
     results.traffic = [measured(workload) for workload in both()]
-    results.aged = [Aged(0.1, 1_000.0, rounds(1.0, 9.0).runs[0])]
+    run = rounds(1.0, 9.0).runs[0]
+    results.aged = [Sweep("posts", 1.0, run, (Aged(0.1, 1_000.0, run),))]
     results.crowded = {"one relQuery": [Crowded("srjf", 0.5, 2.0, 9.0)]}
     longest = {name: Longest(100 * (number + 1), 2**20) for number, name in enumerate(NAMES)}
     sizes = prefill_only.QUICK.lengths
     race = ((1.0,), (1.0,))
     results.lengths = Lengths(sizes, 4 * 2**20, 2**20, 32, longest, 2**20, race, race)
-    run = Run(2.0, (1, 2), 10, 5, 0)
-    results.filtered = [Filtered(2, ("a b", "a c"), 3, dict.fromkeys(SIDES, (run,)))]
+    scored = Run(2.0, (1, 2), 10, 5, 0)
+    results.filtered = [Filtered(2, ("a b", "a c"), 3, dict.fromkeys(SIDES, (scored,)))]
     results.figures = [Figure("x", 1.0, 2.0)]
     return results
 
@@ -252,7 +269,8 @@ def test_the_document_shows_all_parts_and_pictures(tmp_path: Path) -> None:
     assert "`relquery bench prefill-only --scale 0.005`, seed 7" in text
     assert "| `x` | 1 | >= 2 | **no** |" in text
     assert "| 4 x | 12.00 | srjf | 3.00 | 3.98 | 0.40 | 50% |" in text
-    assert "| 0.1 | 1,000 | 1.50 | 1.99 | 2.00 | 50% |" in text
+    assert "| posts at 1 x | fifo |  | 1.50 | 1.99 | 2.00 | 50% |" in text
+    assert "| posts at 1 x | 0.1 | 1,000 | 1.50 | 1.99 | 2.00 | 50% |" in text
     assert "| 30 tokens (posts) | 6 | 0.910 | 0.950 | 1.000 |" in text
     assert "| one relQuery | srjf | 0.50 | 2.0 | 9 |" in text
     assert "| plain prefilling | 100 | 1.0 | 1.0 MiB |" in text
@@ -263,7 +281,7 @@ def test_the_document_shows_all_parts_and_pictures(tmp_path: Path) -> None:
 
 
 def test_a_document_of_little_has_no_empty_parts() -> None:
-    results = Results("random:x", 0.1, figures=[Figure("x", None, 2.0, note="absent")])
+    results = Results("random:x", (0.1, 0.1), figures=[Figure("x", None, 2.0, note="absent")])
     text = render(results, described(results), 0, set())
     assert "absent" in text
     assert ".png" not in text
@@ -291,5 +309,5 @@ def test_a_small_run_yields_every_figure_without_a_value_and_writes_the_document
     assert {"equal_answers", "filter_one_token"} < names
     text = (tmp_path / "prefill_only.md").read_text(encoding="utf-8")
     assert "--quick" in text
-    assert "15 requests of 3 users" in text
+    assert "15 requests of 3\n  users" in text
     assert "{" not in text, "all is filled in"

@@ -84,7 +84,7 @@ def test_figures_are_ratios_of_what_was_measured() -> None:
     assert values == {
         "max_input_over_plain": 16.0,
         "max_input_over_chunked": 10.0,
-        "hybrid_throughput": 0.8,
+        "hybrid_throughput": pytest.approx(2 / 3),  # of the rounds 2 / 3, 4 / 5 and 5 / 8
         "peak_as_profiled": pytest.approx(0.04),
     }
     assert [each.holds for each in by_name.values()] == [True, True, False, True]

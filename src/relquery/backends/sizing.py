@@ -16,6 +16,9 @@ MaxInput = int | Literal["auto"] | None
 
 CACHE_SHARE = 0.25
 """Of the memory beside the weights, what stays for the cache where any input may be as long."""
+SLICE_SHARE = 0.25
+"""Of the memory beside the weights, what one slice may take: larger ones compute faster, as weights
+are read once for each, and leave less for what grows with the prompt."""
 _SLICES = (1024, 512, 256, 128)
 _UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
@@ -114,7 +117,7 @@ def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
     """Tokens of the largest slices of which one takes little memory; the config's if fewer."""
     tokens = min(256, footprint.model.context)
     each = footprint.one_prompt(tokens, tokens) / tokens
-    fitting = (size for size in _SLICES if size * each <= free / 8)
+    fitting = (size for size in _SLICES if size * each <= SLICE_SHARE * free)
     return min(config.slice_tokens, next(fitting, _SLICES[-1]))
 
 

@@ -166,8 +166,8 @@ class Loop:
 
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
-        self._changed, self.waiting.changes, self.pool.changes = set(), [], []
-        self.host.changes = []  # which no policy asks for
+        self._changed, self.waiting.changes = set(), []
+        self.pool.changes, self.host.changes = [], []
         if not plan.work and not plan.preempt and (self.waiting or self.running):
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
@@ -182,7 +182,7 @@ class Loop:
             self.relqueries,
             self._changed,
             self.waiting.changes,
-            self.pool.changes,
+            [*self.pool.changes, *self.host.changes],
             self.host,
         )
 

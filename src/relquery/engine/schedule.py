@@ -30,7 +30,8 @@ class State:
     changed: ids of those that have come, gone, been worked on or otherwise changed since the plan
         before; what is not among them is as it was.
     moved: requests that have joined `waiting` or left it since then, and cache_changes: keys of
-        blocks that have come into the cache or gone from it; some perhaps more than once, or back.
+        blocks that have come into the cache or the host's memory or gone from there; some perhaps
+        more than once, or back.
     host: the blocks in host memory, for lookups only.
     """
 

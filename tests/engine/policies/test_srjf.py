@@ -70,6 +70,17 @@ def test_waiting_makes_up_for_length_as_aging_says() -> None:
     assert order(0.31) == [0, 1]
 
 
+@pytest.mark.parametrize(("host", "order"), [(0, [0, 2, 1]), (64, [0, 1, 2])])
+def test_what_the_host_has_counts_as_cached(host: int, order: list[int]) -> None:
+    engine = Harness(policy=Srjf(ONE_BY_ONE), max_input=64, cache_tokens=64, host_tokens=host)
+    engine.submit(range(32), max_tokens=1)
+    engine.run()
+    engine.engine.pool.evict(engine.engine.pool.total)
+    engine.submit([*range(32), *range(200, 220)], max_tokens=1)  # 20 tokens after 32
+    engine.submit(range(100, 121), max_tokens=1)  # 21 tokens
+    assert [request.id for request in engine.run()] == order
+
+
 def test_another_job_time_may_rank_otherwise_than_the_uncached_tokens() -> None:
     def first(job_time: JobTime | None) -> int:
         engine = Harness(policy=Srjf(ONE_BY_ONE, job_time))

@@ -1,19 +1,18 @@
-"""What λ does: the posts at several values of it, on a virtual clock with this machine's costs."""
+"""What λ does: a workload at several values of it, on a virtual clock with this machine's costs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from relquery.bench.prefill_only.traffic import Engine, Served, run
+from relquery.bench.prefill_only.traffic import Engine, Mode, Served, run
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 
 AGINGS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
-LOAD = 1.0
-"""Of what srjf serves at most, as simulated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +24,49 @@ class Aged:
     served: Served
 
 
-def measure(workload: Workload, cost: LinearCost) -> list[Aged]:
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A workload under `srjf` with each λ, and under `fifo`, which no λ changes.
+
+    load: the rate of arrivals, of what srjf serves at most, as simulated.
+    """
+
+    workload: str
+    load: float
+    fifo: Served
+    aged: tuple[Aged, ...]
+
+
+def measure(workload: Workload, load: float, cost: LinearCost) -> Sweep:
     """Serve the workload with each λ, one set of arrivals for all."""
-    at_once = _run(workload, inf, cost, 0.0)
-    rate = LOAD * at_once.throughput
-    return [
-        Aged(aging, aging / cost.prefill_slope, _run(workload, rate, cost, aging))
+    rate = load * _run(workload, inf, "srjf", cost, 0.0).throughput
+    fifo = _run(workload, rate, "fifo", cost, 0.0)
+    aged = [
+        Aged(aging, aging / cost.prefill_slope, _run(workload, rate, "srjf", cost, aging))
         for aging in AGINGS
     ]
+    return Sweep(workload.name, load, fifo, tuple(aged))
 
 
-def _run(workload: Workload, rate: float, cost: LinearCost, aging: float) -> Served:
+COLUMNS = ("workload", "λ", "tokens per second", "mean", "p99", "longest", "cached")
+
+
+def rows(sweeps: list[Sweep]) -> Iterator[tuple[str, ...]]:
+    """A line of a table for each workload and λ, under COLUMNS; fifo's first."""
+    for sweep in sweeps:
+        name = f"{sweep.workload} at {sweep.load:g} x"
+        yield name, "fifo", "", *_latencies(sweep.fifo)
+        for row in sweep.aged:
+            yield name, f"{row.aging:g}", f"{row.tokens:,.0f}", *_latencies(row.served)
+
+
+def _latencies(served: Served) -> Iterator[str]:
+    for latency in (served.mean, served.p99, max(served.latencies)):
+        yield f"{latency:.2f}"
+    yield f"{served.cached:.0%}"
+
+
+def _run(workload: Workload, rate: float, mode: Mode, cost: LinearCost, aging: float) -> Served:
     clock = VirtualClock()
     engine = Engine(SimulatedExecutor(clock, cost), clock, clock.advance, cost)
-    return run(workload, workload.at(rate), "srjf", engine, aging)
+    return run(workload, workload.at(rate), mode, engine, aging)

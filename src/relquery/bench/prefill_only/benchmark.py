@@ -28,42 +28,44 @@ QUEUED: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured.
+    """How much is measured; of pairs, the first is of the posts and the second of the inputs.
 
-    model: that serves, by name. scale: of the prompts' tokens, beside the paper's. counts: posts
-    and inputs, as a share of the paper's, for each tenth of the scale. users: of the posts. rounds:
-    of the highest load. repeats: of prompts whose times are compared. waiting: requests in a long
-    queue. lengths, filter: see there.
+    model: that serves, by name. scales: of the prompts' tokens, beside the paper's. counts: prompts
+    as a share of the paper's, for each tenth of the scale. users: of the posts. rounds: of the
+    highest load. repeats: of prompts whose times are compared. waiting: requests in a long queue.
+    lengths, filter: see there.
     """
 
     model: str = "random:layers=4,hidden=320,heads=5,kv_heads=1,ffn=1280"
-    scale: float = 0.1
-    counts: float = 0.25
+    scales: tuple[float, float] = (0.1, 0.05)
+    counts: tuple[float, float] = (0.25, 2.0)
     users: int = workloads.USERS
     loads: tuple[float, ...] = traffic.LOADS
     rounds: int = 2
-    repeats: int = 5
+    repeats: int = 3
     waiting: int = 100_000
     lengths: lengths.Sizes = lengths.FULL
     filter: sql_filter.Sizes = sql_filter.FULL
 
     def workloads(self, vocabulary: int, seed: int) -> tuple[Workload, Workload]:
-        """Both, at this scale."""
-        share = min(1.0, self.counts * self.scale / 0.1)
+        """Both, at these scales."""
+        whole = workloads.POSTS, workloads.INPUTS
         posts, inputs = (
-            max(2, round(share * count)) for count in (workloads.POSTS, workloads.INPUTS)
+            max(2, round(min(1.0, share * scale / 0.1) * count))
+            for share, scale, count in zip(self.counts, self.scales, whole, strict=True)
         )
+        scale, inputs_scale = self.scales
         return (
-            workloads.post_recommendation(self.scale, self.users, posts, vocabulary, seed),
-            workloads.credit_verification(self.scale, inputs, vocabulary, seed),
+            workloads.post_recommendation(scale, self.users, posts, vocabulary, seed),
+            workloads.credit_verification(inputs_scale, inputs, vocabulary, seed),
         )
 
 
 FULL = Sizes()
 QUICK = Sizes(
     model="random:layers=2,hidden=64,heads=2",
-    scale=0.02,
-    counts=0.5,
+    scales=(0.02, 0.02),
+    counts=(0.5, 0.5),
     users=6,
     loads=(1.0, 4.0),
     rounds=1,
@@ -77,8 +79,9 @@ QUICK = Sizes(
 def run(settings: Settings, say: Say) -> Iterator[Figure]:
     """All figures of the benchmark; writes its document last."""
     sizes = QUICK if settings.quick else FULL
-    sizes = replace(sizes, scale=settings.scale or sizes.scale)
-    results = Results(sizes.model, sizes.scale)
+    if settings.scale is not None:
+        sizes = replace(sizes, scales=(settings.scale, settings.scale))
+    results = Results(sizes.model, sizes.scales)
     for figure in _figures(sizes, settings, say, results):
         results.figures.append(too_small(figure) if settings.quick else figure)
         yield results.figures[-1]
@@ -101,7 +104,7 @@ def _figures(sizes: Sizes, settings: Settings, say: Say, results: Results) -> It
     results.lengths = lengths.measure(sizes.lengths, say)
     yield from lengths.figures(results.lengths)
     for figure in _on_engine(sizes, settings, say, results):
-        yield too_small(figure) if sizes.scale < FULL.scale else figure
+        yield too_small(figure) if sizes.scales < FULL.scales else figure
     results.filtered = sql_filter.measure(sizes.filter, settings.data, settings.seed, say)
     yield from sql_filter.figures(results.filtered)
 
@@ -112,13 +115,17 @@ def _on_engine(sizes: Sizes, settings: Settings, say: Say, results: Results) -> 
     model = load(sizes.model)
     results.parameters = sum(each.numel() for each in model.network.parameters())
     both = sizes.workloads(len(model.tokenizer), settings.seed)
+    results.proportional = sizes.lengths.wide
+    proportional = load(results.proportional)
     for workload in both:
-        results.proxies.append(jct.measure(model, workload, sizes.repeats, settings.seed))
+        results.proxies.append(jct.measure(proportional, workload, sizes.repeats, settings.seed))
+    del proportional
     yield from jct.figures(results.proxies)
     results.cost = cost = _calibrate(model, settings.seed)
-    results.aged = aging.measure(both[0], cost)
+    loads = 1.0, max(sizes.loads)
+    results.aged = [aging.measure(each, at, cost) for each, at in zip(both, loads, strict=True)]
     results.batched = batching.measure(
-        _executor(model, both[0]), cost, sizes.scale, sizes.repeats, settings.seed
+        _executor(model, both[0]), cost, sizes.scales[0], sizes.repeats, settings.seed
     )
     for workload in both:
         engine = _engine(model, workload, cost)

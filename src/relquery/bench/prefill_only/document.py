@@ -28,15 +28,20 @@ _PICTURES = {
 
 @dataclass(slots=True)
 class Results:
-    """All of a run, filled in as it is measured. crowded: by how requests wait."""
+    """All of a run, filled in as it is measured.
+
+    scales: of the posts and of the inputs. proportional: the network in which prompts are timed.
+    crowded: by how requests wait.
+    """
 
     model: str
-    scale: float
+    scales: tuple[float, float]
     parameters: int = 0
+    proportional: str = ""
     figures: list[Figure] = field(default_factory=list)
     cost: LinearCost | None = None
     traffic: list[Traffic] = field(default_factory=list)
-    aged: list[aging.Aged] = field(default_factory=list)
+    aged: list[aging.Sweep] = field(default_factory=list)
     proxies: list[jct.Proxy] = field(default_factory=list)
     batched: list[batching.Batched] = field(default_factory=list)
     crowded: dict[str, list[Crowded]] = field(default_factory=dict)
@@ -77,7 +82,7 @@ def _plots(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
         yield "means", partial(pictures.plot_loads, results.traffic, "mean")
         yield "p99", partial(pictures.plot_loads, results.traffic, "p99")
     if results.aged:
-        yield "aging", partial(pictures.plot_aging, results.aged)
+        yield "aging", partial(pictures.plot_aging, results.aged[0])
 
 
 def _file(name: str) -> str:
@@ -113,13 +118,15 @@ def _traffic(results: Results, drawn: set[str]) -> Iterator[str]:
     if not results.traffic or results.cost is None:
         return
     posts, credits = results.traffic
-    low, high = (workloads.scaled(length, results.scale) for length in workloads.LENGTHS)
+    scale, inputs_scale = results.scales
+    low, high = (workloads.scaled(length, inputs_scale) for length in workloads.LENGTHS)
     yield words.TRAFFIC.format(
-        scale=results.scale,
+        scale=scale,
+        inputs_scale=inputs_scale,
         posts=len(posts.workload.prompts),
         users=posts.workload.groups,
-        history=workloads.scaled(workloads.HISTORY[0], results.scale),
-        post=workloads.scaled(workloads.POST, results.scale),
+        history=workloads.scaled(workloads.HISTORY[0], scale),
+        post=workloads.scaled(workloads.POST, scale),
         posts_cache=posts.workload.cache_tokens,
         credits=len(credits.workload.prompts),
         low=low,
@@ -128,6 +135,7 @@ def _traffic(results: Results, drawn: set[str]) -> Iterator[str]:
         posts_rate=posts.saturation,
         credits_rate=credits.saturation,
         chunk=posts.workload.chunk,
+        inputs_chunk=credits.workload.chunk,
         aging=AGING,
         tokens=AGING / results.cost.prefill_slope,
         rounds=len(posts.highest["srjf"].runs),
@@ -161,27 +169,14 @@ def _services(at: Traffic) -> Iterator[str]:
 def _aging(results: Results, drawn: set[str]) -> Iterator[str]:
     if not results.aged:
         return
-    yield words.AGING.format(load=aging.LOAD)
+    yield words.AGING.format(workload=results.aged[0].workload)
     yield from _picture("aging", drawn)
-    yield from table(
-        ("λ", "tokens per second", "mean", "p99", "longest", "cached"),
-        [
-            (
-                f"{row.aging:g}",
-                f"{row.tokens:,.0f}",
-                f"{row.served.mean:.2f}",
-                f"{row.served.p99:.2f}",
-                f"{max(row.served.latencies):.2f}",
-                f"{row.served.cached:.0%}",
-            )
-            for row in results.aged
-        ],
-    )
+    yield from table(aging.COLUMNS, aging.rows(results.aged))
 
 
 def _jct(results: Results) -> Iterator[str]:
     if results.proxies:
-        yield words.JCT.format(paper=jct.PAPER)
+        yield words.JCT.format(paper=jct.PAPER, model=results.proportional)
         yield from table(jct.COLUMNS, jct.rows(results.proxies))
 
 

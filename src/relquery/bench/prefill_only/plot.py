@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relquery.bench.prefill_only.aging import Aged
+from relquery.bench.prefill_only.aging import Sweep
 from relquery.bench.prefill_only.lengths import Lengths
 from relquery.bench.prefill_only.traffic import MODES, Mode, Traffic
 
@@ -46,13 +46,13 @@ def plot_loads(traffic: Sequence[Traffic], what: str, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def plot_aging(rows: Sequence[Aged], path: Path) -> None:
-    """The distribution of latencies by λ (Fig. 11)."""
+def plot_aging(sweep: Sweep, path: Path) -> None:
+    """The distribution of a workload's latencies by λ (Fig. 11)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 3.2), layout="constrained")
     panel = figure.add_subplot(xlabel="latency, seconds", ylabel="share of requests")
-    for row in rows:
+    for row in sweep.aged:
         latencies = np.sort(row.served.latencies)
         shares = np.arange(1, len(latencies) + 1) / len(latencies)
         panel.step(latencies, shares, where="post", label=f"λ = {row.aging:g}")

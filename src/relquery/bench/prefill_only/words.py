@@ -21,26 +21,28 @@ By what is kept and what is cut, in the same memory (Fig. 10, Table 2):
 TRAFFIC = """\
 ## Latency over load
 
-The workloads of Table 1 with their lengths times {scale:g}, of random token ids:
+The workloads of Table 1, of random token ids:
 
-- *posts* (WL1, post recommendation): {posts:,} requests of {users} users, in random order. A user's
-  history has {history:,} tokens on average (normal, drawn again where it leaves the paper's
-  bounds), a post {post}. The cache holds {posts_cache:,} tokens: a quarter of the histories.
-- *credits* (WL2, credit verification): {credits} inputs of {low:,} to {high:,} tokens, evenly
-  distributed, with nothing in common. The cache holds {credits_cache:,} tokens: the longest input,
-  which an engine of today could not serve otherwise.
+- *posts* (WL1, post recommendation), with lengths times {scale:g}: {posts:,} requests of {users}
+  users, in random order. A user's history has {history:,} tokens on average (normal, drawn again
+  where it leaves the paper's bounds), a post {post}. The cache holds {posts_cache:,} tokens: a
+  quarter of the histories.
+- *credits* (WL2, credit verification), with lengths times {inputs_scale:g}: {credits} inputs of
+  {low:,} to {high:,} tokens, evenly distributed, with nothing in common. The cache holds
+  {credits_cache:,} tokens: the longest input, which an engine of today could not serve otherwise.
 
-The paper has 20 users with 50 posts each, and 60 inputs; there are fewer here to save time.
+The paper has 20 users with 50 posts each, and 60 inputs; fewer posts and shorter inputs save time.
 Arrivals are a Poisson process. *Load* is their rate as a multiple of x, the requests per second
 that `srjf` serves when all come at once: {posts_rate:.1f} of posts, {credits_rate:.2f} of inputs.
 Each request weighs two labels of one token. Every policy serves the same requests at the same
 times, with a cache of the same size that is empty at first:
 
 - `chunked` is an engine of today: first in, first out, prompts in chunks that fill steps of
-  {chunk} tokens (vLLM's default of 2,048 at this scale), all states of a prompt kept until its end.
+  {chunk} tokens ({inputs_chunk} for inputs; vLLM's default of 2,048 at this scale), all states of a
+  prompt kept until its end.
   Where the beginning of a prompt is cached, the rest may fit a step, with others; then what the
   cache has no room for is dropped here, too.
-- `fifo`, `srjf-static`, `srjf`: a whole prompt in a step, in slices of {chunk} tokens, so that both
+- `fifo`, `srjf-static`, `srjf`: a whole prompt in a step, in slices of as many tokens, so that both
   sides take the same memory for intermediate results. Of its states stay as many as the cache has
   room for, and no slice but the last computes more of the last layer than keys and values. Under
   `srjf` a prompt joins the step of another where that pays.
@@ -70,7 +72,9 @@ workload is over engines of less throughput: here, over `chunked`.
 AGING = """\
 ## λ
 
-The posts under `srjf` at {load:g} x, simulated with the costs above (Fig. 11):
+Both workloads under `srjf`, simulated with the costs above, in which a token takes as long in any
+prompt (Fig. 11, drawn for the {workload}). For inputs with nothing in common, λ = 0 is the shortest
+job first: no order that does not interrupt a prompt has a better mean when all are there.
 """
 
 JCT = """\
@@ -78,8 +82,11 @@ JCT = """\
 
 Pearson's correlation of the seconds that a prompt takes alone with its tokens that are not cached
 (*proxy*), and with a fit: linear in length and cached tokens, as in the paper, or with a term for
-attention. The paper has {paper} for the proxy, of a 32 B network on an A100. Prompts are timed
-with all states kept; the engine keeps those that have room.
+attention. The paper has {paper} for the proxy, of a 32 B network on an A100. How far attention
+bends the line depends on the network's width beside the prompt's length: these prompts are timed on
+`{model}`, in the proportions of Qwen2.5-32B. Of its operations on a prompt of 1,400 tokens
+attention has a tenth, of those of Qwen2.5-32B on one of 14,000 an eighth. All states are kept; the
+engine keeps those that have room.
 """
 
 BATCHING = """\

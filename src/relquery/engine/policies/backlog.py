@@ -23,13 +23,13 @@ class Backlog:
     The score of Algorithm 1 is jct - λ (now - arrival). As λ now is common to all, the order
     depends on jct + λ arrival alone. Only the run of a prompt before its first span is followed; of
     the rest counts what was cached when the request joined. Tokens of an answer that is still to be
-    decoded count as tokens of the prompt.
+    decoded count as tokens of the prompt, and blocks in host memory as cached: they are copied.
     """
 
     def __init__(self, state: State, job_time: JobTime, aging: float, calibrated: bool) -> None:
         self._job_time, self._aging = job_time, aging
         self._calibrated = calibrated and state.limits.prefix_caching
-        self._pool, self._size = state.pool, state.limits.block_size
+        self._pool, self._host, self._size = state.pool, state.host, state.limits.block_size
         self._index = PrefixIndex(self._holds, lambda blocks: job_time.saved(blocks * self._size))
         self._beside: dict[Request, int] = {}  # cached tokens that the index does not follow
         self._expected: dict[bytes, None] = {}  # blocks that the step being planned fills
@@ -77,8 +77,9 @@ class Backlog:
         rank = self._index.remove(request)
         assert rank is not None
         self._taken[request] = rank
-        for key in self._keys(request)[cached_blocks : work.kept]:
-            if self._pool.lookup(key) is None:
+        kept = None if self._host.total else work.kept  # the host takes what is not kept
+        for key in self._keys(request)[cached_blocks:kept]:
+            if not self._holds(key):
                 self._expected[key] = None
                 self._index.refresh(key)
 
@@ -107,4 +108,8 @@ class Backlog:
         return tuple(request.pieces[0].keys[:blocks])
 
     def _holds(self, key: bytes) -> bool:
-        return key in self._expected or self._pool.lookup(key) is not None
+        return (
+            key in self._expected
+            or self._pool.lookup(key) is not None
+            or self._host.lookup(key) is not None
+        )
