@@ -228,11 +228,13 @@ def labels_of(request: Request) -> LabelTrie:
 
 
 def branches_of(request: Request) -> list[tuple[int, ...]]:
-    """By branch of its labels, the tokens from the prompt to there; the root alone without any."""
-    paths: list[tuple[int, ...]] = [()]
-    for branch in [] if request.labels is None else request.labels.branches[1:]:
-        assert branch.above is not None
-        paths.append((*paths[branch.above], *branch.stretch))
+    """By branch of its labels, the tokens since the prompt; without labels, one of none."""
+    if request.labels is None:
+        return [()]
+    paths: list[tuple[int, ...]] = []
+    for branch in request.labels.branches:
+        above = () if branch.above is None else paths[branch.above]
+        paths.append((*above, *branch.stretch))
     return paths
 
 

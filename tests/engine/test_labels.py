@@ -107,7 +107,7 @@ def test_branches_are_the_places_at_which_labels_part(
         request.output = list(path)
         assert branch.depth == len(path)
         assert branch.allowed == request.allowed_next()
-        assert len(branch.allowed) > 1 or branch.above is None
+        assert len(branch.allowed) > 1 or len(trie.branches) == 1
         assert branch.above is None or branch.above < paths.index(path)
     assert trie.tokens == sum(len(branch.stretch) for branch in trie.branches)
     places = {label[:depth] for label in labels for depth in range(len(label))}
@@ -123,12 +123,13 @@ def test_labels_of_one_token_cost_none_beside_the_prompt() -> None:
 
 def test_what_labels_have_in_common_is_computed_once_and_their_ends_not_at_all() -> None:
     trie = LabelTrie([(1, 2, 3, 4, 5), (1, 2, 3, 6, 7), (1, 2, 8, 9)], {END})
-    assert [branch.stretch for branch in trie.branches] == [(), (1, 2), (3,)]
-    assert [branch.depth for branch in trie.branches] == [0, 2, 3]
+    assert [branch.stretch for branch in trie.branches] == [(1, 2), (3,)]
+    assert [branch.depth for branch in trie.branches] == [2, 3]
 
 
 def test_a_single_label_has_probability_one() -> None:
     trie = LabelTrie([(4, 5, 6)], {END})
+    assert trie.tokens == 0
     assert trie.branches[0].allowed == (4,)
     assert trie.log_probabilities([[0.0]]) == (0.0,)
     assert trie.greedy([[0.0]]) == (4, 5, 6)
@@ -137,8 +138,8 @@ def test_a_single_label_has_probability_one() -> None:
 def test_all_end_tokens_together_are_one_way_on_but_greedy_takes_a_single_one() -> None:
     trie = LabelTrie([(1,), (1, 2)], {98, END})
     logs = [log(share) for share in (0.4, 0.3, 0.3)]
-    found = [[0.0], logs]
-    assert trie.branches[1].allowed == (2, 98, END)
+    found = [logs]
+    assert trie.branches[0].allowed == (2, 98, END)
     assert [exp(each) for each in trie.log_probabilities(found)] == pytest.approx([0.6, 0.4])
     assert trie.greedy(found) == (1, 2)
 

@@ -15,7 +15,7 @@ from tests.engine.test_labels import LABELS
 from relquery.config import RELOCATIONS, Relocation
 from relquery.engine.executor import SCRATCH
 from relquery.engine.labels import LabelTrie
-from relquery.engine.request import Request
+from relquery.engine.request import Draw, Request
 from relquery.prompt import Finish
 
 END = frozenset({9})
@@ -58,6 +58,17 @@ def test_the_step_has_a_chunk_for_the_prompt_and_one_for_each_further_branch() -
     assert len(prompt.tokens) == 10
     assert all((chunk.writes >= SCRATCH).all() for chunk in labels)
     assert all(chunk.draw is not None and chunk.draw.weigh for chunk in (prompt, *labels))
+
+
+def test_what_all_labels_begin_with_follows_the_prompt_in_its_chunk() -> None:
+    harness = Harness()
+    request = submit(harness, range(10), choices=((3, 4, 5), (3, 4, 6, 7)))
+    harness.run()
+    ((chunk,),) = harness.executor.steps
+    assert chunk.tokens.tolist() == [*range(10), 3, 4]
+    assert (chunk.writes[10:] >= SCRATCH).all()
+    assert chunk.draw == Draw(allowed=(5, 6), weigh=True)
+    assert_scored(request)
 
 
 PROMPTS = st.lists(

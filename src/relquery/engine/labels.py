@@ -19,9 +19,10 @@ Weighed = Sequence[Sequence[float]]
 class Branch:
     """A node at which the next token is chosen.
 
-    above: number of the branch before it; None for the root. stretch: the tokens since then, that
-    of the node included. depth: tokens from the root. allowed: ids that may follow, sorted; the end
-    tokens are among them where a label is complete that another one continues.
+    above: number of the branch before it; None for the first. stretch: the tokens since then, that
+    of the node included; of the first, since the prompt. depth: tokens since the prompt. allowed:
+    ids that may follow, sorted; the end tokens are among them where a label is complete that
+    another one continues.
     """
 
     above: int | None
@@ -46,8 +47,8 @@ class LabelTrie:
     labels: different token sequences, none empty and none with an end token. end: ids that end an
     answer; without any, a label that another one continues is never the answer.
 
-    branches: each after the one above it, the root first. The root is one even where only one way
-    leads on: a prompt must be computed to its end. tokens: to be computed beside the prompt's.
+    branches: each after the one above it. There is one even where nothing is to be decided, right
+    after the prompt. tokens: to be computed beside the prompt's.
     """
 
     def __init__(self, labels: Sequence[tuple[int, ...]], end: Collection[int] = ()) -> None:
@@ -98,7 +99,8 @@ class LabelTrie:
         if ended and not self._end:
             self._ways[ended[0]].append((0, []))  # no way: none of the probability
             ended = []
-        if ended or len(following) > 1 or not self.branches:
+        alone = not self.branches and sum(map(len, following.values())) == 1
+        if ended or len(following) > 1 or alone:
             self._leads[place] = len(self.branches)
             return self._branch(node, following, ended)
         ((_, members),) = following.items()
