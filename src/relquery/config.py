@@ -100,8 +100,9 @@ class EngineConfig:
             value = getattr(self, name)
             if value is None and name == "max_input":
                 continue
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value}; it must be at least 1.")
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                other = ", or 'auto'" if name == "max_input" else ""
+                raise ConfigError(f"{name} is {value!r}; it must be at least 1{other}.")
         if self.cache_tokens < self.block_size:
             raise ConfigError(
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."

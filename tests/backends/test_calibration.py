@@ -125,4 +125,17 @@ def test_what_cannot_be_fitted_is_refused(
 
 def test_they_are_public_names() -> None:
     assert relquery.fit_temperature is fit_temperature
+
+
+def test_pairs_may_come_from_anywhere_but_must_be_some() -> None:
+    scores, answers = drawn(2.0, 50)
+    assert fit_temperature(iter(scores), iter(answers)) == fit_temperature(scores, answers)
+    for wrong, message in (
+        ((scores, "a" * 50), "answers is 'aaa"),
+        ((None, answers), "scores is None"),
+        ((["a"], ["a"]), "scores holds something else"),
+        ((scores[:1], [None]), "The answer None is none of the labels: 'a', 'b'[^?]*$"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            fit_temperature(*wrong)  # type: ignore[arg-type]
     assert relquery.Scores is Scores

@@ -343,6 +343,14 @@ def test_an_unknown_model_says_what_can_be_given() -> None:
         load_backend("random:layer=2")
 
 
+def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ModelError, match="device is 'cuda:1', and this machine has no GPU"):
+        load_backend(MODEL, device="cuda:1")
+    with pytest.raises(ModelError, match="device is 'gpu'; give 'cpu'"):
+        load_backend(MODEL, device="gpu")
+
+
 def test_a_folder_that_is_no_model_is_refused(tmp_path: object) -> None:
     with pytest.raises(ModelError, match="not a model folder"):
         load_backend(str(tmp_path))

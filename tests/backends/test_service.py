@@ -536,6 +536,7 @@ def test_a_program_that_does_not_close_its_engine_ends() -> None:
         (["x"], {"stop": "x"}, "stop is 'x'"),
         (["x"], {"stop": None}, "stop is None"),
         (["x"], {"choices": "Yes"}, "choices is 'Yes'"),
+        (["x"], {"choices": []}, "choices is empty"),
         (["x"], {"choices": ["Yes", 3]}, "choices holds 3"),
         (["x"], {"choices": ["Yes", ""]}, "choices holds ''"),
         (["x"], {"choices": ["\ud800"]}, "choices holds .* no valid Unicode"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -88,7 +90,7 @@ def test_weights_step_and_cache_fit_into_the_memory_and_nearly_fill_it(memory: i
     assert memory - config.block_size * Linear.cached_token <= used <= memory
     assert config.cache_tokens % config.block_size == 0
     assert sizing.cache == config.cache_tokens * Linear.cached_token
-    assert config.max_input == sizing.max_input <= sizing.context
+    assert config.max_input == sizing.max_input <= Linear.model.context - 1
     assert sizing.step >= LINEAR.one_prompt(sizing.max_input, config.slice_tokens)
 
 
@@ -114,7 +116,16 @@ def test_a_given_cache_is_kept() -> None:
 def test_without_a_length_no_step_is_longer_than_any() -> None:
     sizing = share(3_000_000, None)
     assert sizing.config.max_input is None
-    assert sizing.max_input == CONFIG.max_num_batched_tokens
+    assert sizing.max_input == sizing.config.cache_tokens - 1
+    assert "what the cache holds of a prompt that is computed in chunks" in str(sizing)
+
+
+def test_what_bounds_the_longest_is_told() -> None:
+    short = share(3_000_000, 10)
+    assert short.config.max_input == 10
+    assert short.max_input == short.config.cache_tokens - 1, "longer ones are computed in chunks"
+    assert "computed in chunks" in str(short)
+    assert "45,000 tokens, as max_input says" in str(share(3_000_000, 45_000))
 
 
 def test_no_input_is_longer_than_the_context() -> None:
@@ -200,6 +211,38 @@ def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> N
     assert answer.finish is Finish.ERROR
     assert f"{sizing.max_input + 1} tokens" in str(answer.error)
     assert f"a step holds {sizing.max_input}." in str(answer.error)
+
+
+def test_more_memory_than_there_is_cannot_be_given() -> None:
+    with pytest.raises(ConfigError, match=r"memory is 99999.00 GiB, and this machine has"):
+        Engine(MODEL, device="cpu", max_input="auto", memory="99999GiB")
+
+
+GROWTH = """
+import relquery, torch
+
+def kib(name):
+    return int(open("/proc/self/status").read().split(f"{name}:")[1].split()[0])
+
+torch.set_num_threads(1)
+with relquery.Engine("random:layers=1,hidden=32,heads=2", cache_tokens=64) as engine:
+    engine.score(["x"], ["Yes", "No"])
+before = kib("VmRSS")
+with relquery.Engine(
+    "random:layers=2,hidden=256,heads=4", device="cpu", max_input="auto", memory="48MiB"
+) as engine:
+    (short,) = engine.score(["x"], ["Yes", "No"])
+    text = "x" * (engine.sizing.max_input - short.prompt_tokens + 1)
+    (scores,) = engine.score([text], ["Yes", "No"])
+    assert scores.error is None and scores.prompt_tokens == engine.sizing.max_input
+print((kib("VmHWM") - before) / 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_process_grows_by_no_more_than_the_budget() -> None:
+    run = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
+    assert float(run.stdout.splitlines()[-1]) <= 1.1 * 48
 
 
 def test_an_engine_prints_its_sizing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,6 +123,30 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     assert (row["calls"], row["answers"]) == (3, "one forward pass, 2 labels")
 
 
+def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    with duckdb.connect(path) as database:
+        database.execute("CREATE TABLE t AS SELECT 1 AS a")
+    for query, message in (
+        ("SELECT 1; DELETE FROM t", "before 2 statements"),
+        ("EXPLAIN SELECT 1; DELETE FROM t", "before 2 statements"),
+        ("EXPLAIN ANALYZE DELETE FROM t", "EXPLAIN ANALYZE runs the statement"),
+        ("explain (analyze, format json) DELETE FROM t", "runs the statement"),
+        (" ", "The query is empty"),
+    ):
+        _, err = relquery("sql", query, "--explain", "--database", path, code=1)
+        assert message in err
+    relquery("sql", "DELETE FROM t", "--explain", "--database", path)
+    with duckdb.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM t").fetchone() == (1,)
+
+
+def test_duckdbs_own_plan_is_drawn_as_duckdb_draws_it(relquery: Run) -> None:
+    out, _ = relquery("sql", "EXPLAIN SELECT 1")
+    assert "\\n" not in out
+    assert "╭─ Projection" in out
+
+
 def test_json_is_strict_whatever_the_values(relquery: Run) -> None:
     values = "'nan'::DOUBLE AS n, 1.5::DECIMAL(4, 2) AS d, 'ab'::BLOB AS b, DATE '2020-01-02' AS t"
     query = f"SELECT {values}"

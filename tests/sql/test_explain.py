@@ -309,6 +309,16 @@ def test_a_query_with_calls_is_not_analyzed(option, con: Connection, backend: Se
     assert backend.asked == []
 
 
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [("SELECT 1", "before 2 statements"), ("SELECT LLM('up', id) FROM films", "one by one")],
+)
+def test_explain_is_not_for_several_statements(con: Connection, first: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
+        con.sql(f"EXPLAIN {first}; DROP TABLE films")
+    assert "films" in con.tables()
+
+
 @pytest.mark.parametrize("begin", ["explain ", " -- why\nEXPLAIN\n", "/* why */ EXPLAIN/* */"])
 def test_explain_may_stand_after_comments_and_in_any_case(begin: str, con: Connection):
     assert con.sql(f"{begin}SELECT LLM('up', id) FROM films").arrow().schema == SCHEMA

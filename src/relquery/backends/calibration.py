@@ -5,13 +5,15 @@ Pure functions of log-probabilities by label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp, fsum, inf, log, sqrt
+from typing import TypeVar
 
 from relquery.backends.scores import Scores
 from relquery.errors import ConfigError, did_you_mean
 
 Logs = Mapping[str, float]
+T = TypeVar("T")
 COLDEST, HOTTEST = 0.02, 50.0
 """Between these a temperature is fitted."""
 GRID = 64
@@ -42,7 +44,7 @@ def mean(several: Sequence[Logs]) -> dict[str, float]:
     return normalized({label: _log_sum([logs[label] for logs in several]) for label in several[0]})
 
 
-def fit_temperature(scores: Sequence[Scores], answers: Sequence[str]) -> float:
+def fit_temperature(scores: Iterable[Scores], answers: Iterable[str]) -> float:
     """The temperature under which right answers are likeliest, to be handed to `score`.
 
     answers: the right label of each prompt; prompts that have an error are left out. Minimises the
@@ -52,11 +54,14 @@ def fit_temperature(scores: Sequence[Scores], answers: Sequence[str]) -> float:
 
     Raises ConfigError for answers that are none of the labels, and where there is nothing to fit.
     """
-    if len(scores) != len(answers):
-        raise ConfigError(f"There are {len(scores)} scores and {len(answers)} answers; give pairs.")
+    given, right = _listed("scores", scores), _listed("answers", answers)
+    if not all(isinstance(one, Scores) for one in given):
+        raise ConfigError("scores holds something else; give what Engine.score gave.")
+    if len(given) != len(right):
+        raise ConfigError(f"There are {len(given)} scores and {len(right)} answers; give pairs.")
     pairs = [
         (one.log_probabilities, _known(answer, one.log_probabilities))
-        for one, answer in zip(scores, answers, strict=True)
+        for one, answer in zip(given, right, strict=True)
         if one.error is None
     ]
     if not pairs:
@@ -69,11 +74,17 @@ def fit_temperature(scores: Sequence[Scores], answers: Sequence[str]) -> float:
     return exp(_least(loss, log(COLDEST), log(HOTTEST)))
 
 
+def _listed(name: str, given: Iterable[T]) -> list[T]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigError(f"{name} is {given!r}; it must be a list.")
+    return list(given)
+
+
 def _known(answer: str, logs: Logs) -> str:
     if answer not in logs:
+        guess = did_you_mean(answer, logs) if isinstance(answer, str) else ""
         raise ConfigError(
-            f"The answer {answer!r} is none of the labels: {', '.join(map(repr, logs))}."
-            + did_you_mean(str(answer), logs)
+            f"The answer {answer!r} is none of the labels: {', '.join(map(repr, logs))}.{guess}"
         )
     if logs[answer] == -inf:
         raise ConfigError(

@@ -75,6 +75,7 @@ class EmbeddedBackend:
             config.slice_tokens,
             model.release,
             config.host_tokens // config.block_size * config.block_size,
+            lean=sizing is not None,
         )
         self.sizing = sizing
         """How a budget of memory is used; None where none was given."""

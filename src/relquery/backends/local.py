@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relquery.backends.embedded import EmbeddedBackend
-from relquery.backends.sizing import MaxInput, Sizing, read_memory, share_out
+from relquery.backends.sizing import MaxInput, Sizing, read_memory, share_out, shown
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.costs import SERVED
@@ -64,9 +64,14 @@ def _size(
     model: LoadedModel, config: EngineConfig, budget: int | None, auto: bool, cache_given: bool
 ) -> Sizing:
     from relquery.model.footprint import Footprint
-    from relquery.model.memory import usable_bytes
+    from relquery.model.memory import all_bytes, usable_bytes
 
-    budget = usable_bytes(model.network.device) if budget is None else budget
+    device = model.network.device
+    budget = usable_bytes(device) if budget is None else budget
+    if budget > all_bytes(device):
+        raise ConfigError(
+            f"memory is {shown(budget)}, and this machine has {shown(all_bytes(device))}."
+        )
     max_input: MaxInput = "auto" if auto else config.max_input
     return share_out(budget, Footprint(model), config, max_input, cache_given)
 

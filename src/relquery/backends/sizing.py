@@ -29,7 +29,7 @@ class Sizing:
 
     step: of the largest step. cache: of the KV cache. max_input, plain: tokens of the longest
     prompt whose answer is one pass, and of the longest if all its states were kept and none of its
-    computation was cut; context: of the model. config: with these sizes.
+    computation was cut. bound: what max_input is bound by. config: with these sizes.
     """
 
     memory: int
@@ -38,17 +38,16 @@ class Sizing:
     cache: int
     max_input: int
     plain: int
-    context: int
+    bound: str
     config: EngineConfig
 
     def __str__(self) -> str:
-        bound = "the model's context" if self.max_input >= self.context else "what memory holds"
-        cached = f"{_show(self.cache)} ({self.config.cache_tokens:,} tokens)"
+        cached = f"{shown(self.cache)} ({self.config.cache_tokens:,} tokens)"
         return (
-            f"{_show(self.memory)}: weights {_show(self.weights)}, the largest step "
-            f"{_show(self.step)}, KV cache {cached}. A prompt whose answer is one forward pass may "
-            f"have {self.max_input:,} tokens, {bound}; with all its states kept, and computed at "
-            f"once, {self.plain:,} would fit."
+            f"{shown(self.memory)}: weights {shown(self.weights)}, the largest step "
+            f"{shown(self.step)}, KV cache {cached}. A prompt whose answer is one forward pass may "
+            f"have {self.max_input:,} tokens, {self.bound}; with all its states kept, and computed "
+            f"at once, {self.plain:,} would fit."
         )
 
 
@@ -80,7 +79,7 @@ def share_out(
     free = memory - footprint.weights
     if free <= 0:
         raise ConfigError(
-            f"memory is {_show(memory)}, and the weights alone take {_show(footprint.weights)}."
+            f"memory is {shown(memory)}, and the weights alone take {shown(footprint.weights)}."
         )
     config = replace(config, slice_tokens=slices_for(free, footprint, config))
     slices = config.slice_tokens
@@ -100,15 +99,16 @@ def share_out(
     if not cache_given:
         blocks = (free - step) // (footprint.cached_token * config.block_size)
         config = replace(config, cache_tokens=max(1, blocks) * config.block_size)
+    by_chunks = min(context, config.cache_tokens // config.block_size * config.block_size - 1)
     plain_fixed, plain_token = _plain_line(footprint)
     return Sizing(
         memory=memory,
         weights=footprint.weights,
         step=step,
         cache=config.cache_tokens * footprint.cached_token,
-        max_input=wanted or min(tokens, config.cache_tokens - 1),
+        max_input=max(wanted, by_chunks),
         plain=min(context, max(0, int((free - plain_fixed) / plain_token))),
-        context=context,
+        bound=_bound(wanted, by_chunks, context, max_input),
         config=replace(config, max_input=wanted or None),
     )
 
@@ -141,18 +141,28 @@ def _through(low: int, at_low: int, high: int, at_high: int) -> tuple[float, flo
     return max(0.0, at_high - per_token * high), per_token
 
 
+def _bound(wanted: int, by_chunks: int, context: int, max_input: MaxInput) -> str:
+    """Why the longest prompt is no longer: it is computed at once, or by chunks in the cache."""
+    if max(wanted, by_chunks) >= context:
+        return "the model's context"
+    if by_chunks >= wanted:
+        return "what the cache holds of a prompt that is computed in chunks"
+    return "what memory holds" if max_input == "auto" else "as max_input says"
+
+
 def _too_little(memory: int, free: int, cache: int, many: int, wanted: int, longest: int) -> str:
     if free - cache < many or longest <= 0:
         return (
-            f"memory is {_show(memory)}; beside the weights {_show(free)} are left, and a step and "
-            f"the cache need {_show(many + cache)}. Raise memory, or lower max_num_batched_tokens "
+            f"memory is {shown(memory)}; beside the weights {shown(free)} are left, and a step and "
+            f"the cache need {shown(many + cache)}. Raise memory, or lower max_num_batched_tokens "
             "or cache_tokens."
         )
     return (
-        f"max_input is {wanted:,}; in a memory of {_show(memory)}, with this model's context, "
+        f"max_input is {wanted:,}; in a memory of {shown(memory)}, with this model's context, "
         f"{longest:,} tokens fit at most. Lower max_input, or raise memory."
     )
 
 
-def _show(size: int) -> str:
+def shown(size: int) -> str:
+    """Such as "1.50 GiB"."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

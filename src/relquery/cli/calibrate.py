@@ -62,7 +62,7 @@ def calibrate(
 
     relquery calibrate demo --output laptop.json
 
-    relquery calibrate demo --longest-prompt 4000 --output laptop.json
+    relquery calibrate demo --longest-prompt 2000 --output laptop.json
     """
     from relquery.backends.local import load_backend
 
@@ -91,6 +91,13 @@ def calibrate(
         console.print(_table(model, fit))
         if jct is not None:
             console.print(_prompts(model, jct))
+    if jct is not None and jct.fitted < TRUSTED:
+        typer.echo(
+            f"A prompt's time is told badly (Pearson's r {jct.fitted:.2f}): something else ran "
+            "meanwhile, or the prompts are too short to time. Measure again on a quiet machine, or "
+            "without --longest-prompt.",
+            err=True,
+        )
     told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
     if told < TRUSTED:
         typer.echo(

@@ -20,6 +20,11 @@ def is_explanation(result: Result) -> bool:
     return bool(result.table.schema.equals(SCHEMA))
 
 
+def is_plan(result: Result) -> bool:
+    """Whether a result is DuckDB's own explanation, a drawing in text."""
+    return list(result.columns) == ["explain_key", "explain_value"]
+
+
 def explanation(result: Result) -> Group:
     """A row per call, what is not known left out, and below it how calls would be cheaper."""
     calls = result.table.to_pylist()

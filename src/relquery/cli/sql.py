@@ -18,13 +18,14 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.exits import INTERRUPTED, ROWS_LOST
-from relquery.cli.explained import explanation, is_explanation
+from relquery.cli.explained import explanation, is_explanation, is_plan
 from relquery.cli.show import errors_console, progress, result_table, to_json
 from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import PartialResultWarning
 from relquery.sql.result import Result, distinct_names
+from relquery.sql.run import explained
 
 _SHOWN = 50
 
@@ -109,8 +110,8 @@ def sql(
     tables = dict(find_table(item) for item in table or [])
     write = None if output is None else _writer(output)
     text = sys.stdin.read() if query == "-" else query
-    if explain and not text.lstrip().upper().startswith("EXPLAIN"):
-        text = f"EXPLAIN {text}"
+    if explain:
+        text = explained(text)
     backend = LazyBackend(lambda: _load(model, options))
     kept = ":memory:" if ledger is None else ledger
     with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
@@ -156,6 +157,9 @@ def _order(name: str) -> Order:
 
 def _print(result: Result, form: Format) -> None:
     if form is Format.TABLE:
+        if is_plan(result):
+            typer.echo("\n".join(row[1] for row in result.fetchall()))
+            return
         shown = explanation(result) if is_explanation(result) else result_table(result, _SHOWN)
         Console().print(shown)
     elif form is Format.CSV:

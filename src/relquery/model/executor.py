@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from relquery.engine.cidra import Batch
 from relquery.engine.executor import SCRATCH, Chunk, Drawn
 from relquery.engine.request import Draw
 from relquery.errors import ModelError
+from relquery.model.allocator import return_freed_memory
 from relquery.model.batch import PackedBatch, Rotate, Turn
 from relquery.model.cache import KVCache
 from relquery.model.host import HostCache
@@ -31,7 +33,8 @@ class TorchExecutor:
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
     scheme: the network's positions, without which spans serve at theirs only. release: what its
     runs are done with once the keys and values of a layer are stored. host_slots: capacity of the
-    cache in host memory.
+    cache in host memory. lean: take no more of a CPU's memory in a step of several slices than its
+    tensors take; slower.
     """
 
     def __init__(
@@ -44,12 +47,13 @@ class TorchExecutor:
         slice_tokens: int = 2_048,
         release: Release = NOTHING,
         host_slots: int = 0,
+        lean: bool = False,
     ) -> None:
         self._network = network
         self._layers = int(network.config.get_text_config().num_hidden_layers)
         self._slice_tokens, self._release = slice_tokens, release
         self._cache, self._host = KVCache(slots), HostCache(host_slots)
-        self._share = share
+        self._share, self._lean = share, lean
         self._scheme = scheme
         self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
 
@@ -63,7 +67,8 @@ class TorchExecutor:
         if len(slices) == 1:
             logits = [self._forward(chunks, scratch)]
         else:
-            turns = take_turns(self._runs(slices, scratch, self._layers))
+            with return_freed_memory() if self._lean else nullcontext():
+                turns = take_turns(self._runs(slices, scratch, self._layers))
             logits = [rows for rows in reversed(turns) if rows is not None]
         if not draws:
             return [None] * len(chunks)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +20,7 @@ from transformers.utils import logging as transformers_logging
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError, did_you_mean
 from relquery.model.adapters.adapt import adapt
+from relquery.model.allocator import keep_freed_memory
 from relquery.model.attention import NAME
 from relquery.model.batch import PackedBatch
 from relquery.model.cache import KVCache
@@ -67,6 +66,7 @@ def load(
     tokenizer: replaces the model's own. Raises ModelError.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    _check_device(device)
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     if dtype not in DTYPES:
         raise ModelError(f"dtype is '{dtype}'. Choices: {', '.join(DTYPES)}.")
@@ -80,6 +80,15 @@ def load(
         network = _from_hub(AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True)
     network = cast(PreTrainedModel, cast(Any, network).to(device))
     return replace(prepare(network, tokenizer, spec), version=_version(network, tokenizer))
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ModelError(f"device is '{device}'; give 'cpu', 'cuda' or 'cuda:1'.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device is '{device}', and this machine has no GPU that torch can use.")
 
 
 def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> LoadedModel:
@@ -110,21 +119,6 @@ def _context(network: PreTrainedModel) -> int | None:
     if rope.get("rope_type") == "longrope":
         declared = int(rope.get("original_max_position_embeddings") or declared)
     return declared or None
-
-
-def keep_freed_memory() -> None:
-    """Ask glibc to keep large freed buffers instead of giving them back to the system.
-
-    Activations of some MB are allocated and freed at every layer; returned to the system each
-    time, their pages must be zeroed anew, which costs a third of the prefill speed on CPU.
-    """
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        trim_threshold, mmap_threshold = -1, -3
-        mallopt(mmap_threshold, 1 << 30)
-        mallopt(trim_threshold, (1 << 31) - 1)
 
 
 def _quiet() -> None:

@@ -37,6 +37,14 @@ def usable_bytes(device: torch.device) -> int:
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
+def all_bytes(device: torch.device) -> int:
+    """What the device has."""
+    if device.type == "cuda":
+        total: int = torch.cuda.mem_get_info(device)[1]
+        return total
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 class _Tracker(TorchDispatchMode):
     """Counts the storages that operations make, until they are gone.
 

@@ -53,12 +53,23 @@ class _Text:
 
     @classmethod
     def of(cls, sql: str) -> _Text:
-        found = _EXPLAIN.match(sql) if _MAYBE_A_CALL.search(sql) else None
+        found = _EXPLAIN.match(sql)
         if found is None:
             return cls(sql, sql, None)
         # Blanks keep the places that errors name.
         query = re.sub(r"[^\n]", " ", found[0]) + sql[found.end() :]
         return cls(sql, query, (found["option"] or "").strip())
+
+
+def explained(sql: str) -> str:
+    """The text with EXPLAIN before it. Raises QueryError for EXPLAIN ANALYZE, which runs it."""
+    text = _Text.of(sql)
+    if text.option is not None and "ANALYZE" in text.option.upper():
+        raise QueryError(
+            f"EXPLAIN {text.option} runs the statement. Write it without {text.option}, or run it "
+            "without asking for an explanation."
+        )
+    return sql if text.option is not None or not sql.strip() else f"EXPLAIN {sql}"
 
 
 def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
@@ -87,6 +98,11 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     source = _source_of_calls(text.query, statements)
     if source is None:
+        if text.option is not None and len(statements) > 1:
+            raise QueryError(
+                f"EXPLAIN stands before {len(statements)} statements, of which it would explain "
+                "the first and run the others. Explain them one by one."
+            )
         return Result(database.fetch(text.given), (), Report(seconds=asker.clock() - start))
     if len(statements) > 1:
         raise UnsupportedQueryError(

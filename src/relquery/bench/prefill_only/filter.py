@@ -55,7 +55,7 @@ class Sizes:
     vocabulary: int = 4096
     rows: int = 2000
     tokens: tuple[int, ...] = (1, 2, 3)
-    rounds: int = 5
+    rounds: int = 3
 
 
 FULL = Sizes()

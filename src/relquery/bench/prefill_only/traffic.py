@@ -39,7 +39,7 @@ _POLICIES: dict[Mode, PolicyName] = {
     "srjf-static": "srjf-static",
     "srjf": "srjf",
 }
-LOADS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0)
+LOADS = (0.25, 0.5, 1.0, 2.0, 4.0)
 AGING = 0.1
 """λ as seconds of JCT per second of waiting: the 500 tokens per second of the paper's code, of
 some 5,000 that its machines prefill in a second."""
