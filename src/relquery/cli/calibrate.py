@@ -14,8 +14,9 @@ from relquery.cli.exits import INTERRUPTED
 from relquery.cli.interrupt import interruptible
 from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
+from relquery.engine.cost import LinearCost
 from relquery.engine.fit import TRUSTED, Fit
-from relquery.engine.jct import JobTimeFit
+from relquery.engine.jct import JobTime, JobTimeFit
 from relquery.engine.machines import write_machine
 from relquery.errors import ConfigError
 
@@ -108,24 +109,23 @@ def calibrate(
 
 
 def _prompts(model: str, jct: JobTimeFit) -> Table:
-    view = Table(title=f"Seconds of a prompt of {model}", show_edge=False, pad_edge=False)
-    view.add_column("")
-    view.add_column("milliseconds", justify="right")
-    for name, words in _JOB_WORDS.items():
-        view.add_row(words, f"{1e3 * getattr(jct.job_time, name):.4g}")
-    view.caption = (
+    caption = (
         f"Pearson's r {jct.fitted:.3f} with the seconds of {len(jct.timed)} prompts; "
         f"{jct.proxy:.3f} of their uncached tokens alone"
     )
-    return view
+    return _view(f"Seconds of a prompt of {model}", _JOB_WORDS, jct.job_time, caption)
 
 
 def _table(model: str, fit: Fit) -> Table:
-    view = Table(title=f"Seconds of a step of {model}", show_edge=False, pad_edge=False)
+    held_out = "" if fit.held_out is None else f"; {fit.held_out:.3f} on batches of other sizes"
+    caption = f"R² {fit.r2:.3f} on the {fit.steps} batches fitted{held_out}"
+    return _view(f"Seconds of a step of {model}", _WORDS, fit.cost, caption)
+
+
+def _view(title: str, words: dict[str, str], fitted: LinearCost | JobTime, caption: str) -> Table:
+    view = Table(title=title, caption=caption, show_edge=False, pad_edge=False)
     view.add_column("")
     view.add_column("milliseconds", justify="right")
-    for name, words in _WORDS.items():
-        view.add_row(words, f"{1e3 * getattr(fit.cost, name):.4g}")
-    held_out = "" if fit.held_out is None else f"; {fit.held_out:.3f} on batches of other sizes"
-    view.caption = f"R² {fit.r2:.3f} on the {fit.steps} batches fitted{held_out}"
+    for name, meaning in words.items():
+        view.add_row(meaning, f"{1e3 * getattr(fitted, name):.4g}")
     return view
