@@ -131,6 +131,8 @@ def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:
         ("SELECT 1; DELETE FROM t", "before 2 statements"),
         ("EXPLAIN SELECT 1; DELETE FROM t", "before 2 statements"),
         ("EXPLAIN ANALYZE DELETE FROM t", "EXPLAIN ANALYZE runs the statement"),
+        ("EXPLAIN /* it */ ANALYZE -- now\n DELETE FROM t", "runs the statement"),
+        ("EXPLAIN ( /* it */ ANALYZE) DELETE FROM t", "runs the statement"),
         ("explain (analyze, format json) DELETE FROM t", "runs the statement"),
         (" ", "The query is empty"),
     ):

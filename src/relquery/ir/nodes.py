@@ -45,10 +45,6 @@ class Seq(Tree):
     def __post_init__(self) -> None:
         _check_children("Seq", self.children)
 
-    @property
-    def head(self) -> str:
-        return "seq"
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bag(Tree):
@@ -119,10 +115,6 @@ class Prepare(Tree):
     @property
     def children(self) -> tuple[Node, ...]:
         return (self.input,)
-
-    @property
-    def head(self) -> str:
-        return "prepare"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -28,8 +28,8 @@ class Tree:
 
     @property
     def head(self) -> str:
-        """The node's line in the text form (see relquery.ir.text)."""
-        raise NotImplementedError
+        """The node's line in the text form (see relquery.ir.text); of plain kinds their name."""
+        return type(self).__name__.lower()
 
     def walk(self) -> Iterator[Tree]:
         """This node and all below it, parents first, children in order."""

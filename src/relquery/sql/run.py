@@ -33,9 +33,10 @@ from relquery.sql.walk import Walk
 from relquery.table.columns import Int64s
 
 _MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
+_BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b"
-    r"(?P<option>\s*ANALYZE\b(?:\s*\([^)]*\))?|\s*\(\s*(?:ANALYZE|FORMAT)\b[^)]*\))?",
+    rf"{_BLANK}EXPLAIN\b(?P<option>{_BLANK}ANALYZE\b(?:{_BLANK}\([^)]*\))?"
+    rf"|{_BLANK}\({_BLANK}(?:ANALYZE|FORMAT)\b[^)]*\))?",
     re.IGNORECASE | re.DOTALL,
 )
 
