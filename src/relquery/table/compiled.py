@@ -2,6 +2,10 @@
 
 Nothing interrupts compiled code from outside: its long loops look at a flag, an array `stopped` of
 one bool, and what they give once it is set means nothing.
+
+What Python calls returns arrays, numbers or plain tuples of them, never a NamedTuple: to make one,
+the compiler calls its class, which is Python code, and where a signal that came meanwhile raises
+there (Ctrl-C), the process crashes.
 """
 
 from __future__ import annotations

@@ -187,7 +187,6 @@ def _bill_breakpoints(tokens: Tokens, price: Price, rate: float | None) -> Bill:
     return Bill(price, len(tokens.ids) - written - read, written, read, marks)
 
 
-@compiled
 def _group(tree: PrefixTree, window: int) -> _Groups:
     count = _count_groups(tree, window)
     groups = _Groups(
@@ -197,6 +196,12 @@ def _group(tree: PrefixTree, window: int) -> _Groups:
         np.zeros(count, np.int64),
         np.zeros(count, np.bool_),
     )
+    _fill(groups, tree, window)
+    return groups
+
+
+@compiled
+def _fill(groups: _Groups, tree: PrefixTree, window: int) -> None:
     last, now = np.full(len(tree.parent), -1, np.int64), np.zeros(len(tree.parent), np.int64)
     made = 0
     for i in range(len(tree.leaf)):
@@ -215,7 +220,6 @@ def _group(tree: PrefixTree, window: int) -> _Groups:
                 groups.leaf[i] = group
             last[node], below, began_below = i, group, began
             node = tree.parent[node] if tree.parent[node] != node else -1
-    return groups
 
 
 @compiled

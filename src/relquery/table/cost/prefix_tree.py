@@ -47,11 +47,13 @@ def prefix_tree(tokens: Tokens, roots: Int64s | None = None, window: int = FOREV
     """
     if roots is None:
         roots = np.zeros(len(tokens), np.int64)
-    return _grow(tokens.ids, tokens.offsets, roots, window)
+    return PrefixTree(*_grow(tokens.ids, tokens.offsets, roots, window))
 
 
 @compiled
-def _grow(ids: Int32s, offsets: Int64s, roots: Int64s, window: int) -> PrefixTree:
+def _grow(
+    ids: Int32s, offsets: Int64s, roots: Int64s, window: int
+) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     prompts = len(roots)
     nodes = roots.max() + 1 if prompts else 1
     tree = _new_growth(nodes, prompts)
@@ -78,7 +80,7 @@ def _grow(ids: Int32s, offsets: Int64s, roots: Int64s, window: int) -> PrefixTre
             node = child
             tree.last[node] = i
         leaf[i] = node
-    return PrefixTree(tree.parent[:nodes].copy(), tree.depth[:nodes].copy(), leaf, hits)
+    return tree.parent[:nodes].copy(), tree.depth[:nodes].copy(), leaf, hits
 
 
 @compiled

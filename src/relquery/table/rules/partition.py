@@ -33,12 +33,16 @@ def whole(rows: int) -> Partition:
     return Partition(np.arange(rows, dtype=np.int32), np.array([0, rows], dtype=np.int64))
 
 
-@compiled
 def refine(coarse: Partition, codes: Int32s, counts: Int64s) -> Partition:
     """Split the groups by a column, its codes given by row id. O(rows that the groups hold).
 
     counts: scratch, one per code, 0 between calls.
     """
+    return Partition(*_refine(coarse, codes, counts))
+
+
+@compiled
+def _refine(coarse: Partition, codes: Int32s, counts: Int64s) -> tuple[Int32s, Int64s]:
     rows = np.empty_like(coarse.rows)
     starts = np.zeros(len(rows) // 2 + 1, np.int64)
     groups, filled = 0, 0
@@ -57,7 +61,7 @@ def refine(coarse: Partition, codes: Int32s, counts: Int64s) -> Partition:
                 counts[code] -= 1
         for row in members:
             counts[codes[row]] = 0
-    return Partition(rows[:filled].copy(), starts[: groups + 1].copy())
+    return rows[:filled].copy(), starts[: groups + 1].copy()
 
 
 @compiled
