@@ -117,7 +117,7 @@ def test_measuring_an_executor_finds_its_costs() -> None:
     found = measure_jct(
         executor, limits, clock, vocabulary=50, repeats=1, progress=lambda *at: seen.append(at)
     )
-    assert seen == [("prompts", number, 21) for number in range(1, 22)]
+    assert seen == [("prompts", number, 42) for number in range(1, 43)]
     assert len(found.timed) == 21
     assert found.fitted == pytest.approx(1)
     assert found.job_time(4_500, 1_500) == pytest.approx(cost.seconds(3_000, 0, 1_500))

@@ -40,7 +40,8 @@ def measure_jct(
     What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens of
     the longest prompt, by default all that the cache holds. step_tokens: that one step computes of
     a prompt, by default those of the limits. attention: see fit_job_time. repeats: runs of each,
-    of which the median counts. progress: called with ("prompts", timed so far, in all).
+    of which the median counts, after one to warm up. progress: called with ("prompts", computed so
+    far, in all).
 
     Raises ConfigError if no four prompts fit.
     """
@@ -52,19 +53,22 @@ def measure_jct(
             f"Prompts have {most} tokens at most, too few to time; raise cache_tokens to 8 or more."
         )
     at_once = step_tokens or limits.max_num_batched_tokens
-    timed = []
-    for length, cached in pairs:
-        tokens = rng.integers(0, vocabulary, length).astype(np.int32)
-        runs = []
-        for _ in range(repeats + 1):  # the first warms up
-            chunks = list(_chunks(tokens, cached, at_once))
+    prompts = [
+        list(_chunks(rng.integers(0, vocabulary, length).astype(np.int32), cached, at_once))
+        for length, cached in pairs
+    ]
+    # All of them in each pass: where the machine is slow for a minute, all have their share of it.
+    # The first pass warms up.
+    runs: list[list[float]] = [[] for _ in pairs]
+    for number in range(repeats + 1):
+        for at, chunks in enumerate(prompts):
             begin = clock.now()
             for chunk in chunks:
                 executor.execute([chunk])
-            runs.append(clock.now() - begin)
-        timed.append(Timed(length, cached, median(runs[1:])))
-        if progress is not None:
-            progress("prompts", len(timed), len(pairs))
+            runs[at].append(clock.now() - begin)
+            if progress is not None:
+                progress("prompts", number * len(pairs) + at + 1, (repeats + 1) * len(pairs))
+    timed = [Timed(*pair, median(each[1:])) for pair, each in zip(pairs, runs, strict=True)]
     return fit_job_time(timed, attention=attention)
 
 

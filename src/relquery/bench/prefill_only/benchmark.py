@@ -41,8 +41,8 @@ class Sizes:
     counts: tuple[float, float] = (0.25, 2.0)
     users: int = workloads.USERS
     loads: tuple[float, ...] = traffic.LOADS
-    rounds: int = 2
-    repeats: int = 3
+    rounds: tuple[int, int] = (2, 4)
+    repeats: int = 5
     waiting: int = 100_000
     lengths: lengths.Sizes = lengths.FULL
     filter: sql_filter.Sizes = sql_filter.FULL
@@ -68,7 +68,7 @@ QUICK = Sizes(
     counts=(0.5, 0.5),
     users=6,
     loads=(1.0, 4.0),
-    rounds=1,
+    rounds=(1, 1),
     repeats=1,
     waiting=2_000,
     lengths=lengths.QUICK,
@@ -127,9 +127,9 @@ def _on_engine(sizes: Sizes, settings: Settings, say: Say, results: Results) -> 
     results.batched = batching.measure(
         _executor(model, both[0]), cost, sizes.scales[0], sizes.repeats, settings.seed
     )
-    for workload in both:
+    for workload, rounds in zip(both, sizes.rounds, strict=True):
         engine = _engine(model, workload, cost)
-        results.traffic.append(traffic.measure(workload, engine, sizes.loads, sizes.rounds, say))
+        results.traffic.append(traffic.measure(workload, engine, sizes.loads, rounds, say))
     yield from traffic_figures(*results.traffic)
 
 

@@ -139,6 +139,7 @@ def _traffic(results: Results, drawn: set[str]) -> Iterator[str]:
         aging=AGING,
         tokens=AGING / results.cost.prefill_slope,
         rounds=len(posts.highest["srjf"].runs),
+        inputs_rounds=len(credits.highest["srjf"].runs),
     )
     yield from _picture("means", drawn)
     yield from _picture("p99", drawn)

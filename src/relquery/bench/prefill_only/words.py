@@ -53,8 +53,9 @@ an A100 computes 2,400 of a 32 B network, an H100 in 8 bits 5,400 of a 70 B one)
 {tokens:,.0f} tokens per second.
 
 Latencies are in seconds. Time in which nothing is to be done is not waited for: the clock is set
-to the next arrival. Each policy serves the highest load in {rounds} rounds, whose order alternates,
-and averages are shown; the lower loads are served once, and without `srjf-static`.
+to the next arrival. Each policy serves the highest load in {rounds} rounds (posts) and in
+{inputs_rounds} (inputs), whose order alternates, and averages are shown; the lower loads are served
+once, and without `srjf-static`.
 """
 
 DIFFERENT = """\
