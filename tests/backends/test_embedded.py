@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
@@ -15,7 +16,7 @@ from torch import Tensor
 from relquery.backends import embedded
 from relquery.backends.embedded import EmbeddedBackend
 from relquery.backends.local import load_backend
-from relquery.config import RELOCATIONS
+from relquery.config import RELOCATIONS, EngineConfig
 from relquery.connection import connect
 from relquery.engine.cost import LinearCost
 from relquery.engine.costs import SERVED
@@ -313,6 +314,17 @@ def test_a_cost_that_is_none_is_refused_before_the_model_is_loaded() -> None:
         load_backend("no such model", cost="a101-opt13b")
     with pytest.raises(ConfigError, match="Give a LinearCost"):
         load_backend("no such model", cost=1.5)
+
+
+def test_costs_that_another_model_was_measured_with_are_told(tmp_path: Path) -> None:
+    path, fit = tmp_path / "cost.json", Fit(LinearCost(1e-3, 0.1), 40, 0.99, 0.97)
+    write_machine(path, "demo", fit, EngineConfig())
+    with pytest.warns(UserWarning, match="measured with the model 'demo', and this is 'random:"):
+        assert load_backend(MODEL, cost=str(path)).cost == fit.cost
+    write_machine(path, MODEL, fit, EngineConfig())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_backend(MODEL, cost=str(path))
 
 
 def test_a_query_gives_the_same_rows_with_the_cache_on_and_off() -> None:

@@ -121,6 +121,9 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     out, _ = relquery("sql", *arguments, "--format", "json", "--explain")
     (row,) = json.loads(out)["rows"]
     assert (row["calls"], row["answers"]) == (3, "one forward pass, 2 labels")
+    assert row["seconds"] is None
+    out, _ = relquery("sql", *arguments, "--format", "json", "--cost", "a100-opt13b")
+    assert json.loads(out)["rows"][0]["seconds"] > 0
 
 
 def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:

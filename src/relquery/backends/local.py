@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,9 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
     memory = options.get("memory")
     budget = None if memory is None else read_memory(memory)
-    cost, job_time = _costs(options.get("cost"))  # before the model, which takes long to load
+    cost, job_time = _costs(
+        options.get("cost"), model
+    )  # before the model, which takes long to load
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     loaded = replace(loaded, name=model)
     if budget is None and not auto:
@@ -76,10 +79,19 @@ def _size(
     return share_out(budget, Footprint(model), config, max_input, cache_given)
 
 
-def _costs(given: LinearCost | str | Path | None) -> tuple[LinearCost | None, JobTime | None]:
+def _costs(
+    given: LinearCost | str | Path | None, model: str
+) -> tuple[LinearCost | None, JobTime | None]:
     """What steps cost, and a request's time, where it is known."""
     if isinstance(given, (str, Path)):
         machine = find_machine(str(given))
+        if machine.model not in (None, model):
+            warnings.warn(
+                f"{given} was measured with the model '{machine.model}', and this is '{model}': "
+                "seconds told and the order of jobs may be wrong. Measure with `relquery "
+                f"calibrate {model} --output FILE.json`.",
+                stacklevel=3,
+            )
         return machine.cost, machine.job_time
     if given is not None and not isinstance(given, LinearCost):
         raise ConfigError(

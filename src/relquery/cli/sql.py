@@ -90,6 +90,13 @@ def sql(
         bool,
         typer.Option("--explain", help="Say what the calls would be, and make none: EXPLAIN ..."),
     ] = False,
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.json",
+            help="What steps cost (`relquery calibrate`), for --explain to tell seconds.",
+        ),
+    ] = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit 0 although some rows have no value.")
     ] = False,
@@ -107,6 +114,8 @@ def sql(
     options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
     if cache_tokens is not None:
         options["cache_tokens"] = cache_tokens
+    if cost is not None:
+        options["cost"] = cost
     tables = dict(find_table(item) for item in table or [])
     write = None if output is None else _writer(output)
     text = sys.stdin.read() if query == "-" else query

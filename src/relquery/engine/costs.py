@@ -36,11 +36,15 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model in service: what steps cost, the engine's limits, and a prompt's JCT if measured."""
+    """A model in service: what steps cost, the engine's limits, and a prompt's JCT if measured.
+
+    model: with which that was measured; None where it was derived.
+    """
 
     cost: LinearCost
     limits: EngineConfig
     job_time: JobTime | None = None
+    model: str | None = None
 
 
 def derive(

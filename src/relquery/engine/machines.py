@@ -42,7 +42,7 @@ def find_machine(given: str) -> Served:
         ) from error
     if not all(0 <= each < inf for each in (*cost.values(), *_slopes(job_time))):
         raise ConfigError(f"{path} has costs that are negative or not finite. Measure again.")
-    return Served(LinearCost(**cost), EngineConfig(**limits), job_time)
+    return Served(LinearCost(**cost), EngineConfig(**limits), job_time, content.get("model"))
 
 
 def write_machine(

@@ -69,6 +69,11 @@ class Database:
             rows = self.connection.execute(f"DESCRIBE {query}").fetchall()
         return [(row[0], row[1]) for row in rows]
 
+    def bind(self, statement: str) -> None:
+        """Have DuckDB look for what is wrong with a statement, without running it."""
+        with _translated(statement, self):
+            self.connection.execute(f"EXPLAIN {statement}")
+
     def statements(self, sql: str) -> list[str]:
         """The statements of a text. Raises SqlSyntaxError."""
         with _translated(sql, self):

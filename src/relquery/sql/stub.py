@@ -18,6 +18,7 @@ from relquery.sql.scopes import Context, calls_in
 from relquery.sql.source import Source, call_number, readable, to_sql
 
 _MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
+_NULLS = "_rq_nulls"
 _MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)\)")
 
 
@@ -32,16 +33,22 @@ def install(database: Database) -> None:
 
 def check(database: Database, tree: exp.Expr) -> None:
     """Raises QueryError if DuckDB finds anything wrong with the statement around its calls."""
-    query = tree.expression if isinstance(tree, exp.Create | exp.Insert) else tree
+    if isinstance(tree, exp.Query):
+        database.describe(stubbed(tree))
+        return
+    place = "this" if isinstance(tree, exp.Copy) else "expression"
+    query = tree.args.get(place)
     if isinstance(query, exp.Query):
-        database.describe(_stubbed(query))
+        whole = tree.copy()
+        whole.set(place, exp.select(_NULLS).subquery())
+        database.bind(to_sql(whole).replace(_NULLS, _nulls(database.describe(stubbed(query)))))
 
 
 def column_names(database: Database, select: exp.Select, context: Context) -> list[str]:
     """Names of the columns of a SELECT that may stand inside of a larger query."""
     alone = select.copy()
     alone.set("with_", None)
-    return [name for name, _ in database.describe(context.sql(_stubbed(alone)))]
+    return [name for name, _ in database.describe(context.sql(stubbed(alone)))]
 
 
 def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str] | None:
@@ -64,13 +71,22 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
     return [_MACRO_CALL.sub(lambda found: source.text(int(found[1])), name) for name in names]
 
 
-def _stubbed(tree: exp.Expr) -> str:
+def stubbed(tree: exp.Expr) -> str:
+    """A statement or a query with stand-ins for its calls."""
     copy = tree.copy()
     calls = list(calls_in(copy))
     first = _first_of_equals(calls)
     for call in reversed(calls):
         call.replace(_stand_in(call, first[call_number(call) or 0]))
     return to_sql(copy)
+
+
+def _nulls(columns: list[tuple[str, str]]) -> str:
+    """NULL for each column, under its name and of its type."""
+    names = (to_sql(exp.to_identifier(name, quoted=True)) for name, _ in columns)
+    return ", ".join(
+        f"CAST(NULL AS {kind}) AS {name}" for name, (_, kind) in zip(names, columns, strict=True)
+    )
 
 
 def _first_of_equals(calls: list[exp.Anonymous]) -> dict[int, int]:

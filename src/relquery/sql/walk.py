@@ -19,7 +19,8 @@ from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context, context_of, next_select
 from relquery.sql.source import Source, readable, to_sql
 from relquery.sql.sources import read_sources
-from relquery.sql.stub import check, column_names, result_names
+from relquery.sql.stub import check, column_names, result_names, stubbed
+from relquery.sql.targets import check_target, has_nothing_to_do
 from relquery.table.columns import Int64s
 
 R = TypeVar("R", bound=Rows)
@@ -71,6 +72,9 @@ class Walk(Generic[R]):
         _check_statement(tree)
         check_forms(tree)
         check(self.database, tree)
+        check_target(self.database, tree)
+        if has_nothing_to_do(self.database, tree):
+            return Done(stubbed(tree), None)
         names = result_names(self.database, self.source, tree)
         while (select := next_select(tree)) is not None:
             rows = self._select(select, outermost=select is tree)

@@ -1,0 +1,85 @@
+from pathlib import Path
+
+import pytest
+from tests.sql.fakes import FakeBackend
+
+from relquery.connection import Connection
+from relquery.errors import QueryError
+
+UP = "SELECT id, LLM('up', title) AS up FROM films"
+
+
+@pytest.fixture
+def places(con: Connection) -> Connection:
+    con.sql("CREATE SCHEMA s")
+    con.sql("CREATE TABLE s.There AS SELECT 1 AS a")
+    con.sql("CREATE TEMP TABLE passing AS SELECT 1 AS a")
+    con.sql("CREATE VIEW seen AS SELECT 1 AS a")
+    con.sql("ATTACH ':memory:' AS other")
+    con.sql("CREATE TABLE other.far AS SELECT 1 AS a")
+    return con
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (f"CREATE TABLE films AS {UP}", "CREATE OR REPLACE TABLE films"),
+        (f"CREATE TABLE FILMS AS {UP}", "there already"),
+        (f"CREATE TABLE s.there AS {UP}", "s.there is there already"),
+        (f"CREATE TABLE memory.s.there AS {UP}", "there already"),
+        (f"CREATE TEMP TABLE passing AS {UP}", "there already"),
+        (f"CREATE TABLE seen AS {UP}", "there already"),
+        (f"CREATE TABLE other.far AS {UP}", "there already"),
+        (f"CREATE TABLE nowhere.t AS {UP}", "nowhere"),
+        (f"INSERT INTO nowhere {UP}", "nowhere"),
+        (f"INSERT INTO films {UP}", "7 columns"),
+        (f"INSERT INTO reviews (id, nope) {UP}", "nope"),
+        (f"INSERT INTO reviews BY NAME {UP}", "up"),
+        (f"COPY ({UP}) TO '/nowhere/up.csv'", "there is no folder /nowhere"),
+        (f"COPY ({UP}) TO 'up.csv' (FORMAT nope)", "nope"),
+    ],
+)
+def test_a_statement_that_must_fail_does_before_its_calls(
+    statement: str, message: str, places: Connection, backend: FakeBackend
+) -> None:
+    with pytest.raises(QueryError, match=message) as caught:
+        places.sql(statement)
+    assert not backend.asked
+    assert "_rq_" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["memory.main.passing", "s.films", "There", "other.films", "other.main.films"]
+)
+def test_a_table_of_the_same_name_elsewhere_is_another(name: str, places: Connection) -> None:
+    places.sql(f"CREATE TABLE {name} AS {UP}")
+    assert places.sql(f"SELECT up FROM {name} WHERE id = 6").fetchall() == [("DUNE",)]
+
+
+def test_a_table_that_is_replaced_may_be_there(con: Connection) -> None:
+    con.sql(f"CREATE OR REPLACE TABLE reviews AS {UP}")
+    assert con.sql("SELECT up FROM reviews WHERE id = 6").fetchall() == [("DUNE",)]
+
+
+def test_a_table_that_is_there_already_is_asked_nothing_for(
+    con: Connection, backend: FakeBackend
+) -> None:
+    con.sql(f"CREATE TABLE IF NOT EXISTS films AS {UP}")
+    assert not backend.asked
+    assert not con.sql(f"EXPLAIN CREATE TABLE IF NOT EXISTS films AS {UP}").fetchall()
+    assert con.sql("SELECT count(*) FROM films").fetchall() == [(6,)]
+    con.sql(f"CREATE TABLE IF NOT EXISTS fresh AS {UP}")
+    assert con.sql("SELECT up FROM fresh WHERE id = 6").fetchall() == [("DUNE",)]
+
+
+def test_a_file_is_written_where_its_folder_is(con: Connection, tmp_path: Path) -> None:
+    con.sql(f"COPY ({UP}) TO '{tmp_path}/up.csv'")
+    assert "DUNE" in (tmp_path / "up.csv").read_text()
+
+
+def test_columns_of_any_name_and_type_can_be_written(con: Connection) -> None:
+    query = """SELECT LLM('up', title) AS "o""k", info AS "a b", {'x y': 1, 'z': [1.5]} AS "a b",
+        'a'::ENUM('a', 'b c') AS e, map([1], ['x']) AS m, 1::DECIMAL(9, 3) AS d FROM films"""
+    con.sql(f"CREATE TABLE wide AS {query}")
+    con.sql(f"INSERT INTO wide {query}")
+    assert con.sql("SELECT count(*) FROM wide").fetchall() == [(12,)]
