@@ -56,10 +56,13 @@ def test_one_pass_is_what_a_request_takes_that_decodes_nothing(sampling, expecte
 
 
 def test_prompt_tokens_are_those_of_the_answers(backend: EmbeddedBackend):
-    prompts = [PROMPT, PROMPT[1:], (Span("\ud800"),)]
-    answers = dict(backend.answer(prompts, Sampling(max_tokens=1)))
-    assert prompt_tokens(backend, prompts) == [answers[at].prompt_tokens for at in range(3)]
-    assert answers[2].error is not None
+    long = (Span("word " * 40_000),)
+    prompts, sampling = [PROMPT, PROMPT[1:], (Span("\ud800"),), long], Sampling(max_tokens=1)
+    answers = dict(backend.answer(prompts, sampling))
+    counts = prompt_tokens(backend, prompts, sampling)
+    assert counts is not None
+    assert counts[:2] == [answers[at].prompt_tokens for at in range(2)]
+    assert counts[2:] == [0, 0]
 
 
 def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBackend):
@@ -77,14 +80,15 @@ def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBac
 def test_what_a_provider_does_not_tell_is_none(wrap):
     backend: Backend = wrap(Provider())
     assert one_pass(backend, Sampling()) is None
-    assert prompt_tokens(backend, [PROMPT]) is None
+    assert prompt_tokens(backend, [PROMPT], Sampling()) is None
     assert predict_all(backend, [3], Sampling()) is None
 
 
 def test_a_lazy_backend_passes_on_what_the_opened_one_tells(backend: EmbeddedBackend):
     lazy = LazyBackend(lambda: backend)
     assert lazy.one_pass(Sampling(max_tokens=1)) is True
-    assert lazy.prompt_tokens([PROMPT]) == backend.prompt_tokens([PROMPT])
+    counts = lazy.prompt_tokens([PROMPT], Sampling())
+    assert counts == backend.prompt_tokens([PROMPT], Sampling())
     assert lazy.predict_all([3], Sampling()) == backend.predict_all([3], Sampling())
 
 

@@ -12,7 +12,12 @@ from tests.sql.fakes import FakeBackend
 from tests.sql.test_queries import ORDERED
 
 from relquery.connection import Connection, connect
-from relquery.errors import QueryError, RelqueryError, UnsupportedQueryError
+from relquery.errors import (
+    PartialResultWarning,
+    QueryError,
+    RelqueryError,
+    UnsupportedQueryError,
+)
 from relquery.prompt import Prompt, Sampling
 from relquery.sql.explain import SCHEMA
 
@@ -70,7 +75,7 @@ class Seer(FakeBackend):
     def one_pass(self, sampling: Sampling) -> bool:
         return sampling.max_tokens == 1 or (bool(sampling.allowed) and not sampling.temperature)
 
-    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         return [sum(len(span.content) for span in prompt) for prompt in prompts]
 
     def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float:
@@ -101,6 +106,7 @@ def test_a_filter_and_a_projection_are_told_in_the_order_in_which_they_run(con: 
             "counts": "exact",
             "prompt_tokens": 698,
             "counted_by": "tokenizer",
+            "refused": 0,
             "order": "tree",
             "answers": "decoded, at most 256 tokens",
             "seconds": 0.698,
@@ -117,6 +123,7 @@ def test_a_filter_and_a_projection_are_told_in_the_order_in_which_they_run(con: 
             "counts": "at most",
             "prompt_tokens": 752,
             "counted_by": "tokenizer",
+            "refused": 0,
             "order": "tree",
             "answers": "decoded, at most 256 tokens",
             "seconds": 0.752,
@@ -207,6 +214,17 @@ def test_of_very_many_prompts_a_sample_is_counted(con: Connection, backend: Seer
         stage.prompt_tokens,  # as all are of one length
         "sample",
     )
+
+
+def test_prompts_that_would_be_refused_are_told():
+    texts = ["short", "long " * 20_000, "longer " * 20_000]
+    with connect("random:layers=1,hidden=64,heads=1", cache_tokens=2048) as con:
+        con.register("t", {"a": texts})
+        (row,) = explained(con, "SELECT LLM('up', a, max_tokens := 2) FROM t")
+        with pytest.warns(PartialResultWarning):
+            result = con.sql("SELECT LLM('up', a, max_tokens := 2) FROM t")
+    assert (row["calls"], row["refused"]) == (3, 2)
+    assert sum("tokens" in error.error for error in result.errors if error.row) == 2
 
 
 def test_the_ledger_is_read_and_not_written(backend: Seer):

@@ -38,7 +38,7 @@ class Foresight(Protocol):
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt."""
 
-    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
 
     def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
@@ -51,10 +51,12 @@ def one_pass(backend: Backend, sampling: Sampling) -> bool | None:
     return None if tell is None else cast(Foresight, backend).one_pass(sampling)
 
 
-def prompt_tokens(backend: Backend, prompts: Sequence[Prompt]) -> list[int] | None:
+def prompt_tokens(
+    backend: Backend, prompts: Sequence[Prompt], sampling: Sampling
+) -> list[int] | None:
     """See Foresight."""
     tell = getattr(backend, "prompt_tokens", None)
-    return None if tell is None else cast(Foresight, backend).prompt_tokens(prompts)
+    return None if tell is None else cast(Foresight, backend).prompt_tokens(prompts, sampling)
 
 
 def predict_all(backend: Backend, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:

@@ -173,13 +173,11 @@ class EmbeddedBackend:
         """See Foresight."""
         return self._example(sampling).prefill_only
 
-    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         """See Foresight."""
+        asking = Asking(self._model, self._renderer, self._placing, sampling)
         rendered = render_each(self._renderer, self._vocabulary, prompts)
-        return [
-            0 if isinstance(each, RequestError) else Request(-1, each, 1).prompt_tokens
-            for each in rendered
-        ]
+        return [self._tokens(asking, each) for each in rendered]
 
     def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
         """See Foresight. None where it is not known what steps cost."""
@@ -192,6 +190,18 @@ class EmbeddedBackend:
         rounds = -(-count // self.config.max_num_seqs)
         further = max(0, rounds - 1) * self.cost.decode_intercept
         return seconds + decodes * (self.cost.seconds(0, count, total) + further)
+
+    def _tokens(self, asking: Asking, prompt: Chain | RequestError) -> int:
+        """Of a prompt; 0 if it would be refused."""
+        if isinstance(prompt, RequestError):
+            return 0
+        request = asking.request(-1, -1, prompt)
+        try:
+            asking.limit(request)
+            self.engine.room(request)
+        except RequestError:
+            return 0
+        return request.prompt_tokens
 
     def _example(self, sampling: Sampling) -> Request:
         """A request of one token with this sampling, to be looked at."""

@@ -28,9 +28,9 @@ class LazyBackend:
         """See Foresight, as for the others; raises what opening raises."""
         return one_pass(self._backend, sampling)
 
-    def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[int] | None:
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """See Foresight."""
-        return prompt_tokens(self._backend, prompts)
+        return prompt_tokens(self._backend, prompts, sampling)
 
     def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
         """See Foresight."""

@@ -67,6 +67,7 @@ _CELLS = {
     "calls": lambda call: _count(call, "calls"),
     "from ledger": lambda call: f"{call['from_ledger']:,}" if call["from_ledger"] else "",
     "prompt tokens": _tokens,
+    "refused": lambda call: f"{call['refused']:,}" if call["refused"] else "",
     "seconds at most": lambda call: _most(call, "seconds"),
     "USD at most": lambda call: _most(call, "usd"),
     "answers": lambda call: call["answers"],

@@ -65,6 +65,22 @@ class Loop:
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
+        request.max_tokens = min(request.max_tokens, self.room(request))
+        request.arrival = self.clock.now() if arrival is None else arrival
+        relquery = self.relqueries.get(request.group)
+        if relquery is None:
+            relquery = RelQuery(request.group, request.arrival, tenant)
+            self.relqueries[request.group] = relquery
+        relquery.size += 1
+        relquery.output_limit = max(relquery.output_limit, request.max_tokens)
+        self._wait(request, relquery)
+        return relquery
+
+    def room(self, request: Request) -> int:
+        """Tokens that the answer to a request may have, whatever else is served.
+
+        Raises PromptTooLongError or RequestError if it can never be served.
+        """
         prompt, size = request.prompt_tokens, self.config.block_size
         if prompt == 0:
             raise RequestError("The prompt has no tokens; give it at least one character.")
@@ -78,16 +94,7 @@ class Loop:
         room = self.capacity - lost - prompt
         if room <= 0 and not self._ends_at_once(request):
             raise self._too_long(request, self.capacity - lost)
-        request.max_tokens = min(request.max_tokens, max(room, 1))
-        request.arrival = self.clock.now() if arrival is None else arrival
-        relquery = self.relqueries.get(request.group)
-        if relquery is None:
-            relquery = RelQuery(request.group, request.arrival, tenant)
-            self.relqueries[request.group] = relquery
-        relquery.size += 1
-        relquery.output_limit = max(relquery.output_limit, request.max_tokens)
-        self._wait(request, relquery)
-        return relquery
+        return max(room, 1)
 
     def step(self) -> list[Request]:
         """Run one batch; returns the requests that finished in it."""

@@ -24,12 +24,14 @@ class Effort:
     """What some prompts take, all of them together.
 
     prompt_tokens: counted by the backend's tokenizer, for all or for a sample of them, or estimated
-    by characters. seconds: at most, with nothing in the cache and answers as long as they may be;
+    by characters. refused: prompts that would be refused, being too long, say; None where not all
+    are counted. seconds: at most, with nothing in the cache and answers as long as they may be;
     None where the backend does not predict. usd: so as well; None where the model has no price.
     """
 
     prompt_tokens: int
     counted_by: CountedBy
+    refused: int | None
     seconds: float | None
     usd: float | None
 
@@ -39,16 +41,17 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
     picked = range(len(prompts))
     if len(prompts) > _COUNTED:
         picked = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
-    counts = prompt_tokens(backend, [prompts[at] for at in picked])
+    counts = prompt_tokens(backend, [prompts[at] for at in picked], sampling)
     by: CountedBy = "tokenizer" if len(picked) == len(prompts) else "sample"
     if counts is None:
         by = "characters"
         counts = [sum(len(str(span.content)) for span in each) // _CHARACTERS for each in prompts]
-    elif by == "sample":
+    refused = counts.count(0) if by == "tokenizer" else None
+    if by == "sample":
         mean = sum(counts) / len(counts)
         counts = [round(mean)] * len(prompts)
     seconds = predict_all(backend, counts, sampling) if counts else 0.0
-    return Effort(sum(counts), by, seconds, _usd(backend, counts, sampling))
+    return Effort(sum(counts), by, refused, seconds, _usd(backend, counts, sampling))
 
 
 def answers(sampling: Sampling, backend: Backend) -> str:

@@ -41,6 +41,7 @@ SCHEMA = pa.schema(
         "counts": pa.string(),
         "prompt_tokens": pa.int64(),
         "counted_by": pa.string(),
+        "refused": pa.int64(),
         "order": pa.string(),
         "answers": pa.string(),
         "seconds": pa.float64(),
@@ -52,7 +53,7 @@ SCHEMA = pa.schema(
 
 stage: its name in the report of the run. prompt: its beginning. rows, calls, from_ledger: as in the
 report, `counts` says whether "exact" or "at most". prompt_tokens: of the calls; counted_by: see
-Effort, as for seconds and usd.
+Effort, as for refused, seconds and usd.
 """
 
 
