@@ -16,8 +16,7 @@ def label_chunks(prompt: Chunk, labels: LabelTrie, scratch: Callable[[int], Slot
 
     What all labels begin with follows the prompt in its chunk. A further branch's chunk has the
     tokens since the branch above it. It attends to the prompt and to the chunks above as they stand
-    in the same step. scratch: gives slots for so many tokens, which
-    nobody reads after the step.
+    in the same step. scratch: gives slots for so many tokens, which nobody reads after the step.
     """
     end = prompt.position + len(prompt.tokens)
     first = _continued(prompt, labels.branches[0].stretch, scratch)

@@ -52,7 +52,7 @@ class Sizes:
     model: str = "random:layers=64,hidden=160,heads=10,kv_heads=2,ffn=864"
     wide: str = "random:layers=8,hidden=640,heads=20,kv_heads=4,ffn=3456"
     memory: float = MEMORY
-    rounds: int = 15
+    rounds: int = 31
 
 
 FULL = Sizes()
@@ -193,16 +193,17 @@ def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Me
 
 
 def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
-    """Seconds of a prompt by plain prefilling and by ours, by turns."""
+    """Seconds of a prompt by plain prefilling and by ours, now one first and now the other."""
     from relquery.model.executor import TorchExecutor
 
     kept = TorchExecutor(model.network, tokens, slice_tokens=tokens)
     ours = TorchExecutor(model.network, 0, slice_tokens=slices, release=model.release)
-    plain, hybrid = [], []
-    for _ in range(rounds + 1):
-        plain.append(_seconds(kept, np.arange(tokens)))
-        hybrid.append(_seconds(ours, SCRATCH + np.arange(tokens)))
-    return tuple(plain[1:]), tuple(hybrid[1:])
+    sides = (kept, np.arange(tokens)), (ours, SCRATCH + np.arange(tokens))
+    found: tuple[list[float], list[float]] = [], []
+    for number in range(rounds + 1):
+        for side in (0, 1) if number % 2 else (1, 0):
+            found[side].append(_seconds(*sides[side]))
+    return tuple(found[0][1:]), tuple(found[1][1:])
 
 
 def _seconds(executor: TorchExecutor, slots: Slots) -> float:
