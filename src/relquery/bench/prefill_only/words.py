@@ -113,7 +113,7 @@ FILTER = """\
 
 A filter over movie reviews by two labels of so many tokens: scored in the step that ends the
 prompt, decoded a token a step, or decoded with forced tokens skipped. Of a row some 40 tokens are
-not cached, beside which two or three decoded ones, many rows to a step, weigh little. For labels of
-one token, scoring computes the same tokens in the same steps as decoding with forced tokens skipped:
-what lies between these two is the machine's noise.
+not cached, beside which two or three decoded ones, many rows to a step, weigh little. For labels
+of one token, scoring computes the same tokens in the same steps as decoding with forced tokens
+skipped: what lies between these two is the machine's noise.
 """
