@@ -37,8 +37,8 @@ caught = 0
 for call in calls:
     call()
     for _ in range({PRESSES}):
-        signal.setitimer(signal.ITIMER_REAL, 2e-4)
         try:
+            signal.setitimer(signal.ITIMER_REAL, 2e-4)
             call()
             signal.pause()
         except (Pressed, SystemError):

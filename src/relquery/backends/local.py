@@ -52,9 +52,8 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
     memory = options.get("memory")
     budget = None if memory is None else read_memory(memory)
-    cost, job_time = _costs(
-        options.get("cost"), model
-    )  # before the model, which takes long to load
+    # Before the model, which takes long to load.
+    cost, job_time = _costs(options.get("cost"), model)
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     loaded = replace(loaded, name=model)
     if budget is None and not auto:

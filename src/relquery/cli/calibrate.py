@@ -12,6 +12,7 @@ from rich.table import Table
 
 from relquery.cli.exits import INTERRUPTED
 from relquery.cli.interrupt import interruptible
+from relquery.cli.options import CacheTokens
 from relquery.cli.show import progress, to_json
 from relquery.cli.tables import check_output
 from relquery.engine.cost import LinearCost
@@ -40,9 +41,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.json", help="Where to write it.")
     ] = None,
-    cache_tokens: Annotated[
-        int | None, typer.Option(help="Capacity of the KV cache in tokens.")
-    ] = None,
+    cache_tokens: CacheTokens = None,
     longest_prompt: Annotated[
         int | None,
         typer.Option(

@@ -14,6 +14,7 @@ from relquery.backends.base import Backend
 from relquery.backends.load import load
 from relquery.cli.exits import INTERRUPTED
 from relquery.cli.interrupt import interruptible
+from relquery.cli.options import CacheTokens, Cost
 from relquery.cli.show import errors_console, progress, to_json
 from relquery.cli.span_file import capped, read_corpora, read_query
 from relquery.ir.draw import draw, mermaid, svg
@@ -89,7 +90,6 @@ _Arity = Annotated[
 _MaxTokens = Annotated[
     int | None, typer.Option(min=1, help="Longest answer, for generations that allow more.")
 ]
-_CacheTokens = Annotated[int | None, typer.Option(help="Capacity of the KV cache in tokens.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def run_file(
     for_: _For = For.CACHE,
     arity: _Arity = 2,
     max_tokens: _MaxTokens = None,
-    cache_tokens: _CacheTokens = None,
+    cache_tokens: CacheTokens = None,
     independent: Annotated[
         bool,
         typer.Option(help="Children of plus attend only to themselves; a provider needs them not."),
@@ -157,15 +157,9 @@ def explain_file(
     for_: _For = For.CACHE,
     arity: _Arity = 2,
     max_tokens: _MaxTokens = None,
-    cache_tokens: _CacheTokens = None,
+    cache_tokens: CacheTokens = None,
     warm: Annotated[bool, typer.Option("--warm", help="Run the inner generations first.")] = False,
-    cost: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE.json",
-            help="What steps cost (`relquery calibrate`), to tell seconds.",
-        ),
-    ] = None,
+    cost: Cost = None,
 ) -> None:
     """Show which rules apply, and the tokens of each prompt, by span and in the cache.
 

@@ -19,6 +19,7 @@ from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.explained import explanation, is_explanation, is_plan
+from relquery.cli.options import CacheTokens, Cost
 from relquery.cli.show import errors_console, progress, result_table, to_json
 from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
@@ -71,9 +72,7 @@ def sql(
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="0 (default) is greedy.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes sampled answers repeat.")] = None,
-    cache_tokens: Annotated[
-        int | None, typer.Option(help="Capacity of the KV cache in tokens.")
-    ] = None,
+    cache_tokens: CacheTokens = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="No prefix caching.")] = False,
     ledger: Annotated[
         Path | None,
@@ -90,13 +89,7 @@ def sql(
         bool,
         typer.Option("--explain", help="Say what the calls would be, and make none: EXPLAIN ..."),
     ] = False,
-    cost: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE.json",
-            help="What steps cost (`relquery calibrate`), for --explain to tell seconds.",
-        ),
-    ] = None,
+    cost: Cost = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit 0 although some rows have no value.")
     ] = False,
