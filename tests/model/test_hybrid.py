@@ -17,7 +17,7 @@ from tests.model.networks import ALL, LLAMA_LIKE, NoTokenizer, build
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
 from relquery.engine.request import Draw
 from relquery.model.executor import TorchExecutor
-from relquery.model.hybrid import cut, leave, take_turns
+from relquery.model.hybrid import cut, leave, longest_slice, take_turns
 from relquery.model.load import LoadedModel, prepare
 from relquery.model.release import Release
 
@@ -175,7 +175,10 @@ def test_cutting_keeps_tokens_contexts_and_draws(
     ]
     slices = cut(chunks, size)
     parts = [part for each in slices for part in each]
-    assert all(0 < sum(len(part.tokens) for part in each) <= size for each in slices)
+    counts = [sum(len(part.tokens) for part in each) for each in slices]
+    assert min(counts) > 0
+    assert max(counts) <= longest_slice(size)
+    assert len(slices) == -(-sum(lengths) // longest_slice(size))
     for chunk in chunks:
         own_parts = [part for part in parts if part.request == chunk.request]
         assert np.array_equal(np.concatenate([p.tokens for p in own_parts]), chunk.tokens)
@@ -185,8 +188,21 @@ def test_cutting_keeps_tokens_contexts_and_draws(
             seen = [slot for segment in part.context for slot in segment.slots]
             done = part.position - chunk.position
             assert seen == [*range(before), *chunk.writes[:done]]
+    full = max(size, -(-sum(lengths) // len(slices)))
     for first, second in pairwise(slices):  # no slice could have taken more
-        assert sum(len(p.tokens) for p in first) == size or len(second[0].tokens) == size
+        assert sum(len(p.tokens) for p in first) == full or len(second[0].tokens) == full
+
+
+def test_a_slice_is_longer_where_that_spares_one() -> None:
+    def counts(tokens: int, size: int) -> list[int]:
+        chunk = Chunk(0, np.arange(tokens, dtype=np.int32), 0, (), np.arange(tokens), Draw())
+        return [len(part.tokens) for (part,) in cut([chunk], size)]
+
+    assert counts(1027, 512) == [514, 513]
+    assert counts(528, 512) == [528]
+    assert counts(529, 512) == [512, 17]
+    assert counts(1400, 512) == [512, 512, 376]
+    assert counts(65, 31) == [31, 31, 3]
 
 
 def test_runs_take_turns_in_order() -> None:

@@ -123,7 +123,9 @@ def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
 
 def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
     """(bytes of any step, bytes per token) of a prompt that is computed whole."""
-    high = min(4 * slices, footprint.model.context)
+    from relquery.model.hybrid import longest_slice
+
+    high = min(4 * longest_slice(slices), footprint.model.context)
     low = max(1, high // 2)
     return _through(
         low, footprint.one_prompt(low, slices), high, footprint.one_prompt(high, slices)

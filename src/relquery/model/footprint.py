@@ -12,6 +12,7 @@ from torch import Tensor
 from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
 from relquery.engine.request import Draw
 from relquery.model.executor import TorchExecutor
+from relquery.model.hybrid import longest_slice
 from relquery.model.load import LoadedModel
 from relquery.model.memory import peak_bytes
 
@@ -45,7 +46,7 @@ class Footprint:
         Long ones only in the first layers, unless the later ones are found to take more.
         all_layers: compute them all in any case.
         """
-        if all_layers or tokens <= 2 * slice_tokens or self._grows(slice_tokens):
+        if all_layers or tokens <= 2 * longest_slice(slice_tokens) or self._grows(slice_tokens):
             return self._measure(tokens, slice_tokens, None)
         return self._measure(tokens, slice_tokens, _LAYERS)
 
@@ -78,7 +79,7 @@ class Footprint:
 
     def _grows(self, slice_tokens: int) -> bool:
         """Whether layers behind the first ones take more memory than these."""
-        tokens = 2 * slice_tokens + 1
+        tokens = 2 * longest_slice(slice_tokens) + 1
         whole = self._measure(tokens, slice_tokens, None)
         return whole > 1.01 * self._measure(tokens, slice_tokens, _LAYERS)
 

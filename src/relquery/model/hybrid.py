@@ -21,9 +21,23 @@ from relquery.engine.executor import Chunk, Segment, Slots
 T = TypeVar("T")
 Wait = Callable[[], None]
 
+LEEWAY = 32
+"""A slice may be longer by one part in so many where that spares a slice: however few its tokens, a
+slice reads all weights of the network."""
+
+
+def longest_slice(size: int) -> int:
+    """Tokens of the longest slice where `size` tokens are asked for."""
+    return size + size // LEEWAY
+
 
 def cut(chunks: Sequence[Chunk], size: int) -> list[list[Chunk]]:
-    """The chunks of a step in slices of at most `size` tokens, in order."""
+    """The chunks of a step in slices of `size` tokens, in order, the last of what is left.
+
+    All equal and a little longer where they are fewer then (see LEEWAY).
+    """
+    total = sum(len(chunk.tokens) for chunk in chunks)
+    size = max(size, -(-total // -(-total // longest_slice(size))))
     slices: list[list[Chunk]] = [[]]
     room = size
     for chunk in chunks:
