@@ -25,7 +25,7 @@ from relquery.bench.prefill_only.lengths import NAMES, Lengths, Longest
 from relquery.bench.prefill_only.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.bench.relserve.queue import Crowded
-from relquery.engine.clock import VirtualClock
+from relquery.engine.clock import RealClock, VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.jct import JobTime, JobTimeFit, Timed, fit_job_time
@@ -88,7 +88,7 @@ def test_requests_come_as_fast_as_the_rate_says() -> None:
 
 
 def test_skipped_seconds_count_as_passed() -> None:
-    clock = traffic.SkippingClock()
+    clock = traffic.SkippingClock(RealClock())
     begin = clock.now()
     clock.skip(1_000.0)
     clock.skip(-5.0)
@@ -102,7 +102,7 @@ def served() -> tuple[Traffic, Traffic]:
 
     model, cost = load(TINY.model), LinearCost(1e-5, 1e-3, 1e-5, 1e-3)
     found = [
-        traffic.measure(each, prefill_only._engine(model, each, cost), (0.5, 4.0), 2, print)
+        traffic.measure(each, prefill_only._Engines(model, each, cost).open, (0.5, 4.0), 2, print)
         for each in both()
     ]
     return found[0], found[1]

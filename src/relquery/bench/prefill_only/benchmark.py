@@ -6,18 +6,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from relquery.bench.harness import Benchmark, Figure, Say, Settings, document, too_small
 from relquery.bench.prefill_only import aging, batching, jct, lengths, traffic, workloads
 from relquery.bench.prefill_only import filter as sql_filter
 from relquery.bench.prefill_only.document import Results, write
-from relquery.bench.prefill_only.traffic import Engine, SkippingClock, Traffic
+from relquery.bench.prefill_only.traffic import (
+    AlternatingExecutor,
+    Engine,
+    Mode,
+    SkippingClock,
+    Traffic,
+)
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.bench.relserve import queue
 from relquery.bench.relserve.queue import Crowded
+from relquery.bench.turns import Turn
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.calibrate import calibrate
 from relquery.engine.clock import RealClock
 from relquery.engine.cost import LinearCost
+from relquery.engine.executor import Chunk
+from relquery.engine.request import Draw
 
 if TYPE_CHECKING:
     from relquery.model.executor import TorchExecutor
@@ -41,7 +52,7 @@ class Sizes:
     counts: tuple[float, float] = (0.25, 2.0)
     users: int = workloads.USERS
     loads: tuple[float, ...] = traffic.LOADS
-    rounds: tuple[int, int] = (2, 4)
+    rounds: tuple[int, int] = (2, 2)
     repeats: int = 5
     waiting: int = 100_000
     lengths: lengths.Sizes = lengths.FULL
@@ -128,8 +139,8 @@ def _on_engine(sizes: Sizes, settings: Settings, say: Say, results: Results) -> 
         _executor(model, both[0]), cost, sizes.scales[0], sizes.repeats, settings.seed
     )
     for workload, rounds in zip(both, sizes.rounds, strict=True):
-        engine = _engine(model, workload, cost)
-        results.traffic.append(traffic.measure(workload, engine, sizes.loads, rounds, say))
+        engines = _Engines(model, workload, cost)
+        results.traffic.append(traffic.measure(workload, engines.open, sizes.loads, rounds, say))
     yield from traffic_figures(*results.traffic)
 
 
@@ -175,10 +186,24 @@ def crowded_figure(by_kind: dict[str, list[Crowded]]) -> Figure:
     return Figure("srjf_step_ms", slowest.mean, 5.0, False, note)
 
 
-def _engine(model: LoadedModel, workload: Workload, cost: LinearCost) -> Engine:
-    """With a cache of the workload's size, the same for every policy."""
-    clock = SkippingClock()
-    return Engine(_executor(model, workload), clock, clock.skip, cost)
+class _Engines:
+    """Of every policy one, with a cache of the workload's size, whose memory has been taken."""
+
+    def __init__(self, model: LoadedModel, workload: Workload, cost: LinearCost) -> None:
+        self._model, self._workload, self._cost = model, workload, cost
+        self._executors: dict[Mode, TorchExecutor] = {}
+
+    def open(self, mode: Mode, turn: Turn) -> Engine:
+        """An engine whose steps pass the turn on."""
+        if mode not in self._executors:
+            executor = self._executors[mode] = _executor(self._model, self._workload)
+            executor.execute(
+                [Chunk(0, np.zeros(1, np.int32), 0, (), np.zeros(1, np.int64), Draw())]
+            )
+            executor.reserve()
+        clock = SkippingClock(turn)
+        executor = self._executors[mode]
+        return Engine(AlternatingExecutor(executor, turn), clock, clock.skip, self._cost)
 
 
 def _executor(model: LoadedModel, workload: Workload) -> TorchExecutor:

@@ -1,18 +1,19 @@
 """A SQL filter over labels: scored in the pass that ends the prompt, or decoded (paper 004).
 
 Labels of two and three tokens share all but the last, so that decoding decides late. Each side
-takes the whole way of a query, on an engine of its own.
+takes the whole way of a query, on an engine of its own; their steps alternate (see bench/turns.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from relquery.backends import choices, embedded
 from relquery.backends.embedded import EmbeddedBackend
 from relquery.bench.harness import Figure, Say
 from relquery.bench.spans.setup import Writer
+from relquery.bench.turns import Turn, alternate
 from relquery.config import EngineConfig
 from relquery.connection import connect
 from relquery.engine.loop import Loop
@@ -41,6 +43,7 @@ SCORED, STEPS, SKIPPED = "scored", "a token a step", "forced tokens skipped"
 SIDES = (SCORED, STEPS, SKIPPED)
 TRIES = 12
 Labels = tuple[str, str]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Sizes:
     vocabulary: int = 4096
     rows: int = 2000
     tokens: tuple[int, ...] = (1, 2, 3)
-    rounds: int = 3
+    rounds: int = 2
 
 
 FULL = Sizes()
@@ -64,7 +67,8 @@ QUICK = Sizes("random:layers=2,hidden=64,heads=2", vocabulary=1024, rows=40, rou
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the query. numbers: of the rows that passed. prompt_tokens: computed or cached."""
+    """One run of the query. seconds: of the side's turns. numbers: of the rows that passed.
+    prompt_tokens: computed or cached."""
 
     seconds: float
     numbers: tuple[int, ...]
@@ -191,13 +195,10 @@ def _filter(
     model: LoadedModel, table: pa.Table, tokens: int, rounds: int, seed: int, say: Say
 ) -> Filtered:
     labels = _telling_labels(model, table.slice(0, 40), tokens, seed)
-    runs: dict[str, list[Run]] = {side: [] for side in SIDES}
-    for side in SIDES:
-        _run(model, table.slice(0, 8), labels, side)
-    for number in range(rounds):
-        for side in SIDES[:: 1 if number % 2 == 0 else -1]:
-            runs[side].append(_run(model, table, labels, side))
-    at = Filtered(tokens, labels, table.num_rows, {side: tuple(runs[side]) for side in SIDES})
+    _run_all(model, table.slice(0, 8), labels)
+    found = [_run_all(model, table, labels) for _ in range(rounds)]
+    runs = {side: tuple(each[side] for each in found) for side in SIDES}
+    at = Filtered(tokens, labels, table.num_rows, runs)
     say(f"labels of {tokens}: " + ", ".join(f"{side} {at.seconds(side):.2f} s" for side in SIDES))
     return at
 
@@ -207,28 +208,57 @@ def _telling_labels(model: LoadedModel, table: pa.Table, tokens: int, seed: int)
     them apart for random weights."""
     for number in range(TRIES):
         labels = find_labels(model, tokens, seed + number)
-        if 0 < len(_run(model, table, labels, SCORED).numbers) < table.num_rows:
+        run = alternate({SCORED: partial(_run, model, table, labels)})[SCORED]
+        if 0 < len(run.numbers) < table.num_rows:
             break
     return labels
 
 
-def _run(model: LoadedModel, table: pa.Table, labels: Labels, side: str) -> Run:
+def _run_all(model: LoadedModel, table: pa.Table, labels: Labels) -> dict[str, Run]:
+    """The query on all sides, by turns."""
+    side = partial(_run, model, table, labels)
+    within = {STEPS: _without_look_ahead, SKIPPED: _decoding}
+    return alternate(dict.fromkeys(SIDES, side), within)
+
+
+def _run(model: LoadedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run:
     """The query on a fresh engine, the memory of its cache taken beforehand."""
     with ExitStack() as stack:
-        if side == STEPS:
-            stack.enter_context(patch.object(embedded, "Loop", StepByStep))
-        if side != SCORED:
-            stack.enter_context(patch.object(choices, "SCORED_UNASKED", -1))
         backend = stack.enter_context(closing(EmbeddedBackend(model, EngineConfig())))
         backend.reserve()
+        stack.enter_context(patch.object(backend.engine, "step", _then(backend.engine.step, turn)))
         connection = stack.enter_context(closing(connect(backend, ledger=None)))
         connection.register("movies", table)
+        begin = turn.now()
         result = connection.sql(QUERY.format(labels=labels))
         numbers = tuple(sorted(row[0] for row in result.fetchall()))
-        report = result.report
-        return Run(
-            report.seconds, numbers, report.prompt_tokens, report.cached_tokens, report.errors
-        )
+        seconds, report = turn.now() - begin, result.report
+        return Run(seconds, numbers, report.prompt_tokens, report.cached_tokens, report.errors)
+
+
+def _then(step: Callable[[], T], turn: Turn) -> Callable[[], T]:
+    """A step that passes the turn on."""
+
+    def step_and_pass_on() -> T:
+        result = step()
+        turn.pass_on()
+        return result
+
+    return step_and_pass_on
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Choices are decoded."""
+    with patch.object(choices, "SCORED_UNASKED", -1):
+        yield
+
+
+@contextmanager
+def _without_look_ahead() -> Iterator[None]:
+    """Choices are decoded, forced tokens too."""
+    with _decoding(), patch.object(embedded, "Loop", StepByStep):
+        yield
 
 
 _ABSENT = f"{FILE} is absent"

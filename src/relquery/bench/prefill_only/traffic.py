@@ -1,13 +1,15 @@
 """The same requests served by a network on this machine under each policy, at several loads.
 
-Idle seconds are skipped: the clock is moved on to the next arrival, so that a low load takes no
-longer than its work, and latencies are those of a service that had waited.
+All policies serve at once, taking turns, each with a clock of its own (see bench/turns.py). Idle
+seconds are skipped: the clock is moved on to the next arrival, so that a low load takes no longer
+than its work, and latencies are those of a service that had waited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from statistics import fmean
 from typing import Literal, get_args
@@ -16,10 +18,12 @@ import numpy as np
 
 from relquery.bench.harness import Say
 from relquery.bench.prefill_only.workloads import Workload
+from relquery.bench.turns import Turn, alternate
 from relquery.config import PolicyName
-from relquery.engine.clock import Clock, RealClock
+from relquery.engine.cidra import Batch
+from relquery.engine.clock import Clock
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Executor
+from relquery.engine.executor import Chunk, Drawn, Executor
 from relquery.engine.labels import LabelTrie
 from relquery.engine.loop import Loop
 from relquery.engine.policies.catalogue import Settings, make_policy
@@ -49,18 +53,35 @@ CLOSE = 1e-4
 
 
 class SkippingClock:
-    """Real time, and the seconds that were skipped."""
+    """Time of a clock, and the seconds that were skipped."""
 
-    def __init__(self) -> None:
-        self._real, self._skipped = RealClock(), 0.0
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._skipped = clock, 0.0
 
     def now(self) -> float:
         """Seconds since an arbitrary moment, as if the skipped ones had passed."""
-        return self._real.now() + self._skipped
+        return self._clock.now() + self._skipped
 
     def skip(self, seconds: float) -> None:
         """Let `seconds` pass at once."""
         self._skipped += max(0.0, seconds)
+
+
+class AlternatingExecutor:
+    """An executor of which each step ends a turn."""
+
+    def __init__(self, executor: Executor, turn: Turn) -> None:
+        self._executor, self._turn = executor, turn
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """See Executor."""
+        drawn = self._executor.execute(chunks)
+        self._turn.pass_on()
+        return drawn
+
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """See Executor."""
+        self._executor.relocate(batches, block_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,42 +175,35 @@ class Traffic:
         return float(np.all([_alike(runs[0], run) for run in runs], axis=0).mean())
 
 
-def measure(
-    workload: Workload, engine: Engine, loads: Sequence[float], rounds: int, say: Say
-) -> Traffic:
-    """Find the saturation, then serve each load; the highest under all policies, there and back.
+Open = Callable[[Mode, Turn], Engine]
+"""The engine of a side, whose steps pass its turn on."""
 
-    There and back, as a machine may be slower in one quarter of an hour than in the next. rounds:
-    how often the highest is served under each policy.
-    """
-    saturation = run(workload, workload.at(inf), "srjf", engine).throughput
+
+def measure(
+    workload: Workload, open_engine: Open, loads: Sequence[float], rounds: int, say: Say
+) -> Traffic:
+    """Find the saturation, then serve each load; the highest under all policies, `rounds` times."""
+
+    def serve_all(modes: Sequence[Mode], rate: float) -> dict[Mode, Served]:
+        queries = workload.at(rate)
+
+        def serve_one(mode: Mode, turn: Turn) -> Served:
+            return run(workload, queries, mode, open_engine(mode, turn))
+
+        return alternate({mode: partial(serve_one, mode) for mode in modes})
+
+    saturation = serve_all(["srjf"], inf)["srjf"].throughput
     say(f"{workload.name}: {workload.tokens:,} tokens, {saturation:.1f} requests/s at most")
     found = {}
     for load in sorted(loads):
+        highest = load == max(loads)
+        modes, count = (MODES, rounds) if highest else (SWEPT, 1)
         say(f"{workload.name} at {load:g} x")
-        order = _there_and_back(rounds) if load == max(loads) else SWEPT
-        found[load] = _serve(workload, engine, load * saturation, order, say)
+        runs = [serve_all(modes, load * saturation) for _ in range(count)]
+        found[load] = {mode: Rounds(tuple(each[mode] for each in runs)) for mode in modes}
+        for mode, served in found[load].items():
+            say(f"{mode}: {served.mean:.2f} s on average, {served.cached:.0%} cached")
     return Traffic(workload, saturation, found)
-
-
-def _there_and_back(rounds: int) -> list[Mode]:
-    turns = (MODES[::-1] if number % 2 else MODES for number in range(rounds))
-    return [mode for turn in turns for mode in turn]
-
-
-def _serve(
-    workload: Workload, engine: Engine, rate: float, order: Sequence[Mode], say: Say
-) -> dict[Mode, Rounds]:
-    """Serve the same arrivals under one policy after another."""
-    runs: dict[Mode, list[Served]] = {}
-    for mode in order:
-        served = run(workload, workload.at(rate), mode, engine)
-        runs.setdefault(mode, []).append(served)
-        say(
-            f"{mode}: {served.mean:.2f} s on average, {served.seconds:.1f} s in all, "
-            f"{served.cached:.0%} cached"
-        )
-    return {mode: Rounds(tuple(each)) for mode, each in runs.items()}
 
 
 def run(

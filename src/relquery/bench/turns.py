@@ -1,0 +1,82 @@
+"""Sides of a comparison that take turns, step by step, each with a clock of its own turns.
+
+A machine that others share is faster in one minute than in the next, by more than what is compared.
+Where the sides' steps alternate, each has as much of the good minutes as the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from time import perf_counter
+from typing import TypeVar, cast
+
+K = TypeVar("K")
+T = TypeVar("T")
+Within = Callable[[], AbstractContextManager[object]]
+
+
+class Turn:
+    """A side's share of the time.
+
+    wait: lets the others go on. within: what all of the side's turns happen in, entered anew for
+    each.
+    """
+
+    def __init__(
+        self, sides: list[Turn], wait: Callable[[], None], within: Within = nullcontext
+    ) -> None:
+        self._sides, self._wait, self._within = sides, wait, within
+        self._before, self._since = 0.0, perf_counter()
+        self._inside = ExitStack()
+
+    def now(self) -> float:
+        """Seconds of this side's turns so far."""
+        return self._before + perf_counter() - self._since
+
+    def pass_on(self) -> None:
+        """Let the others catch up, where this side is ahead of one."""
+        self._stop()
+        try:
+            while any(side._before < self._before for side in self._sides):
+                self._wait()
+        finally:
+            self._start()
+
+    def __enter__(self) -> Turn:
+        self._sides.append(self)
+        self._wait()  # all are to be there before one begins
+        self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+        self._sides.remove(self)
+
+    def _start(self) -> None:
+        self._inside.enter_context(self._within())
+        self._since = perf_counter()
+
+    def _stop(self) -> None:
+        self._before = self.now()
+        self._inside.close()
+
+
+def alternate(
+    sides: Mapping[K, Callable[[Turn], T]], within: Mapping[K, Within] | None = None
+) -> dict[K, T]:
+    """Results of all sides, each of which is called with its turn, and passes it on.
+
+    within: of some sides, what their turns happen in.
+    """
+    from relquery.model.hybrid import take_turns
+
+    turns: list[Turn] = []
+
+    def run(name: K, wait: Callable[[], None]) -> T:
+        with Turn(turns, wait, (within or {}).get(name, nullcontext)) as turn:
+            return sides[name](turn)
+
+    results = take_turns([partial(run, name) for name in sides])
+    return dict(zip(sides, cast(list[T], results), strict=True))
