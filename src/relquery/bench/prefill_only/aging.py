@@ -12,7 +12,7 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 
-AGINGS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
+AGINGS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,8 +96,7 @@ class Filtered:
         return f"{min(seconds):.2f} to {max(seconds):.2f}"
 
     def gain(self, side: str) -> float:
-        """Seconds of a side over ours: the median of the rounds, in which both run soon after one
-        another, as the machine is faster in one minute than in the next."""
+        """Seconds of a side over ours: the median of the rounds, in which both take turns."""
         pairs = zip(self.runs[side], self.runs[SCORED], strict=True)
         return median(run.seconds / scored.seconds for run, scored in pairs)
 
