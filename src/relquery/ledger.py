@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from relquery.errors import ConfigError
-from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
+from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling, Span
 
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, "
@@ -20,8 +20,33 @@ _LOOK_UP_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """Where the answers to some prompts are, one for each.
+
+    whole: of whole answers. decided: of those that ended when they could be none of the texts that
+    they are compared with; empty where answers are read.
+    """
+
+    whole: list[bytes]
+    decided: list[bytes]
+
+    @classmethod
+    def of(cls, model: str, prompts: Sequence[Prompt], sampling: Sampling) -> Keys:
+        """For prompts to a model, asked with this sampling."""
+        if not isinstance(sampling, Compared):
+            return cls(answer_keys(model, prompts, sampling), [])
+        whole = answer_keys(model, prompts, sampling.whole)
+        return cls(whole, answer_keys(model, prompts, sampling))
+
+    def place(self, index: int, answer: Answer) -> bytes:
+        """The key that an answer is stored under."""
+        return (self.decided if answer.finish is Finish.DECIDED else self.whole)[index]
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
-    """A store of whole answers to questions that have one answer. Not for several threads."""
+    """A store of answers to questions that have one answer: whole ones, and beginnings that
+    decide. Not for several threads."""
 
     connection: Any
 
@@ -64,12 +89,23 @@ class Ledger:
                 )
         return known
 
+    def find(self, keys: Keys) -> dict[int, Answer]:
+        """The answers that are known, by index of the prompt."""
+        whole, decided = self.get(keys.whole), self.get(keys.decided)
+        known = {index: whole[key] for index, key in enumerate(keys.whole) if key in whole}
+        for index, key in enumerate(keys.decided):
+            if key in decided and index not in known:
+                known[index] = replace(decided[key], finish=Finish.DECIDED)
+        return known
+
     def put(self, answers: Iterable[tuple[bytes, Answer]]) -> None:
-        """Store the whole answers among these, at once and for good."""
+        """Store those of these that are values, at once and for good."""
         rows = [
             (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
             for key, answer in answers
-            if answer.finish is Finish.STOP and answer.error is None and answer.text is not None
+            if answer.finish in (Finish.STOP, Finish.DECIDED)
+            and answer.error is None
+            and answer.text is not None
         ]
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)

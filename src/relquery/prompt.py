@@ -7,9 +7,10 @@ A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend says what c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from math import inf
+from typing import Any
 
 from relquery.errors import ConfigError
 
@@ -103,6 +104,30 @@ class Sampling:
             raise ConfigError("allowed holds an empty string; an answer has at least one token.")
 
 
+@dataclass(frozen=True, slots=True)
+class Compared(Sampling):
+    """Sampling of answers that are only compared with some texts, and read by nobody.
+
+    texts: these. A backend may end an answer as soon as it can be none of them (Finish.DECIDED).
+    """
+
+    texts: tuple[str, ...] = ()
+
+    @classmethod
+    def by(cls, sampling: Sampling, texts: tuple[str, ...]) -> Compared:
+        """The same, for answers that are compared with these texts."""
+        return cls(**_settings(sampling), texts=texts)
+
+    @property
+    def whole(self) -> Sampling:
+        """The same, for answers that are read."""
+        return Sampling(**_settings(self))
+
+
+def _settings(sampling: Sampling) -> dict[str, Any]:
+    return {one.name: getattr(sampling, one.name) for one in fields(Sampling)}
+
+
 _NUMBERS: dict[str, tuple[type, ...]] = {
     "max_tokens": (int,),
     "top_k": (int,),
@@ -116,6 +141,7 @@ class Finish(Enum):
     """Why an answer ended."""
 
     STOP = "stop"  # end-of-sequence token, stop string, or a complete allowed answer
+    DECIDED = "decided"  # can be none of the texts that it is compared with: its beginning is given
     LENGTH = "length"  # cut by max_tokens or by the model's context
     ERROR = "error"  # could not be served
     CANCELLED = "cancelled"

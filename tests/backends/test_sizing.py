@@ -241,7 +241,9 @@ print((kib("VmHWM") - before) / 1024)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc is asked to return memory")
 def test_the_process_grows_by_no_more_than_the_budget() -> None:
-    run = subprocess.run([sys.executable, "-c", GROWTH], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", GROWTH]
+    for _ in range(2):  # the first may have to compile, which takes memory of its own
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert float(run.stdout.splitlines()[-1]) <= 1.1 * 48
 
 

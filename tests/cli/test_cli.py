@@ -112,11 +112,17 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     assert [" ".join(line.split()) for line in out.splitlines()] == [
         "2 LLM calls, tree order",
         "stage rows calls prompt tokens answers asks",
-        "filter 1 2 2 472 decoded, at most 256 tokens Good? (a)",
+        "filter 1 2 2 472 one forward pass as a rule, at most 256 tokens Good? (a)",
         "projection 1 at most 2 at most 2 at most 486 decoded, at most 256 tokens Why? (a, b)",
-        "filter 1: add labels := ['Yes', 'No'], and it takes one forward pass",
     ]
     assert err == ""
+    many = "'" + "', '".join(f"w{number}" for number in range(10, 30)) + "'"
+    query = f"SELECT b FROM t WHERE LLM('Good?', a) IN ({many})"
+    out, _ = relquery("sql", query, "--explain", "-t", table, "-m", MODEL)
+    assert "decoded until it decides, at most 256 tokens" in " ".join(out.split())
+    query = query.replace(many, "'Yes'").replace("a)", "a, temperature := 0.5, labels := ['Yes'])")
+    out, _ = relquery("sql", query, "--explain", "-t", table, "-m", MODEL)
+    assert "decoded, one of 1 label" in " ".join(out.split())
     arguments = (f"EXPLAIN {LABELLED}", "-t", table, "-m", MODEL)
     out, _ = relquery("sql", *arguments, "--format", "json", "--explain")
     (row,) = json.loads(out)["rows"]

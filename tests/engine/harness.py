@@ -11,8 +11,8 @@ import numpy as np
 from relquery.config import EngineConfig
 from relquery.engine.cidra import Batch
 from relquery.engine.clock import VirtualClock
+from relquery.engine.drafts import Drafts
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor, Slots
-from relquery.engine.labels import LabelTrie
 from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing, Tokens
 from relquery.engine.policies.sarathi import sarathi
@@ -148,9 +148,9 @@ class LedgerExecutor(SimulatedExecutor):
     def _check_limits(self, chunks: Sequence[Chunk]) -> None:
         assert chunks, "a step has no work"
         assert len({chunk.request for chunk in chunks}) <= self.config.max_num_seqs
-        weighing = {chunk.request for chunk in chunks if chunk.draw and chunk.draw.weigh}
-        labels = sum(labels_of(self.requests[number]).tokens for number in weighing)
-        computed = sum(len(chunk.tokens) for chunk in chunks) - labels
+        ending = {chunk.request for chunk in chunks if chunk.draw}
+        beside = sum(self.requests[number].beside for number in ending)
+        computed = sum(len(chunk.tokens) for chunk in chunks) - beside
         loaded = sum(len(slots) for slots in _all_loads(chunks))
         most = max(self.config.max_num_batched_tokens, self.config.max_input or 0)
         assert computed + loaded <= most
@@ -222,20 +222,24 @@ def chain_of(spec: Spec) -> Chain:
     )
 
 
-def labels_of(request: Request) -> LabelTrie:
-    assert request.labels is not None
-    return request.labels
-
-
 def branches_of(request: Request) -> list[tuple[int, ...]]:
-    """By branch of its labels, the tokens since the prompt; without labels, one of none."""
+    """By branch of its labels, or by draw of its drafts, the tokens since the prompt; without
+    either, one of none."""
     if request.labels is None:
-        return [()]
+        return [()] if request.drafts is None or request.output else drawn_after(request.drafts)
     paths: list[tuple[int, ...]] = []
     for branch in request.labels.branches:
         above = () if branch.above is None else paths[branch.above]
         paths.append((*above, *branch.stretch))
     return paths
+
+
+def drawn_after(drafts: Drafts) -> list[tuple[int, ...]]:
+    """The tokens since the prompt behind which a token is drawn, in their order."""
+    paths: list[tuple[int, ...]] = []
+    for node in drafts.nodes:
+        paths.append((*(() if node.above is None else paths[node.above]), node.token))
+    return [(), *paths]
 
 
 def _all_writes(chunks: Sequence[Chunk]) -> list[int]:

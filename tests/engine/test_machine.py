@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 from relquery.config import POLICIES, PolicyName, Relocation
+from relquery.engine.drafts import Drafts
 from relquery.engine.policies.catalogue import make_policy
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
@@ -86,18 +87,25 @@ class EngineMachine(RuleBasedStateMachine):
         lengths=st.lists(st.integers(0, 24), min_size=1, max_size=4),
         tail=st.lists(TOKEN, max_size=2),
         max_tokens=st.integers(1, 8),
+        drafted=st.integers(0, 5),
     )
-    def submit(self, like: int, lengths: list[int], tail: list[int], max_tokens: int) -> None:
+    def submit(
+        self, like: int, lengths: list[int], tail: list[int], max_tokens: int, drafted: int
+    ) -> None:
         # Prompts begin with what other requests answer, so that outputs are shared prefixes too.
         group = len(self.harness.executor.prompts)
         for length in lengths:
             prompt = [answer_of(like, at) for at in range(length)] + tail
-            self._submit(prompt, max_tokens, group=group)
+            number = len(self.harness.executor.prompts)
+            draft = [answer_of(number, len(prompt) + at) for at in range(drafted)]
+            drafts = Drafts([tuple(draft), (0, 1)]) if drafted and max_tokens > 1 else None
+            self._submit(prompt, max_tokens, group=group, drafts=drafts)
 
     @rule(
         prompt=st.lists(TOKEN, min_size=1, max_size=6),
         end=st.frozensets(TOKEN, max_size=1),
         choices=st.just([]) | CHOICES,
+        drafts=st.just([]) | CHOICES,
         stop_at=st.none() | TOKEN,
     )
     def submit_bounded(
@@ -105,10 +113,12 @@ class EngineMachine(RuleBasedStateMachine):
         prompt: list[int],
         end: frozenset[int],
         choices: list[tuple[int, ...]],
+        drafts: list[tuple[int, ...]],
         stop_at: int | None,
     ) -> None:
         stop = None if stop_at is None else lambda output: output[-1] == stop_at
-        self._submit(prompt, 8, end=end, choices=tuple(choices), stop=stop)
+        likely = Drafts(drafts) if drafts and not choices else None
+        self._submit(prompt, 8, end=end, choices=tuple(choices), stop=stop, drafts=likely)
 
     @rule(
         parts=st.lists(SPANS | TOKEN, max_size=6),

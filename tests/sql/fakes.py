@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from relquery.prompt import Answer, Finish, Prompt, Role, Sampling
+from relquery.prompt import Answer, Compared, Finish, Prompt, Role, Sampling
 
 Fields = Mapping[str, Any]
 Function = Callable[[str, Fields], str | Answer]
@@ -28,7 +28,7 @@ class Asked:
 
 @dataclass(slots=True)
 class FakeBackend:
-    """Records every request; answers in the order given, or in reverse."""
+    """Records every request; answers in the order given, or in reverse, as briefly as it may."""
 
     function: Function
     name: str = "fake"
@@ -42,11 +42,19 @@ class FakeBackend:
             request = read_prompt(prompts[index], sampling)
             self.asked.append(request)
             given = self.function(request.query, request.fields)
-            yield index, given if isinstance(given, Answer) else self._whole(given, prompts[index])
+            if isinstance(given, str):
+                given = self._answer(given, prompts[index], sampling)
+            yield index, given
 
-    def _whole(self, text: str, prompt: Prompt) -> Answer:
-        size = sum(len(span.content) for span in prompt)
-        return Answer(text, Finish.STOP, prompt_tokens=size, output_tokens=len(text))
+    def _answer(self, text: str, prompt: Prompt, sampling: Sampling) -> Answer:
+        """The whole of it, or where it is only compared, no more than decides."""
+        size, finish = sum(len(span.content) for span in prompt), Finish.STOP
+        if isinstance(sampling, Compared) and text not in sampling.texts:
+            for end in range(1, len(text)):
+                if not any(wanted.startswith(text[:end]) for wanted in sampling.texts):
+                    text, finish = text[:end], Finish.DECIDED
+                    break
+        return Answer(text, finish, prompt_tokens=size, output_tokens=len(text))
 
     def close(self) -> None:
         self.closed = True

@@ -108,7 +108,7 @@ def test_a_filter_and_a_projection_are_told_in_the_order_in_which_they_run(con: 
             "counted_by": "tokenizer",
             "refused": 0,
             "order": "tree",
-            "answers": "decoded, at most 256 tokens",
+            "answers": "decoded until it decides, at most 256 tokens",
             "seconds": 0.698,
             "usd": None,
             "hint": "add labels := ['Yes', 'No']",

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relquery.backends.choices import Choices
+from relquery.backends.comparison import Comparison
 from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
 from relquery.errors import PromptTooLongError, RequestError
-from relquery.prompt import Answer, Finish, Sampling
+from relquery.prompt import Answer, Compared, Finish, Sampling
 
 if TYPE_CHECKING:
     from relquery.model.load import LoadedModel
@@ -48,6 +49,11 @@ class Asking:
             self._labels = self._choices.to_score()
         elif sampling.temperature == 0:
             self._labels = self._choices.to_score_unasked()
+        self._compared, self._drafts = None, None
+        if isinstance(sampling, Compared) and not sampling.allowed:
+            self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
+            if sampling.temperature == 0 and sampling.max_tokens > 1:
+                self._drafts = self._compared.drafts()
 
     def request(self, number: int, group: int, prompt: Chain) -> Request:
         """A request for one prompt."""
@@ -57,6 +63,8 @@ class Asking:
             max_tokens=self._max_tokens,
             end=self._model.end,
             stop=self._stopped if self._stop else None,
+            decided=self._compared.is_decided if self._compared is not None else None,
+            drafts=self._drafts,
             choices=self._choices.tokens,
             group=group,
             scored=self._labels is not None,
@@ -84,6 +92,8 @@ class Asking:
                     f"than the model's context of {context} holds. Shorten one of them."
                 )
             request.scored, request.labels = False, None
+        if request.drafts is not None and size + request.drafts.longest > context:
+            request.drafts = None
         # What is scored is drawn from once, however long the answer.
         request.max_tokens = 1 if request.scored else min(request.max_tokens, context - size)
 

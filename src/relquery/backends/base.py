@@ -36,7 +36,9 @@ class Foresight(Protocol):
     """
 
     def one_pass(self, sampling: Sampling) -> bool | None:
-        """Whether an answer takes no forward pass beside those of its prompt."""
+        """Whether an answer takes no forward pass beside those of its prompt; one that is only
+        compared with some texts: where that pass decides, as it does unless the answer begins
+        as one of them and goes on differently."""
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """Tokens of each prompt as it would be sent; 0 for one that would be refused."""

@@ -171,7 +171,8 @@ class EmbeddedBackend:
 
     def one_pass(self, sampling: Sampling) -> bool:
         """See Foresight."""
-        return self._example(sampling).prefill_only
+        example = self._example(sampling)
+        return example.prefill_only or example.drafting
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         """See Foresight."""

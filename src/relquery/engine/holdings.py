@@ -9,9 +9,9 @@ import numpy as np
 
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
+from relquery.engine.ending_chunks import draft_chunks, label_chunks
 from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
 from relquery.engine.hits import Held
-from relquery.engine.label_chunks import label_chunks
 from relquery.engine.offload import Offload
 from relquery.engine.pieces import Piece
 from relquery.engine.request import Draw, Request
@@ -62,7 +62,8 @@ class Holdings:
         """
         request, size = work.request, self._limits.block_size
         self._hold(request, len(request.pieces) - 1, work.kept)
-        if request.decoding and len(request.pieces) == 1 and not request.prefill_only:
+        at_once = request.prefill_only or request.drafting
+        if request.decoding and len(request.pieces) == 1 and not at_once:
             return [self._decode(request)]
         chunks = []
         for index, start, stop in spread(request, work.tokens):
@@ -86,6 +87,9 @@ class Holdings:
             )
         if request.labels is not None and chunks[-1].draw is not None:
             chunks[-1:] = label_chunks(chunks[-1], request.labels, self.scratch)
+        elif request.drafting and chunks[-1].draw is not None:
+            assert request.drafts is not None
+            chunks[-1:] = draft_chunks(chunks[-1], request.drafts, self.scratch)
         return chunks
 
     def withdraw(self, request: Request) -> None:

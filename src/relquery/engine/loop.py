@@ -284,9 +284,13 @@ class Loop:
             relquery.computed_prompts += request.labels.tokens
             self._finish(request, Finish.STOP)
             return True
-        (token,) = (one for one in given if isinstance(one, int))
+        tokens = [one for one in given if isinstance(one, int)]
+        if request.drafting:
+            assert request.drafts is not None
+            relquery.computed_prompts += request.drafts.tokens
+            tokens = request.drafts.follow(tokens)
         before = len(request.output)
-        ended = self._take(request, token)
+        ended = any(self._take(request, token) for token in tokens)  # no further than the end
         relquery.drawn_tokens += len(request.output) - before
         return ended
 
@@ -299,6 +303,8 @@ class Loop:
             request.output.append(token)
             if request.chosen() or (request.stop is not None and request.stop(request.output)):
                 self._finish(request, Finish.STOP)
+            elif request.decided is not None and request.decided(request.output):
+                self._finish(request, Finish.DECIDED)
             elif len(request.output) >= request.max_tokens:
                 self._finish(request, Finish.LENGTH)
             forced = request.allowed_next()

@@ -7,6 +7,7 @@ from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 
+from relquery.engine.drafts import Drafts
 from relquery.engine.keys import block_key
 from relquery.engine.labels import LabelTrie
 from relquery.engine.pieces import Chain, Piece, Placing, Tokens, find_root, lay_out
@@ -37,8 +38,10 @@ class Request:
     source: the prompt, token ids (n,) or a chain. placing: see relquery.engine.pieces.
     max_tokens: bound of the answer, the context's limit included. end: token ids that end the
     answer and are not part of it. stop: whether an output that has just grown contains a stop
-    string. choices: if not empty, the answer is one of these token sequences. group: id of the
-    relQuery that the request belongs to. scored: weigh all choices in the step that ends the
+    string. decided: whether one that goes on can be none of the texts that it is compared with.
+    drafts: what the answer is likely to be, computed with the prompt; for greedy draws. choices: if
+    not empty, the answer is one of these token sequences. group: id of the relQuery that the
+    request belongs to. scored: weigh all choices in the step that ends the
     prompt, and decode nothing (paper 004). labels: the choices of a scored request as a trie, made
     here where it is None; requests of one call share theirs.
     """
@@ -49,6 +52,8 @@ class Request:
     draw: Draw = Draw()
     end: frozenset[int] = frozenset()
     stop: Callable[[Sequence[int]], bool] | None = None
+    decided: Callable[[Sequence[int]], bool] | None = None
+    drafts: Drafts | None = None
     choices: tuple[tuple[int, ...], ...] = ()
     group: int = 0
     scored: bool = False
@@ -91,6 +96,18 @@ class Request:
         """Whether the step that ends the prompt gives the answer, so that nobody reads its states
         but requests that begin alike."""
         return self.scored or self.max_tokens == 1
+
+    @property
+    def drafting(self) -> bool:
+        """Whether the step that ends the prompt computes drafts, too."""
+        return self.drafts is not None and not self.output
+
+    @property
+    def beside(self) -> int:
+        """Tokens that the step which ends the prompt computes beside it."""
+        if self.labels is not None:
+            return self.labels.tokens
+        return self.drafts.tokens if self.drafts is not None and self.drafting else 0
 
     @property
     def decoding(self) -> bool:

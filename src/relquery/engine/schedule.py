@@ -245,10 +245,10 @@ class Draft:
         loaded = work.loaded * size
         self.tokens -= work.tokens + loaded  # which takes room in the step as if it were computed
         self.work.append(work)
-        if request.labels is not None:
+        if request.beside:
             computed = request.computed if done is None else sum(done)
             if computed + work.tokens == request.length:
-                self.tokens -= request.labels.tokens
+                self.tokens -= request.beside
         if done is None and len(request.pieces) == 1 and request.decoding and request.length % size:
             return  # most work is like that, and fills no block
         if self._limits.prefix_caching:

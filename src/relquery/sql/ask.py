@@ -11,7 +11,7 @@ import numpy as np
 from relquery.backends.base import Backend
 from relquery.config import QueryConfig
 from relquery.errors import RequestError
-from relquery.ledger import Ledger, answer_keys, has_one_answer
+from relquery.ledger import Keys, Ledger, has_one_answer
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.inputs import Inputs, Question
 from relquery.table.columns import Int64s
@@ -52,11 +52,10 @@ def ask(question: Question, asker: Asker) -> Replies:
     """
     inputs = Inputs.of(question)
     answers: dict[int, Answer] = {}
-    keys: list[bytes] = []
+    keys: Keys | None = None
     if asker.ledger is not None and has_one_answer(question.sampling):
-        keys = answer_keys(asker.backend.name, inputs.prompts_as_written(), question.sampling)
-        known = asker.ledger.get(keys)
-        answers = {row: known[key] for row, key in enumerate(keys) if key in known}
+        keys = Keys.of(asker.backend.name, inputs.prompts_as_written(), question.sampling)
+        answers = asker.ledger.find(keys)
     total = inputs.count
     if asker.progress is not None:  # finding an order may take a moment: say what has begun
         asker.progress(question.name, len(answers), total)
@@ -93,7 +92,7 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
             f"The answer was cut after {answer.output_tokens} tokens: {_short(answer.text)}. "
             f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
         )
-    if answer.finish is not Finish.STOP or answer.text is None:
+    if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
         return f"The request ended without an answer ({answer.finish.value})."
     return None
 
@@ -123,7 +122,7 @@ def _short(text: str | None) -> str:
 
 
 def _answered(
-    asker: Asker, prompts: list[Prompt], sampling: Sampling, sent: Int64s, keys: list[bytes]
+    asker: Asker, prompts: list[Prompt], sampling: Sampling, sent: Int64s, keys: Keys | None
 ) -> Generator[tuple[int, Answer], None, None]:
     """(distinct row, answer) as they come.
 
@@ -136,8 +135,8 @@ def _answered(
     try:
         for index, answer in stream:
             row = int(sent[index])
-            if keys:
-                unsaved.append((keys[row], answer))
+            if keys is not None:
+                unsaved.append((keys.place(row, answer), answer))
             if asker.ledger is not None and len(unsaved) >= _SAVE_EVERY:
                 asker.ledger.put(unsaved)
                 unsaved = []

@@ -74,6 +74,12 @@ class Database:
         with _translated(statement, self):
             self.connection.execute(f"EXPLAIN {statement}")
 
+    @property
+    def compares_exactly(self) -> bool:
+        """Whether texts are equal only if all their characters are."""
+        setting = self.fetch("SELECT current_setting('default_collation')").column(0)[0].as_py()
+        return not setting
+
     def statements(self, sql: str) -> list[str]:
         """The statements of a text. Raises SqlSyntaxError."""
         with _translated(sql, self):

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
-from relquery.prompt import Prompt, Sampling
+from relquery.prompt import Compared, Prompt, Sampling
 from relquery.table.cost.price import PRICES
 
 CountedBy = Literal["tokenizer", "sample", "characters"]
@@ -56,13 +56,17 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
 
 def answers(sampling: Sampling, backend: Backend) -> str:
     """How an answer comes about, and how long it may be."""
-    labels = len(set(sampling.allowed))
-    in_one_pass = one_pass(backend, sampling)
-    if in_one_pass:
-        return f"one forward pass, {_counted(labels, 'label') if labels else '1 token'}"
+    labels, in_one_pass = len(set(sampling.allowed)), one_pass(backend, sampling)
     length = f"at most {_counted(sampling.max_tokens, 'token')}"
-    answer = f"one of {_counted(labels, 'label')}" if labels else length
-    return f"{'by the provider' if in_one_pass is None else 'decoded'}, {answer}"
+    if in_one_pass is None:
+        how = "by the provider"
+    elif isinstance(sampling, Compared) and sampling.max_tokens > 1:
+        how = "one forward pass as a rule" if in_one_pass else "decoded until it decides"
+    elif in_one_pass:
+        return f"one forward pass, {_counted(labels, 'label') if labels else '1 token'}"
+    else:
+        how = "decoded"
+    return f"{how}, {'one of ' + _counted(labels, 'label') if labels else length}"
 
 
 def _usd(backend: Backend, counts: Sequence[int], sampling: Sampling) -> float | None:

@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from relquery.backends.base import one_pass
 from relquery.errors import QueryError
-from relquery.ledger import answer_keys, has_one_answer
-from relquery.prompt import Prompt, Sampling
+from relquery.ledger import Keys, has_one_answer
+from relquery.prompt import Compared, Prompt, Sampling
 from relquery.sql.aggregates import Aggregates
 from relquery.sql.ask import Asker
 from relquery.sql.database import Database, Scratch
 from relquery.sql.estimate import Effort, answers, effort
 from relquery.sql.foreseen import ForeseenRows
-from relquery.sql.hints import hint, labels_of
+from relquery.sql.hints import hint
 from relquery.sql.inputs import Inputs, Question
 from relquery.sql.known import Known, known_rows
 from relquery.sql.plan import PlannedCall, SelectPlan
@@ -103,7 +103,7 @@ class Foretelling:
             "counts": _in_words(asked, counts.calls, is_known and counts.exact),
             "order": self.asker.config.order,
             "answers": answers(call.sampling, self.asker.backend),
-            "hint": self._hint(call, rows.plan),
+            "hint": self._hint(call.sampling),
         }
         self.told.append(row | (asdict(counts.effort) if counts.effort else {}))
 
@@ -148,22 +148,20 @@ class Foretelling:
             return prompts, False
         # A backend may have to be opened for its name.
         name = self.asker.backend.name if ledger.has_answers else ""
-        keys = answer_keys(name, prompts, sampling)
-        known = ledger.get(keys)
-        new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in known}
+        keys = Keys.of(name, prompts, sampling)
+        known = ledger.find(keys)
+        new = {keys.whole[at]: prompt for at, prompt in enumerate(prompts) if at not in known}
         repeats = not self._keys.isdisjoint(new)
         self._keys.update(new)
         return list(new.values()), repeats
 
-    def _hint(self, call: PlannedCall, plan: SelectPlan) -> str | None:
+    def _hint(self, sampling: Sampling) -> str | None:
         """How a call that is decoded would take one forward pass."""
-        backend, sampling = self.asker.backend, call.sampling
-        if sampling.allowed or one_pass(backend, sampling) is not False:
+        backend = self.asker.backend
+        if not isinstance(sampling, Compared) or one_pass(backend, sampling) is not False:
             return None
-        labels = labels_of(call, plan)
-        if not labels or not one_pass(backend, replace(sampling, allowed=labels)):
-            return None
-        return hint(labels)
+        held = one_pass(backend, replace(sampling, allowed=sampling.texts))
+        return hint(sampling.texts) if held else None
 
 
 def _in_words(rows: int | None, calls: int | None, is_exact: bool) -> str | None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.aggregates import Aggregates
+from relquery.sql.compared import note_compared
 from relquery.sql.database import Database
 from relquery.sql.groups import asks_about_groups, over_groups
 from relquery.sql.normalize import check_forms, check_places, move_join_conditions, normalize
@@ -108,6 +109,8 @@ class Walk(Generic[R]):
             self.database, self.source, context, sources, self.aggregates, self.defaults, names
         )
         plan = plan_select(normal, scope)
+        if self.database.compares_exactly:
+            plan = note_compared(plan)
         rows = self.stages.rows(plan, context)
         for one in _cheapest_first(plan.filters, rows):
             self._ask_all(one.calls, rows, "filter")

@@ -1,4 +1,4 @@
-"""The labels of a prompt as chunks of the step that ends it, so that all are weighed at once."""
+"""Labels and drafts of a prompt as chunks of the step that ends it, computed at once with it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from relquery.engine.drafts import Drafts
 from relquery.engine.executor import Chunk, Segment, Slots
 from relquery.engine.labels import LabelTrie
 from relquery.engine.request import Draw
@@ -24,13 +25,42 @@ def label_chunks(prompt: Chunk, labels: LabelTrie, scratch: Callable[[int], Slot
     seen = [(*first.context, Segment(first.writes, first.position))]  # below each branch
     for branch in labels.branches[1:]:
         assert branch.above is not None, "a branch comes before the one above it"
-        count = len(branch.stretch)
-        position, writes = end + branch.depth - count, scratch(count)
-        tokens = np.array(branch.stretch, dtype=np.int32)
+        position = end + branch.depth - len(branch.stretch)
         draw = Draw(allowed=branch.allowed, weigh=True)
-        chunks.append(Chunk(prompt.request, tokens, position, seen[branch.above], writes, draw))
-        seen.append((*seen[branch.above], Segment(writes, position)))
+        chunk = _below(prompt, branch.stretch, position, seen[branch.above], draw, scratch)
+        chunks.append(chunk)
+        seen.append((*chunk.context, Segment(chunk.writes, position)))
     return chunks
+
+
+def draft_chunks(prompt: Chunk, drafts: Drafts, scratch: Callable[[int], Slots]) -> list[Chunk]:
+    """A prompt's last chunk, and one for each token of its drafts, with a draw of its own.
+
+    Each attends to the prompt and to the tokens before it in its draft, as label_chunks does.
+    """
+    end, chunks = prompt.position + len(prompt.tokens), [prompt]
+    root = (*prompt.context, Segment(prompt.writes, prompt.position))
+    seen: list[tuple[Segment, ...]] = []
+    assert prompt.draw is not None, "the chunk does not end its prompt"
+    for node in drafts.nodes:
+        context, position = root if node.above is None else seen[node.above], end + node.depth
+        chunk = _below(prompt, (node.token,), position, context, prompt.draw, scratch)
+        chunks.append(chunk)
+        seen.append((*context, Segment(chunk.writes, position)))
+    return chunks
+
+
+def _below(
+    prompt: Chunk,
+    stretch: tuple[int, ...],
+    position: int,
+    context: tuple[Segment, ...],
+    draw: Draw,
+    scratch: Callable[[int], Slots],
+) -> Chunk:
+    """A chunk behind a prompt's last one, which nobody reads after the step."""
+    tokens = np.array(stretch, dtype=np.int32)
+    return Chunk(prompt.request, tokens, position, context, scratch(len(stretch)), draw)
 
 
 def _continued(chunk: Chunk, stretch: tuple[int, ...], scratch: Callable[[int], Slots]) -> Chunk:

@@ -1,0 +1,62 @@
+"""Calls whose answers no place reads: they are compared with texts, so that few tokens decide.
+
+WHERE LLM('Positive?', review) = 'Yes'  =>  what does not begin like 'Yes' need not be read on
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlglot
+from sqlglot import exp
+
+from relquery.prompt import Compared
+from relquery.sql.plan import PlannedCall, SelectPlan, answer_column
+from relquery.sql.source import DIALECT
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.In)
+
+
+def note_compared(plan: SelectPlan) -> SelectPlan:
+    """The plan with `Compared` sampling for such calls; those held to labels stay as they are."""
+    return replace(plan, calls=tuple(_noted(call, plan) for call in plan.calls))
+
+
+def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
+    texts = () if call.sampling.allowed else _texts_of(call, plan)
+    return replace(call, sampling=Compared.by(call.sampling, texts)) if texts else call
+
+
+def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
+    """Texts that the answers to a call are compared with, in the order given.
+
+    Empty if some place reads the answer itself.
+    """
+    name = answer_column(call.index, number=False)
+    written = [one.predicate for one in plan.filters] + [plan.final]
+    written += [part.sql for other in plan.calls for part in other.fields]
+    texts: dict[str, None] = {}
+    for sql in written:
+        for column in sqlglot.parse_one(sql, dialect=DIALECT).find_all(exp.Column):
+            if column.name == answer_column(call.index, number=True):
+                return ()
+            if column.name == name:
+                compared = _compared_with(column)
+                if not compared:
+                    return ()
+                texts |= dict.fromkeys(compared)
+    return tuple(texts)
+
+
+def _compared_with(column: exp.Column) -> list[str]:
+    """The string literals of the comparison that a column is a side of; empty if it is not."""
+    node: exp.Expr = column
+    while isinstance(node.parent, exp.Paren):
+        node = node.parent
+    comparison = node.parent
+    if not isinstance(comparison, _COMPARISONS) or comparison.args.get("query"):
+        return []
+    others = [other for other in comparison.iter_expressions() if other is not node]
+    if not all(isinstance(other, exp.Literal) and other.is_string for other in others):
+        return []
+    return [other.name for other in others]

@@ -1,0 +1,78 @@
+"""Whether an answer can still become one of some texts, told from its first tokens."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from relquery.backends.comparison import Comparison
+from relquery.model.random import byte_tokenizer
+from relquery.model.render import Renderer
+
+RENDERER = Renderer(byte_tokenizer())
+END = frozenset({256})
+TEXT = st.text("aYes é🎉\n.", max_size=6)
+
+
+def comparison(texts: list[str], stop: list[str] | None = None) -> Comparison:
+    return Comparison(RENDERER, END, texts, stop or [])
+
+
+@pytest.mark.parametrize(
+    ("begun", "decided"),
+    [
+        ("", False),
+        ("Y", False),
+        ("Yes", False),
+        ("Yes\n", False),
+        (" Y", False),
+        ("No", False),
+        ("N", False),
+        ("Nope", True),
+        ("Yes.", True),
+        ("yes", True),
+        ("T", True),
+    ],
+)
+def test_an_answer_is_decided_once_it_can_be_neither(begun: str, decided: bool) -> None:
+    assert comparison(["Yes", "No"]).is_decided(RENDERER.encode(begun)) is decided
+
+
+def test_a_stop_string_may_still_cut_what_is_too_long() -> None:
+    tagged = comparison(["Yes"], ["</a>"])
+    assert not tagged.is_decided(RENDERER.encode("Yes</"))
+    assert tagged.is_decided(RENDERER.encode("Yes<b"))
+
+
+@given(texts=st.lists(TEXT, min_size=1, max_size=3), stop=st.lists(TEXT, max_size=2), more=TEXT)
+@example(texts=["é"], stop=[], more="")
+@example(texts=["🎉🎉"], stop=[], more="")
+@example(texts=["Yes"], stop=["\n\n"], more="")
+def test_nothing_that_becomes_a_text_is_decided_before(
+    texts: list[str], stop: list[str], more: str
+) -> None:
+    """Token by token: half a character is not decided either."""
+    one = comparison(texts, stop)
+    for end in ["", *stop]:
+        tokens = RENDERER.encode(texts[0] + end)
+        for count in range(len(tokens) + 1):
+            assert not one.is_decided(tokens[:count])
+
+
+def test_drafts_are_the_texts_unless_they_are_too_much() -> None:
+    drafts = comparison(["Yes", "No", "", "Yes"]).drafts()
+    assert drafts is not None
+    assert drafts.tokens == 5
+    assert comparison(["Yes" * 6]).drafts() is None
+    assert comparison([""]).drafts() is None
+    assert comparison([f"{number:02}" for number in range(16)]).drafts() is None
+
+
+def test_a_text_with_a_token_that_ends_answers_is_no_draft() -> None:
+    end = frozenset(RENDERER.encode("o"))
+    drafts = Comparison(cast(Renderer, RENDERER), end, ["Yes", "No"], []).drafts()
+    assert drafts is not None
+    assert drafts.tokens == 3

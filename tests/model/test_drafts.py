@@ -1,0 +1,100 @@
+"""Greedy answers with drafts, against the stock network decoding token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.model.dense import dense_logits
+from tests.model.test_scored import (
+    ARCHITECTURES,
+    COMMON,
+    PLAIN,
+    SETTINGS,
+    SPANNED,
+    Counted,
+    model_of,
+    words,
+)
+from tests.model.test_spans import Spec, dense_chain, engine_chain
+
+from relquery.config import EngineConfig
+from relquery.engine.clock import RealClock
+from relquery.engine.drafts import Drafts
+from relquery.engine.loop import Loop
+from relquery.engine.pieces import Placing
+from relquery.engine.request import Request
+
+TOKENS = 5
+WRONG = (5, 6, 7)
+
+_DECODED: dict[tuple[str, Spec], list[int]] = {}
+
+
+def decoded(name: str, spec: Spec) -> list[int]:
+    """The first tokens of the answer, by the stock network over all before each."""
+    if (name, spec) not in _DECODED:
+        output: list[int] = []
+        for _ in range(TOKENS):
+            logits = dense_logits(model_of(name)[1], dense_chain((*spec, *output)))
+            output.append(int(logits[-1].argmax()))
+        _DECODED[name, spec] = output
+    return _DECODED[name, spec]
+
+
+def served(
+    name: str, specs: Sequence[Spec], right: int, **limits: Any
+) -> tuple[list[Request], int]:
+    """Requests with drafts of which one has so many tokens of the answer; and how many steps."""
+    model, _ = model_of(name)
+    config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
+    slots = config.cache_tokens // config.block_size * config.block_size
+    executor = Counted(
+        model.network, slots, config.segment_sharing, model.positions, config.relocation
+    )
+    engine = Loop(executor, config, RealClock())
+    placing: Placing = "request" if config.relocation == "cidra" else "chain"
+    if not model.positions.relocatable:
+        placing = "bound"
+    requests = []
+    for number, spec in enumerate(specs):
+        likely = tuple(decoded(name, spec)[:right])
+        drafts = Drafts([WRONG, (*likely, *WRONG), (*likely, 8)])
+        chain = engine_chain(spec)
+        requests.append(Request(number, chain, TOKENS, drafts=drafts, placing=placing))
+        engine.submit(requests[-1])
+    while engine.waiting or engine.running:
+        engine.step()
+        engine.pool.check()
+    assert engine.pool.held == 0
+    return requests, executor.steps
+
+
+@pytest.mark.parametrize("right", [0, 2, TOKENS - 1])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_answers_are_those_of_the_stock_network(name: str, right: int) -> None:
+    specs = [*PLAIN, *SPANNED]
+    requests, _ = served(name, specs, right)
+    assert [request.output for request in requests] == [decoded(name, spec) for spec in specs]
+
+
+@pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_answers_are_the_same_in_every_setting(name: str, limits: dict[str, Any]) -> None:
+    specs = [*PLAIN, *SPANNED]
+    requests, _ = served(name, specs, 2, **limits)
+    assert [request.output for request in requests] == [decoded(name, spec) for spec in specs]
+
+
+def test_right_drafts_give_whole_answers_in_one_step() -> None:
+    assert served("llama", PLAIN, TOKENS - 1)[1] == 1
+    assert served("llama", PLAIN, 0)[1] >= TOKENS - 1
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_a_prompt_that_is_cached_but_for_its_last_token_has_the_same_answer(name: str) -> None:
+    spec = (*COMMON, *words(4))
+    first, again = served(name, [spec, spec], 2, max_num_seqs=1)[0]
+    assert again.cached == 24
+    assert first.output == again.output == decoded(name, spec)

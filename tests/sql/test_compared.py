@@ -1,0 +1,187 @@
+"""Answers that no place reads are asked for as far as decides, and the result is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.sql.conftest import SETUP, upper_or_length
+from tests.sql.fakes import FakeBackend, Fields
+
+import relquery as rq
+from relquery.backends.local import load_backend
+from relquery.connection import Connection, connect
+from relquery.errors import PartialResultWarning
+from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
+
+
+def samplings(backend: FakeBackend) -> set[Sampling]:
+    return {request.sampling for request in backend.asked}
+
+
+@pytest.mark.parametrize(
+    ("query", "texts"),
+    [
+        ("SELECT id FROM films WHERE LLM('up', title) = 'DUNE'", ("DUNE",)),
+        ("SELECT id FROM films WHERE 'DUNE' = LLM('up', title)", ("DUNE",)),
+        ("SELECT id FROM films WHERE LLM('up', title) <> 'DUNE'", ("DUNE",)),
+        ("SELECT id FROM films WHERE LLM('up', title) IN ('ALIEN', 'DUNE')", ("ALIEN", "DUNE")),
+        ("SELECT id FROM films WHERE NOT (LLM('up', title)) IN ('ALIEN')", ("ALIEN",)),
+        ("SELECT id FROM films WHERE LLM('up', title) = 'A' OR LLM('up', title) = 'B'", ("A", "B")),
+        ("SELECT count(*) FROM films GROUP BY LLM('up', title) = 'DUNE'", ("DUNE",)),
+        ("SELECT LLM('up', title) = 'DUNE' FROM films", ("DUNE",)),
+        ("SELECT id FROM films WHERE LLM('up', title) != ''", ("",)),
+        ("SELECT sum((LLM('up', title) = 'DUNE')::int) FROM films", ("DUNE",)),
+    ],
+)
+def test_what_is_only_compared_with_texts_says_so(
+    query: str, texts: tuple[str, ...], con: Connection, backend: FakeBackend
+) -> None:
+    con.sql(query)
+    assert samplings(backend) == {Compared(texts=texts)}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT LLM('up', title) FROM films",
+        "SELECT LLM('up', title) FROM films WHERE LLM('up', title) = 'DUNE'",
+        "SELECT id FROM films WHERE LLM('up', title) = 'DUNE' ORDER BY LLM('up', title)",
+        "SELECT id FROM films WHERE LLM('up', title) = genre",
+        "SELECT id FROM films WHERE LLM('up', title) LIKE 'D%'",
+        "SELECT id FROM films WHERE LLM('up', title) > 'D'",
+        "SELECT id FROM films WHERE lower(LLM('up', title)) = 'dune'",
+        "SELECT id FROM films WHERE LLM('up', title) COLLATE nocase = 'dune'",
+        "SELECT id FROM films WHERE LLM('up', title) IN (SELECT upper(genre) FROM films)",
+        "SELECT id FROM films WHERE LLM('len', title) = 4",
+        "SELECT id FROM films WHERE LLM('len', title) IN (4, 5)",
+        "SELECT id FROM films WHERE LLM('up', title) IS NOT NULL",
+    ],
+)
+def test_what_some_place_reads_is_asked_for_whole(
+    query: str, con: Connection, backend: FakeBackend
+) -> None:
+    con.sql(query)
+    assert samplings(backend) == {Sampling()}
+
+
+def test_of_two_calls_the_one_whose_answer_is_a_field_is_read(
+    con: Connection, backend: FakeBackend
+) -> None:
+    con.sql("SELECT id FROM films WHERE LLM('yes', LLM('up', title)) = 'Yes'")
+    by_query = {request.query: request.sampling for request in backend.asked}
+    assert by_query == {"up": Sampling(), "yes": Compared(texts=("Yes",))}
+
+
+def test_labels_hold_an_answer_that_is_compared(con: Connection, backend: FakeBackend) -> None:
+    con.sql("SELECT id FROM films WHERE LLM('yes', title, labels := ['Yes', 'No']) = 'Yes'")
+    assert samplings(backend) == {Sampling(allowed=("Yes", "No"))}
+
+
+def test_where_texts_are_equal_up_to_case_whole_answers_are_compared(
+    con: Connection, backend: FakeBackend
+) -> None:
+    con.sql("SET default_collation = 'nocase'")
+    result = con.sql("SELECT id FROM films WHERE LLM('up', title) = 'dune'")
+    assert result.fetchall() == [(6,)]
+    assert samplings(backend) == {Sampling()}
+
+
+FILTER = "SELECT id FROM films WHERE LLM('up', title) IN ('DUNE', 'ALIEN') ORDER BY id"
+READ = "SELECT LLM('up', title) FROM films ORDER BY id"
+
+
+def test_the_ledger_keeps_what_decided_apart_from_whole_answers() -> None:
+    backend = FakeBackend(upper_or_length)
+    with connect(backend) as con:
+        con.database.execute(SETUP)
+        assert con.sql(FILTER).fetchall() == [(1,), (4,), (6,)]
+        again = con.sql(FILTER)
+        assert again.fetchall() == [(1,), (4,), (6,)]
+        assert (again.report.calls, again.report.ledger_hits) == (0, 5)
+        read = con.sql(READ)
+        assert read.fetchall()[0] == ("ALIEN",)
+        assert read.fetchall()[1] == ("AMELIE",)
+        # Of five titles two were whole, as they are among those that were looked for.
+        assert (read.report.calls, read.report.ledger_hits) == (3, 2)
+        assert con.sql(FILTER.replace("ALIEN", "AMELIE")).report.calls == 0  # all are whole now
+
+
+def test_answers_that_decided_survive_the_connection(tmp_path: Path) -> None:
+    for calls in (5, 0):
+        backend = FakeBackend(upper_or_length)
+        with connect(backend, ledger=tmp_path / "answers.db") as con:
+            con.database.execute(SETUP)
+            assert con.sql(FILTER).report.calls == calls
+
+
+def test_explain_counts_what_the_ledger_decides() -> None:
+    with connect(FakeBackend(upper_or_length)) as con:
+        con.database.execute(SETUP)
+        con.sql(FILTER)
+        for query, calls in ((FILTER, 0), (READ, 3)):
+            (row,) = con.sql(f"EXPLAIN {query}").arrow().to_pylist()
+            assert (row["calls"], row["from_ledger"]) == (calls, 5 - calls)
+
+
+def test_an_answer_too_long_to_be_whole_is_known_not_to_be_the_text() -> None:
+    def long_for_dune(query: str, fields: Fields) -> str | Answer:
+        if fields["title"] == "Dune":
+            return Answer("Dune is", Finish.DECIDED, output_tokens=2)
+        return Answer("Alien is a", Finish.LENGTH, output_tokens=3)
+
+    with connect(FakeBackend(long_for_dune), ledger=None) as con:
+        con.database.execute(SETUP)
+        with pytest.warns(PartialResultWarning, match="1 LLM value is missing"):
+            found = con.sql("SELECT id FROM films WHERE id IN (1, 6) AND LLM('q', title) <> 'Yes'")
+    assert found.fetchall() == [(6,)]
+
+
+class Whole:
+    """The same backend, that is never told what its answers are compared with."""
+
+    def __init__(self, backend: object) -> None:
+        self.backend, self.name = backend, "whole"
+
+    def answer(self, prompts: list[Prompt], sampling: Sampling) -> object:
+        whole = sampling.whole if isinstance(sampling, Compared) else sampling
+        return self.backend.answer(prompts, whole)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        pass
+
+
+QUESTIONS = [
+    "LLM('Is the review positive?', reviewcontent) = 'Yes'",
+    "LLM('Is the review positive?', reviewcontent) <> 'No'",
+    "LLM('Is the review positive?', reviewcontent, temperature := 1.0, seed := 3) = 'Yes'",
+    "LLM('Which genre?', movieinfo) IN ('drama', 'comedy', 'a drama')",
+    "LLM('Which genre?', movieinfo, max_tokens := 1) <> 'drama'",
+    "LLM('Summarise it.', reviewcontent, max_tokens := 24) <> 'A good film.'",
+    "LLM('Summarise it.', reviewcontent, stop := [' ', '.']) = 'The'",
+]
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
+def test_a_real_model_decides_as_its_whole_answers_do() -> None:
+    backend = load_backend("demo", cache_tokens=16_384)
+    rows, tokens = {}, {}
+    for kind, one in (("compared", backend), ("whole", Whole(backend))):
+        with connect(one, ledger=None) as con:
+            con.register("films", rq.demo_table("movies"))
+            for question in QUESTIONS:
+                query = f"SELECT movietitle, {question} FROM films LIMIT 24"
+                result = con.sql(query)
+                rows[kind, question] = result.fetchall()
+                tokens[kind, question] = result.report.output_tokens
+                assert kind == "whole" or result.report.errors == 0 or "max_tokens" in question
+    backend.close()
+    for question in QUESTIONS:
+        pairs = zip(rows["compared", question], rows["whole", question], strict=True)
+        # What is too long to be whole has no value, unless it is known not to be the text.
+        differ = [one for one, other in pairs if one != other and other[1] is not None]
+        assert not differ
+        assert "max_tokens" in question or rows["compared", question] == rows["whole", question]
+        assert tokens["compared", question] <= tokens["whole", question]
+    spared = QUESTIONS[3], QUESTIONS[5]
+    assert all(tokens["compared", each] < tokens["whole", each] for each in spared)
