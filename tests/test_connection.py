@@ -232,3 +232,17 @@ def test_what_is_no_model_is_refused(model):
 def test_a_setting_of_the_wrong_kind_is_refused(settings, message):
     with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
         con.sql("SELECT 1", **settings)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([], "labels is empty"),
+        ([""], "A label .* is an empty string"),
+        (["\ud800", "No"], "no valid Unicode"),
+        ("Yes", "must be a list"),
+    ],
+)
+def test_labels_that_are_none_are_refused_by_their_name(labels, message):
+    with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
+        con.sql("SELECT LLM('?')", labels=labels)

@@ -85,7 +85,7 @@ def test_what_is_no_child_is_an_error_that_names_the_constructor(build, message)
         ({"max_token": 3}, "no setting 'max_token'.*Did you mean 'max_tokens'"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"stop": "."}, "stop is '.'; it must be a list"),
-        ({"allowed": 3}, "allowed is 3; it must be a list"),
+        ({"allowed": 3}, r"allowed is 3; it must be a list"),
     ],
 )
 def test_settings_that_do_not_exist_or_fit_are_refused(settings, message):

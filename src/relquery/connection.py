@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -254,5 +254,10 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
                 f"'{name}' is no setting of a query. Settings: {', '.join(known)}."
                 + did_you_mean(name, known)
             )
+    labels = settings.get("labels")
+    if isinstance(labels, Iterable) and not isinstance(labels, str):
+        settings = settings | {"labels": tuple(labels)}
+        if not settings["labels"]:
+            raise ConfigError("labels is empty; give at least one text, or None for free answers.")
     given = {known[name]: value for name, value in settings.items() if value is not None}
     return Sampling(**given)

@@ -85,8 +85,12 @@ class Sampling:
                 raise ConfigError(f"{name} is {value!r}; it must be a number.")
         for name in ("stop", "allowed"):
             texts = getattr(self, name)
+            shown = "allowed (labels)" if name == "allowed" else name
             if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-                raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
+                raise ConfigError(f"{shown} is {texts!r}; it must be a list of strings.")
+            for text in texts:
+                if not text.isascii() and text.encode(errors="ignore").decode() != text:
+                    raise ConfigError(f"{shown} holds {text!r}, which is no valid Unicode text.")
             object.__setattr__(self, name, tuple(texts))
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
@@ -101,7 +105,9 @@ class Sampling:
         if "" in self.stop:
             raise ConfigError("stop holds an empty string, which would end every answer at once.")
         if "" in self.allowed:
-            raise ConfigError("allowed holds an empty string; an answer has at least one token.")
+            raise ConfigError(
+                "A label (allowed) is an empty string; an answer has at least one token."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class Linear:
     is_fast = True
     weights = 1_000_000
     cached_token = 200
+    hidden_token = 1
     model = SimpleNamespace(context=50_000)
 
     def one_prompt(self, tokens: int, slice_tokens: int) -> int:
@@ -216,6 +217,18 @@ def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> N
 def test_more_memory_than_there_is_cannot_be_given() -> None:
     with pytest.raises(ConfigError, match=r"memory is 99999.00 GiB, and this machine has"):
         Engine(MODEL, device="cpu", max_input="auto", memory="99999GiB")
+
+
+def test_a_step_that_no_memory_holds_is_refused_before_it_is_tried() -> None:
+    with pytest.raises(
+        ConfigError, match=r"max_num_batched_tokens is 1,000,000,000; .* Lower max_num"
+    ):
+        Engine(MODEL, device="cpu", memory="48MiB", max_num_batched_tokens=10**9)
+
+
+def test_more_host_memory_than_there_is_cannot_be_given() -> None:
+    with pytest.raises(ConfigError, match=r"host_tokens is 10,000,000,000,000, which take"):
+        Engine(MODEL, host_tokens=10**13)
 
 
 GROWTH = """

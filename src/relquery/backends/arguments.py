@@ -12,7 +12,7 @@ def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
     """Texts, none of them empty. name: of the argument. Raises ConfigError."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError(f"{name} is {given!r}; it must be a list of strings.")
-    texts = tuple(given)
+    texts = tuple(str(text) if isinstance(text, str) else text for text in given)  # NumPy's, too
     for text in texts:
         if not isinstance(text, str) or not text:
             raise ConfigError(f"{name} holds {text!r}; it must hold strings that are not empty.")
@@ -23,11 +23,11 @@ def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
     return texts
 
 
-def prompts_of(given: Iterable[str | Prompt]) -> list[Prompt]:
-    """Texts and tuples of Spans as prompts. Raises ConfigError."""
+def prompts_of(given: Iterable[str | Prompt], name: str = "prompts") -> list[Prompt]:
+    """Texts and tuples of Spans as prompts. name: of the argument. Raises ConfigError."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ConfigError(
-            f"prompts is a {type(given).__name__}; it must be a list of prompts. For one prompt "
+            f"{name} is a {type(given).__name__}; it must be a list of prompts. For one prompt "
             "give a list of one, [prompt]."
         )
     return [_prompt(index, each) for index, each in enumerate(given)]

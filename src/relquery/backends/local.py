@@ -56,6 +56,8 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     cost, job_time = _costs(options.get("cost"), model)
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     loaded = replace(loaded, name=model)
+    if config.host_tokens:
+        _check_host(loaded, config)
     if budget is None and not auto:
         return EmbeddedBackend(loaded, config, cost, job_time=job_time)
     sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
@@ -76,6 +78,19 @@ def _size(
         )
     max_input: MaxInput = "auto" if auto else config.max_input
     return share_out(budget, Footprint(model), config, max_input, cache_given)
+
+
+def _check_host(model: LoadedModel, config: EngineConfig) -> None:
+    """Raises ConfigError for a cache in host memory that is larger than this."""
+    from relquery.model.footprint import Footprint
+    from relquery.model.memory import host_bytes
+
+    asked, there = config.host_tokens * Footprint(model).cached_token, host_bytes()
+    if asked > there:
+        raise ConfigError(
+            f"host_tokens is {config.host_tokens:,}, which take {shown(asked)}, and this machine "
+            f"has {shown(there)}. Lower host_tokens."
+        )
 
 
 def _costs(

@@ -76,7 +76,7 @@ def _content_free(prior: str | Prompt | Sequence[str | Prompt]) -> list[Prompt]:
     one = isinstance(prior, str) or (
         isinstance(prior, tuple) and all(isinstance(part, Span) for part in prior)
     )
-    found = prompts_of([prior] if one else prior)  # type: ignore[list-item, arg-type]
+    found = prompts_of([prior] if one else prior, "prior")  # type: ignore[list-item, arg-type]
     if not found:
         raise ConfigError("prior is an empty list; give a prompt without content, or None.")
     return found

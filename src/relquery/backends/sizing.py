@@ -20,7 +20,11 @@ SLICE_SHARE = 0.25
 """Of the memory beside the weights, what one slice may take: larger ones compute faster, as weights
 are read once for each, and leave less for what grows with the prompt."""
 _SLICES = (1024, 512, 256, 128)
-_UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_UNITS_SHOWN = ("KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
+_UNITS = {"": 1} | {
+    unit.lower(): (1024 if "i" in unit else 1000) ** ("KMGT".index(unit[0]) + 1)
+    for unit in _UNITS_SHOWN
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,10 @@ def read_memory(given: int | str) -> int:
     except ValueError:
         size = 0
     if size <= 0:
-        raise ConfigError(f"memory is {given!r}. Give bytes, or a text such as '2GiB' or '800MB'.")
+        raise ConfigError(
+            f"memory is {given!r}. Give bytes, or a text such as '2GiB' or '800MB', in "
+            f"{', '.join(_UNITS_SHOWN)}."
+        )
     return size
 
 
@@ -80,6 +87,12 @@ def share_out(
     if free <= 0:
         raise ConfigError(
             f"memory is {shown(memory)}, and the weights alone take {shown(footprint.weights)}."
+        )
+    if (hidden := footprint.hidden_token * config.max_num_batched_tokens) > free:
+        raise ConfigError(
+            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}; in the network's first "
+            f"layer alone so many tokens take {shown(hidden)}, and {shown(free)} are left beside "
+            "the weights. Lower max_num_batched_tokens, or raise memory."
         )
     config = replace(config, slice_tokens=slices_for(free, footprint, config))
     slices = config.slice_tokens

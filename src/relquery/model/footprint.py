@@ -69,6 +69,12 @@ class Footprint:
         return peak_bytes(run, self._device)
 
     @property
+    def hidden_token(self) -> int:
+        """Of one token between two layers."""
+        embedding: Any = self.model.network.get_input_embeddings()
+        return int(embedding.weight.shape[1]) * int(embedding.weight.element_size())
+
+    @property
     def is_fast(self) -> bool:
         """Whether the longest prompt is worth running; on a CPU that takes minutes."""
         return self._device.type == "cuda"

@@ -42,6 +42,11 @@ def all_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         total: int = torch.cuda.mem_get_info(device)[1]
         return total
+    return host_bytes()
+
+
+def host_bytes() -> int:
+    """What the machine has beside its devices."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
