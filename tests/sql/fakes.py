@@ -28,11 +28,15 @@ class Asked:
 
 @dataclass(slots=True)
 class FakeBackend:
-    """Records every request; answers in the order given, or in reverse, as briefly as it may."""
+    """Records every request; answers in the order given, or in reverse.
+
+    brief: with no more than decides, where answers are only compared.
+    """
 
     function: Function
     name: str = "fake"
     reverse: bool = False
+    brief: bool = True
     asked: list[Asked] = field(default_factory=list)
     closed: bool = False
 
@@ -49,7 +53,7 @@ class FakeBackend:
     def _answer(self, text: str, prompt: Prompt, sampling: Sampling) -> Answer:
         """The whole of it, or where it is only compared, no more than decides."""
         size, finish = sum(len(span.content) for span in prompt), Finish.STOP
-        if isinstance(sampling, Compared) and text not in sampling.texts:
+        if self.brief and isinstance(sampling, Compared) and text not in sampling.texts:
             for end in range(1, len(text)):
                 if not any(wanted.startswith(text[:end]) for wanted in sampling.texts):
                     text, finish = text[:end], Finish.DECIDED

@@ -65,6 +65,31 @@ def test_what_some_place_reads_is_asked_for_whole(
     assert samplings(backend) == {Sampling()}
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT LLM('up', t).lower() FROM (SELECT title AS t FROM films) WHERE LLM('up', t) <> 'A'",
+        "SELECT count(*) FROM (SELECT title AS t FROM films) "
+        "WHERE LLM('up', t) <> 'A' AND LLM('up', t).contains('UN')",
+        "SELECT t FROM (SELECT title AS t FROM films) WHERE LLM('up', t) <> 'A' "
+        "ORDER BY LLM('up', t).length(), t",
+        "SELECT LLM('len', LLM('up', t).lower()) FROM (SELECT title AS t FROM films) "
+        "WHERE LLM('up', t) <> 'A'",
+        "SELECT coalesce(LLM('up', t) -> '$.A', '0'), LLM('up', t) = 'A' "
+        "FROM (SELECT '{\"A\": ' || id || '}' AS t FROM films)",
+        "SELECT date_trunc(LLM('up', t), DATE '2020-05-17'), LLM('up', t) = 'A' "
+        "FROM (SELECT 'month' AS t)",
+    ],
+)
+def test_places_that_are_not_written_as_columns_read_whole_answers(query: str) -> None:
+    found = []
+    for brief in (True, False):
+        with connect(FakeBackend(upper_or_length, brief=brief), ledger=None) as con:
+            con.database.execute(SETUP)
+            found.append(con.sql(query).fetchall())
+    assert found[0] == found[1]
+
+
 def test_of_two_calls_the_one_whose_answer_is_a_field_is_read(
     con: Connection, backend: FakeBackend
 ) -> None:

@@ -5,7 +5,10 @@ WHERE LLM('Positive?', review) = 'Yes'  =>  what does not begin like 'Yes' need 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 import sqlglot
 from sqlglot import exp
@@ -30,22 +33,30 @@ def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
 def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     """Texts that the answers to a call are compared with, in the order given.
 
-    Empty if some place reads the answer itself.
+    Empty if some place reads the answer itself. A place that is not seen to compare it counts as
+    one: not all that names a column is read as a column by the parser (x.lower(), x -> '$.a').
     """
-    name = answer_column(call.index, number=False)
-    written = [one.predicate for one in plan.filters] + [plan.final]
+    names = [answer_column(call.index, number=number) for number in (False, True)]
+    named = re.compile(rf"\b(?:{'|'.join(names)})\b", re.IGNORECASE)
+    written = [plan.base, plan.final, *plan.guards.values()]
+    written += [one.predicate for one in plan.filters]
     written += [part.sql for other in plan.calls for part in other.fields]
     texts: dict[str, None] = {}
     for sql in written:
-        for column in sqlglot.parse_one(sql, dialect=DIALECT).find_all(exp.Column):
-            if column.name == answer_column(call.index, number=True):
+        places = len(named.findall(sql))
+        if places:
+            compared = list(_comparisons_with(names[0], sql))
+            if len(compared) < places:
                 return ()
-            if column.name == name:
-                compared = _compared_with(column)
-                if not compared:
-                    return ()
-                texts |= dict.fromkeys(compared)
+            texts |= dict.fromkeys(chain.from_iterable(compared))
     return tuple(texts)
+
+
+def _comparisons_with(name: str, sql: str) -> Iterator[list[str]]:
+    """For each comparison of a column with string literals, these."""
+    for column in sqlglot.parse_one(sql, dialect=DIALECT).find_all(exp.Column):
+        if column.name == name and (texts := _compared_with(column)):
+            yield texts
 
 
 def _compared_with(column: exp.Column) -> list[str]:
