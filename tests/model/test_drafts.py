@@ -13,16 +13,13 @@ from tests.model.test_scored import (
     PLAIN,
     SETTINGS,
     SPANNED,
-    Counted,
     model_of,
+    serve,
     words,
 )
 from tests.model.test_spans import Spec, dense_chain, engine_chain
 
-from relquery.config import EngineConfig
-from relquery.engine.clock import RealClock
 from relquery.engine.drafts import Drafts
-from relquery.engine.loop import Loop
 from relquery.engine.pieces import Placing
 from relquery.engine.request import Request
 
@@ -47,28 +44,14 @@ def served(
     name: str, specs: Sequence[Spec], right: int, **limits: Any
 ) -> tuple[list[Request], int]:
     """Requests with drafts of which one has so many tokens of the answer; and how many steps."""
-    model, _ = model_of(name)
-    config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
-    slots = config.cache_tokens // config.block_size * config.block_size
-    executor = Counted(
-        model.network, slots, config.segment_sharing, model.positions, config.relocation
-    )
-    engine = Loop(executor, config, RealClock())
-    placing: Placing = "request" if config.relocation == "cidra" else "chain"
-    if not model.positions.relocatable:
-        placing = "bound"
-    requests = []
-    for number, spec in enumerate(specs):
-        likely = tuple(decoded(name, spec)[:right])
+
+    def make(number: int, placing: Placing) -> Request:
+        likely = tuple(decoded(name, specs[number])[:right])
         drafts = Drafts([WRONG, (*likely, *WRONG), (*likely, 8)])
-        chain = engine_chain(spec)
-        requests.append(Request(number, chain, TOKENS, drafts=drafts, placing=placing))
-        engine.submit(requests[-1])
-    while engine.waiting or engine.running:
-        engine.step()
-        engine.pool.check()
-    assert engine.pool.held == 0
-    return requests, executor.steps
+        chain = engine_chain(specs[number])
+        return Request(number, chain, TOKENS, drafts=drafts, placing=placing)
+
+    return serve(name, make, len(specs), **limits)
 
 
 @pytest.mark.parametrize("right", [0, 2, TOKENS - 1])

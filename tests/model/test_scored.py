@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Any, cast
 
@@ -52,6 +52,18 @@ class Counted(TorchExecutor):
 def served(
     name: str, specs: Sequence[Spec], labels: Labels = LABELS, scored: bool = True, **limits: Any
 ) -> tuple[list[Request], int]:
+    """Requests that weigh or decode labels, and how many steps."""
+
+    def make(number: int, placing: Placing) -> Request:
+        chain = engine_chain(specs[number])
+        return Request(number, chain, 9, choices=labels, end=END, scored=scored, placing=placing)
+
+    return serve(name, make, len(specs), **limits)
+
+
+def serve(
+    name: str, make: Callable[[int, Placing], Request], count: int, **limits: Any
+) -> tuple[list[Request], int]:
     """Requests that were submitted one after the other and run together, and how many steps."""
     model, _ = model_of(name)
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
@@ -63,10 +75,7 @@ def served(
     placing: Placing = "request" if config.relocation == "cidra" else "chain"
     if not model.positions.relocatable:
         placing = "bound"
-    requests = [
-        Request(i, engine_chain(spec), 9, choices=labels, end=END, scored=scored, placing=placing)
-        for i, spec in enumerate(specs)
-    ]
+    requests = [make(number, placing) for number in range(count)]
     for request in requests:
         engine.submit(request)
     while engine.waiting or engine.running:
