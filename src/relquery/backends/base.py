@@ -36,9 +36,11 @@ class Foresight(Protocol):
     """
 
     def one_pass(self, sampling: Sampling) -> bool | None:
-        """Whether an answer takes no forward pass beside those of its prompt; one that is only
-        compared with some texts: where that pass decides, as it does unless the answer begins
-        as one of them and goes on differently."""
+        """Whether an answer takes no forward pass beside those of its prompt.
+
+        One that is only compared with some texts may take more where it begins like one of them,
+        but in other tokens than the tokenizer gives for that text.
+        """
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
