@@ -1,4 +1,7 @@
-"""Which functions aggregate: DuckDB's own list, as sqlglot knows only some of them."""
+"""Which functions aggregate, and which differ by call: DuckDB's own lists.
+
+The parser knows only some of them.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,39 @@ from relquery.sql.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """names: lower-case names of all aggregate functions."""
+    """names: lower-case names of all aggregate functions; volatile: of those like random()."""
 
     names: frozenset[str]
+    volatile: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, database: Database) -> Aggregates:
-        """Read the list from the database."""
-        sql = "SELECT DISTINCT function_name FROM duckdb_functions() "
-        rows = database.fetch(sql + "WHERE function_type = 'aggregate'").column(0).to_pylist()
-        return cls(frozenset(name.lower() for name in rows))
+        """Read the lists from the database."""
+        rows = database.fetch(
+            "SELECT DISTINCT lower(function_name), function_type = 'aggregate' "
+            "FROM duckdb_functions() WHERE function_type = 'aggregate' OR stability = 'VOLATILE'"
+        )
+        names, folds = (column.to_pylist() for column in rows.columns)
+        listed = list(zip(names, folds, strict=True))
+        return cls(
+            frozenset(name for name, is_aggregate in listed if is_aggregate),
+            frozenset(name for name, is_aggregate in listed if not is_aggregate),
+        )
+
+    def is_volatile(self, node: exp.Expr) -> bool:
+        """Whether an expression may have another value whenever it is computed."""
+        return any(_is_named(found, self.volatile) for found in node.find_all(exp.Func))
 
     def is_aggregate(self, node: exp.Expr) -> bool:
         """Whether a node is a call that folds rows into one value, and no window function."""
         return self._folds(node) and not _in_window(node)
 
     def around(self, node: exp.Expr, top: exp.Expr) -> bool:
-        """Whether an aggregate stands between a node and `top`."""
+        """Whether an aggregate, with its FILTER or WITHIN GROUP, stands between a node and `top`."""
         parent = node.parent
         while parent is not None and parent is not top:
-            if self.is_aggregate(parent):
+            whole = parent.this if isinstance(parent, exp.Filter | exp.WithinGroup) else parent
+            if self.is_aggregate(whole):
                 return True
             parent = parent.parent
         return False
@@ -52,11 +68,16 @@ class Aggregates:
     def _folds(self, node: exp.Expr) -> bool:
         if isinstance(node, exp.AggFunc):
             return True
-        if isinstance(node, exp.Anonymous):
-            return str(node.this).lower() in self.names
-        return isinstance(node, exp.Func) and any(
-            name.lower() in self.names for name in type(node).sql_names()
-        )
+        return _is_named(node, self.names)
+
+
+def _is_named(node: exp.Expr, names: frozenset[str]) -> bool:
+    """Whether a node calls one of some functions."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in names
+    return isinstance(node, exp.Func) and any(
+        name.lower() in names for name in type(node).sql_names()
+    )
 
 
 def _in_window(node: exp.Expr) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.source import call_number, readable
+from relquery.sql.source import readable
 from relquery.sql.sources import FIELD_NAME, Sources
 
 
@@ -41,8 +41,7 @@ def _name(expression: exp.Expr, sources: Sources) -> str:
     if isinstance(expression, exp.Column):
         resolved = sources.resolve(expression)
         return resolved[1] if resolved else expression.name
-    number = call_number(expression)
-    return f"llm_{number + 1}" if number is not None else readable(expression)
+    return readable(expression)
 
 
 def _qualified(name: str, expression: exp.Expr, sources: Sources) -> str:

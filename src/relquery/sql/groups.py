@@ -1,7 +1,9 @@
-"""Calls on aggregates: `SELECT LLM('...', sum(x)) FROM t GROUP BY k` asks once per group.
+"""Calls about groups: `SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k` asks once per group.
 
-SELECT k, LLM('...', sum(x)) FROM t GROUP BY k
-=> SELECT key, LLM('...', total) FROM (SELECT k AS key, sum(x) AS total FROM t GROUP BY k)
+SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k
+=> SELECT key, LLM('...', key, total) FROM (SELECT k AS key, sum(x) AS total FROM t GROUP BY k)
+
+So whatever makes the groups (ROLLUP, HAVING, no GROUP BY at all), a call sees them as they are.
 """
 
 from __future__ import annotations
@@ -10,44 +12,48 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from relquery.errors import UnsupportedQueryError
 from relquery.sql.aggregates import Aggregates
-from relquery.sql.normalize import conjuncts, is_order_name, without_alias
-from relquery.sql.scopes import calls_in, has_call
+from relquery.sql.normalize import conjuncts, group_keys, is_order_name, without_alias
+from relquery.sql.scopes import calls_in, compared_with_query, has_call, is_subquery
 from relquery.sql.source import readable, to_sql
 from relquery.sql.sources import FIELD_NAME, Sources
 
 _INNER = ("from_", "joins", "laterals", "where", "sample", "group")
 _OUTER = ("with_", "distinct", "qualify", "windows", "order", "limit", "offset")
-_NOT_PLAIN = ("grouping_sets", "cube", "rollup", "totals")
+# Functions of the keys that only the SELECT which makes the groups can compute.
+_OF_GROUPS = (exp.Grouping, exp.GroupingId)
 
 
-def asks_about_groups(select: exp.Select, aggregates: Aggregates) -> bool:
-    """Whether an argument of a call in a normalized SELECT aggregates."""
+def asks_about_groups(select: exp.Select, sources: Sources, aggregates: Aggregates) -> bool:
+    """Whether a call in a normalized SELECT is of a group, and not of its rows."""
+    if not aggregates.in_select(select):
+        return False
+    names = _Names(sources)
+    keys = {names.text(key) for key in keys_of(select, aggregates)}
     return any(
-        next(aggregates.inside(argument), None) is not None
+        not aggregates.around(call, select)
+        and call.find_ancestor(exp.Group, exp.Where) is None
+        and not any(names.text(node) in keys for node in _up_to(call, select))
         for call in calls_in(select)
-        for argument in call.expressions
-        if aggregates.around(call, select) is False
     )
+
+
+def keys_of(select: exp.Select, aggregates: Aggregates) -> list[exp.Expr]:
+    """The expressions that a normalized SELECT groups by."""
+    group = select.args.get("group")
+    if group is not None and group.args.get("all"):
+        items = map(without_alias, select.expressions)
+        return [item for item in items if next(aggregates.inside(item), None) is None]
+    return group_keys(select)
 
 
 def over_groups(
     select: exp.Select, names: list[str], sources: Sources, aggregates: Aggregates
 ) -> exp.Select:
-    """A SELECT without aggregates over a subquery that has them all; columns named `names`.
-
-    Raises UnsupportedQueryError for GROUPING SETS, CUBE and ROLLUP.
-    """
-    group = select.args.get("group")
-    if group is not None and any(group.args.get(form) for form in _NOT_PLAIN):
-        raise UnsupportedQueryError(
-            "An LLM call on aggregates stands beside GROUPING SETS, CUBE or ROLLUP. Group in a "
-            "subquery and call LLM on its rows."
-        )
-    split = _Split(sources, aggregates, frozenset(map(str.lower, names)))
-    for key in _group_keys(select, group, aggregates):
-        split.add_key(key)
+    """A SELECT without aggregates over a subquery that has them all; columns named `names`."""
+    split = _Split(_Names(sources), aggregates, frozenset(map(str.lower, names)))
+    for key in keys_of(select, aggregates):
+        split.column(key)
     outer = exp.Select()
     items = [split.outside(without_alias(item)) for item in select.expressions]
     outer.set(
@@ -65,7 +71,8 @@ def over_groups(
         elif node is not None:
             outer.set(clause, node.copy() if clause == "with_" else split.outside(node))
     inner = exp.Select(**{clause: select.args.get(clause) for clause in _INNER}).copy()
-    inner.set("expressions", [exp.alias_(node, name) for name, node in split.inner.items()])
+    columns = [exp.alias_(node, name) for name, node in split.inner.items()]
+    inner.set("expressions", columns or [exp.alias_(exp.Count(this=exp.Star()), "_rq_group")])
     for condition in having:
         if not has_call(condition):
             inner.having(condition, copy=False)
@@ -73,15 +80,33 @@ def over_groups(
     return outer
 
 
-def _group_keys(
-    select: exp.Select, group: exp.Expr | None, aggregates: Aggregates
-) -> list[exp.Expr]:
-    if group is None:
-        return []
-    if not group.args.get("all"):
-        return list(group.expressions)
-    items = map(without_alias, select.expressions)
-    return [item for item in items if next(aggregates.inside(item), None) is None]
+def _up_to(node: exp.Expr, top: exp.Expr) -> list[exp.Expr]:
+    """A node and all around it, below `top`."""
+    found: list[exp.Expr] = []
+    current: exp.Expr | None = node
+    while current is not None and current is not top:
+        found.append(current)
+        current = current.parent
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Texts of expressions that are equal where the expressions are."""
+
+    sources: Sources
+
+    def text(self, node: exp.Expr) -> str:
+        """Without outer parentheses and numbers of calls, names in one spelling."""
+        return readable(node.unnest().transform(self._plain))
+
+    def _plain(self, node: exp.Expr) -> exp.Expr:
+        found = self.sources.resolve(node) if isinstance(node, exp.Column) else None
+        if found:
+            return exp.column(found[1], table=found[0], quoted=True)
+        if isinstance(node, exp.Identifier):
+            return exp.to_identifier(node.name.lower(), quoted=True)
+        return node
 
 
 @dataclass(slots=True)
@@ -91,14 +116,11 @@ class _Split:
     inner: columns of the subquery by name.
     """
 
-    sources: Sources
+    texts: _Names
     aggregates: Aggregates
     names: frozenset[str]
     inner: dict[str, exp.Expr] = field(default_factory=dict)
     _known: dict[str, str] = field(default_factory=dict)
-
-    def add_key(self, key: exp.Expr) -> None:
-        self._column(key)
 
     def outside(self, node: exp.Expr) -> exp.Expr:
         """A copy of an expression that reads the subquery's columns."""
@@ -109,24 +131,9 @@ class _Split:
                     argument.meta.setdefault(FIELD_NAME, readable(argument))
         return node.transform(self._part, copy=False)
 
-    def _part(self, node: exp.Expr) -> exp.Expr:
-        if is_order_name(node, self.names):
-            return node
-        if isinstance(node, exp.Query) or not (self._is_key(node) or self._folds(node)):
-            return node
-        return self._column(node)
-
-    def _is_key(self, node: exp.Expr) -> bool:
-        return self._text(node) in self._known
-
-    def _folds(self, node: exp.Expr) -> bool:
-        """Whether a node is an aggregate with all that belongs to it, such as its FILTER."""
-        if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
-            return self._folds(node.this)
-        return self.aggregates.is_aggregate(node)
-
-    def _column(self, node: exp.Expr) -> exp.Column:
-        name = self._known.setdefault(self._text(node), f"_rq_group_{len(self._known)}")
+    def column(self, node: exp.Expr) -> exp.Column:
+        """The column outside for an expression that the subquery computes."""
+        name = self._known.setdefault(self.texts.text(node), f"_rq_group_{len(self._known)}")
         self.inner.setdefault(name, node.copy())
         column = exp.column(name)
         is_column = isinstance(node, exp.Column)
@@ -135,6 +142,35 @@ class _Split:
         )
         return column
 
-    def _text(self, node: exp.Expr) -> str:
-        resolved = self.sources.resolve(node) if isinstance(node, exp.Column) else None
-        return "\0".join(resolved).lower() if resolved else to_sql(node)
+    def _part(self, node: exp.Expr) -> exp.Expr:
+        if is_order_name(node, self.names):
+            return node
+        if self._is_key(node) or self._folds(node):
+            return self.column(node)
+        if (compared := compared_with_query(node)) is not None and has_call(node):
+            whole = node.copy()  # its query is left as it is
+            whole.set(compared[0], self.outside(node.args[compared[0]]))
+            return whole
+        if compared is not None or is_subquery(node):
+            return self.column(node)  # what it reads of a group is there, where groups are made
+        if isinstance(node, exp.Column) and node.table:
+            return self._field_of_key(node)
+        return node
+
+    def _is_key(self, node: exp.Expr) -> bool:
+        return self.texts.text(node) in self._known
+
+    def _field_of_key(self, node: exp.Column) -> exp.Expr:
+        """`info.year` where `info` is a key."""
+        key = exp.column(node.args["table"].copy())
+        if node.args.get("db") or self.texts.sources.resolve(node) or not self._is_key(key):
+            return node
+        field_of = exp.Dot(this=exp.paren(self.column(key)), expression=node.this.copy())
+        field_of.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, node.name)
+        return field_of
+
+    def _folds(self, node: exp.Expr) -> bool:
+        """Whether a node is an aggregate with all that belongs to it, such as its FILTER."""
+        if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+            return self._folds(node.this)
+        return isinstance(node, _OF_GROUPS) or self.aggregates.is_aggregate(node)

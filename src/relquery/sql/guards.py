@@ -1,4 +1,4 @@
-"""For which rows a call's answer is read at all: CASE, OR and their like decide before it.
+"""For which rows an expression is read at all: CASE, OR and their like decide before it.
 
 CASE WHEN a THEN LLM(...) WHEN b THEN x ELSE LLM(...) END
 => the first call where a, the second where neither a nor b
@@ -7,6 +7,7 @@ CASE WHEN a THEN LLM(...) WHEN b THEN x ELSE LLM(...) END
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 
 from sqlglot import exp
 
@@ -21,28 +22,49 @@ def guards_of(select: exp.Select, aggregates: Aggregates) -> Guards:
     """By number of a call, a condition per place of it; None for a place read in every row."""
     guards: Guards = {}
     for call in calls_in(select):
-        conditions = [
-            condition
-            for condition in _conditions(call, select)
-            if not _needs_more_than_a_row(condition, aggregates)
-        ]
-        guard = exp.and_(*conditions) if conditions else None
+        guard = guard_of(call, select, aggregates)
         guards.setdefault(call_number(call) or 0, []).append(guard)
     return guards
 
 
-def _conditions(call: exp.Expr, select: exp.Select) -> Iterator[exp.Expr]:
-    """Conditions that all hold where the call is read.
+def guard_of(node: exp.Expr, select: exp.Select, aggregates: Aggregates) -> exp.Expr | None:
+    """The condition under which a node of a SELECT is read; None if it is read in every row.
 
-    Those around a window function do not count: it reads other rows than the one it stands in.
+    Conditions are nested as in the query: one that another decides about is not computed where
+    that does not hold. Where computing it fails, the node counts as read.
     """
-    node: exp.Expr = call
+    conditions = [
+        condition
+        for condition in _conditions(node, select, aggregates)
+        if not _is_of_more_than_a_row(condition, aggregates)
+    ]
+    if not conditions:
+        return None
+    nested = reduce(_only_where, reversed(conditions[:-1]), conditions[-1])
+    safe = exp.Try(this=exp.Coalesce(this=nested, expressions=[exp.false()]))
+    return exp.Coalesce(this=safe, expressions=[exp.true()])
+
+
+def _only_where(inner: exp.Expr, outer: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=outer, true=inner)])
+
+
+def _conditions(node: exp.Expr, select: exp.Select, aggregates: Aggregates) -> list[exp.Expr]:
+    """Conditions that all hold where a node is read, outer ones first.
+
+    Those around a window function do not count: it reads other rows than the one it stands in. Nor
+    do those around an aggregate beside ROLLUP and its like, where a key may be NULL in the result.
+    """
+    found: list[exp.Expr] = []
+    group = select.args.get("group")
+    has_sets = group is not None and group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
     while node.parent is not None and node.parent is not select:
         parent = node.parent
-        if isinstance(parent, exp.Window):
-            return
-        yield from _conditions_of(node, parent)
+        if isinstance(parent, exp.Window) or (has_sets and aggregates.is_aggregate(node)):
+            break
+        found = [*_conditions_of(node, parent), *found]
         node = parent
+    return found
 
 
 def _conditions_of(node: exp.Expr, parent: exp.Expr) -> Iterator[exp.Expr]:
@@ -58,27 +80,31 @@ def _conditions_of(node: exp.Expr, parent: exp.Expr) -> Iterator[exp.Expr]:
             yield holds if node.arg_key == "true" else _not(holds)
         case exp.Coalesce() if node.arg_key == "expressions":
             for earlier in (parent.this, *parent.expressions[: node.index]):
-                yield exp.Is(this=exp.paren(earlier), expression=exp.null())
+                yield exp.Is(this=_whole(earlier), expression=exp.null())
         case exp.Or():
             yield _not(_other(node, parent))
         case exp.And():
-            yield exp.NullSafeNEQ(this=exp.paren(_other(node, parent)), expression=exp.false())
+            yield exp.NullSafeNEQ(this=_whole(_other(node, parent)), expression=exp.false())
         case exp.Filter() if node.arg_key == "this":
             yield parent.expression.this.copy()
 
 
 def _when(branch: exp.Expr, case: exp.Expr | None) -> exp.Expr:
     """The condition of a WHEN; in `CASE x WHEN y` it is x = y."""
-    condition = exp.paren(branch.this)
+    condition = _whole(branch.this)
     operand = case.args.get("this") if case is not None else None
     if operand is None:
         return condition
-    return exp.EQ(this=exp.paren(operand), expression=condition)
+    return exp.EQ(this=_whole(operand), expression=condition)
 
 
 def _not(condition: exp.Expr) -> exp.Expr:
     """Not true: false or NULL."""
-    return exp.NullSafeNEQ(this=exp.paren(condition), expression=exp.true())
+    return exp.NullSafeNEQ(this=_whole(condition), expression=exp.true())
+
+
+def _whole(node: exp.Expr) -> exp.Expr:
+    return exp.paren(node.copy(), copy=False)
 
 
 def _other(node: exp.Expr, parent: exp.Expr) -> exp.Expr:
@@ -86,10 +112,14 @@ def _other(node: exp.Expr, parent: exp.Expr) -> exp.Expr:
     return other
 
 
-def _needs_more_than_a_row(condition: exp.Expr, aggregates: Aggregates) -> bool:
-    """Whether a condition reads answers or other rows; leaving it out only asks for more rows."""
+def _is_of_more_than_a_row(condition: exp.Expr, aggregates: Aggregates) -> bool:
+    """Whether a condition reads answers, other rows or chance.
+
+    Leaving it out only asks for more rows.
+    """
     return (
         has_call(condition)
-        or condition.find(exp.Window, exp.Query) is not None
+        or condition.find(exp.Window, exp.Query, exp.Grouping, exp.GroupingId) is not None
         or next(aggregates.inside(condition), None) is not None
+        or aggregates.is_volatile(condition)
     )

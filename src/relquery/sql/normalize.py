@@ -1,28 +1,32 @@
 """Bringing one SELECT with calls into a plain form before it is planned.
 
-Afterwards no item of the select list is a star, names and positions of the select list stand only
-in ORDER BY, and join conditions with calls stand in WHERE.
+Afterwards no item of the select list is a star, and names and positions of the select list stand
+only in ORDER BY.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql.binding import is_variable, outer_columns
 from relquery.sql.database import Database
+from relquery.sql.methods import restore_columns
 from relquery.sql.scopes import Context, calls_in, has_call
 from relquery.sql.source import to_sql
 from relquery.sql.sources import FIELD_NAME, Sources, is_star, star_columns
 
+_SETS_OF_KEYS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
 _BEFORE_ROWS = ("from_", "joins", "laterals", "sample", "limit", "offset")
 
 
 def normalize(
     select: exp.Select, sources: Sources, database: Database, context: Context
 ) -> exp.Select:
-    """A plain form of a SELECT, its join conditions moved, that gives the same rows."""
+    """A plain form of a SELECT that gives the same rows."""
     select = select.copy()
     items: list[exp.Expr] = []
     for item in select.expressions:
@@ -32,7 +36,8 @@ def normalize(
             _check_no_star(item)
             items.append(item)
     select.set("expressions", items)
-    _replace_aliases(select, sources)
+    restore_columns(select, sources)
+    _Aliases(sources, database, context).replace(select)
     _replace_positions(select)
     return select
 
@@ -48,34 +53,10 @@ def _check_no_star(item: exp.Expr) -> None:
             )
 
 
-def move_join_conditions(select: exp.Select) -> exp.Select:
-    """Move conditions with calls from the ON of inner joins to WHERE, where they mean the same.
-
-    Raises UnsupportedQueryError for an outer join, where they do not.
-    """
-    select = select.copy()
-    for join in select.args.get("joins") or ():
-        condition = join.args.get("on")
-        if not has_call(condition):
-            continue
-        if join.side or join.kind not in ("", "INNER") or join.method:
-            raise UnsupportedQueryError(
-                f"An LLM call stands in the ON clause of a {join.side or join.kind} join. Only an "
-                "inner join can take one. Join on the other conditions in a subquery, call LLM on "
-                "its rows."
-            )
-        parts = conjuncts(condition)
-        plain = [part for part in parts if not has_call(part)]
-        join.set("on", exp.and_(*plain) if plain else exp.true())
-        select.where(*[part for part in parts if has_call(part)], copy=False)
-    return select
-
-
 def check_forms(tree: exp.Expr) -> None:
     """Raises UnsupportedQueryError for a call with a clause that belongs to an aggregate."""
     for call in calls_in(tree):
-        parent = call.parent
-        clause = _CLAUSES_OF_AGGREGATES.get(type(parent)) if call.arg_key == "this" else None
+        clause = _CLAUSES_OF_AGGREGATES.get(type(call.parent)) if _is_its_own(call) else None
         for argument in call.expressions:
             if isinstance(argument, exp.Distinct | exp.Order):
                 clause = _CLAUSES_OF_AGGREGATES[type(argument)]
@@ -84,6 +65,15 @@ def check_forms(tree: exp.Expr) -> None:
                 f"An LLM call takes no {clause}: it is asked row by row, and equal inputs once. "
                 f"Leave {clause} out."
             )
+
+
+def _is_its_own(call: exp.Expr) -> bool:
+    """Whether the clause around a call is of the call, and not of an aggregate around both."""
+    clause = call.parent
+    if call.arg_key != "this" or clause is None:
+        return False
+    in_function = isinstance(clause, exp.Order | exp.IgnoreNulls | exp.RespectNulls)
+    return not (in_function and isinstance(clause.parent, exp.Func))
 
 
 _CLAUSES_OF_AGGREGATES: dict[object, str] = {
@@ -146,26 +136,6 @@ def without_alias(item: exp.Expr) -> exp.Expr:
     return item.this if isinstance(item, exp.Alias) else item
 
 
-def _replace_aliases(select: exp.Select, sources: Sources) -> None:
-    """Replace names that the select list gives by what they name, as DuckDB allows everywhere.
-
-    A column of the FROM clause goes first, but where a name is a whole key of ORDER BY: there it
-    goes last, and the name stays.
-    """
-    aliases: dict[str, exp.Expr] = {}
-    for item in select.expressions:
-        _replace_in(item, aliases, sources)
-        if isinstance(item, exp.Alias):
-            aliases.setdefault(item.alias.lower(), item.this)
-    for clause in ("where", "group", "having", "qualify"):
-        if (node := select.args.get(clause)) is not None:
-            _replace_in(node, aliases, sources)
-    order = select.args.get("order")
-    for key in order.expressions if order is not None else ():
-        if not isinstance(key.this, exp.Column):
-            _replace_in(key, aliases, sources)
-
-
 def is_order_name(node: exp.Expr, names: Collection[str]) -> bool:
     """Whether a node is a key of ORDER BY that names a column of the result (lower-case names)."""
     return (
@@ -178,9 +148,22 @@ def is_order_name(node: exp.Expr, names: Collection[str]) -> bool:
 
 def _replace_positions(select: exp.Select) -> None:
     """Replace numbers in GROUP BY by the items of the select list that they count."""
+    for key in group_keys(select):
+        if (item := item_at(key, select)) is not key:
+            key.replace(item)
+
+
+def group_keys(select: exp.Select) -> list[exp.Expr]:
+    """The keys in GROUP BY, those of ROLLUP, CUBE and GROUPING SETS too; none of GROUP BY ALL."""
     group = select.args.get("group")
-    if group is not None and group.expressions:
-        group.set("expressions", [item_at(key, select) for key in group.expressions])
+    return [] if group is None else _keys_in(group)
+
+
+def _keys_in(node: exp.Expr) -> list[exp.Expr]:
+    keys: list[exp.Expr] = []
+    for part in node.expressions:
+        keys += _keys_in(part) if isinstance(part, _SETS_OF_KEYS) else [part]
+    return keys
 
 
 def item_at(key: exp.Expr, select: exp.Select) -> exp.Expr:
@@ -192,23 +175,87 @@ def item_at(key: exp.Expr, select: exp.Select) -> exp.Expr:
     return key
 
 
-def _replace_in(node: exp.Expr, aliases: dict[str, exp.Expr], sources: Sources) -> None:
-    for column in list(node.find_all(exp.Column)):
-        name = column.name.lower()
-        if column.table or name not in aliases or sources.has(name) or in_subquery(column, node):
-            continue
-        replacement: exp.Expr = aliases[name].copy()
-        if not isinstance(replacement, exp.Column | exp.Anonymous | exp.Literal):
-            replacement = exp.paren(replacement, copy=False)
-        replacement.meta[FIELD_NAME] = column.name
-        column.replace(replacement)
+@dataclass(slots=True)
+class _Aliases:
+    """Replaces names that the select list gives by what they name, as DuckDB allows everywhere.
+
+    A column of the FROM clause goes first, but where a name is a whole key of ORDER BY: there it
+    goes last, and the name stays.
+    """
+
+    sources: Sources
+    database: Database
+    context: Context
+    _named: dict[str, exp.Expr] = field(default_factory=dict)
+
+    def replace(self, select: exp.Select) -> None:
+        """Replace them in a SELECT, in place."""
+        for item in select.expressions:
+            self._replace_in(item)
+            if isinstance(item, exp.Alias):
+                self._named.setdefault(item.alias.lower(), item.this)
+        for clause in ("where", "group", "having", "qualify"):
+            if (node := select.args.get(clause)) is not None:
+                self._replace_in(node)
+        order = select.args.get("order")
+        for key in order.expressions if order is not None else ():
+            if not isinstance(key.this, exp.Column):
+                self._replace_in(key)
+
+    def _replace_in(self, node: exp.Expr) -> None:
+        for column in list(node.find_all(exp.Column)):
+            name = column.name.lower()
+            if column.table or name not in self._named or self.sources.has(name):
+                continue
+            if is_variable(column):
+                continue
+            if (query := _query_around(column, node)) is None:
+                self._put(column, self._named[name].copy())
+            elif self._is_from_outside(column, query):
+                self._put(column, self._for_subquery(column, query))
+
+    def _put(self, column: exp.Column, named: exp.Expr) -> None:
+        if not isinstance(named, exp.Column | exp.Anonymous | exp.Literal):
+            named = exp.paren(named, copy=False)
+        named.meta[FIELD_NAME] = column.name
+        column.replace(named)
+
+    def _is_from_outside(self, column: exp.Column, query: exp.Expr) -> bool:
+        outer = outer_columns(query, self.database, self.context)
+        return outer is not None and any(column is one for one in outer)
+
+    def _for_subquery(self, column: exp.Column, query: exp.Expr) -> exp.Expr:
+        """What a name stands for, its columns under names that mean the same in a subquery."""
+        named = self._named[column.name.lower()].copy()
+        holder = exp.paren(named, copy=False)
+        inside = {table.alias_or_name.lower() for table in query.find_all(exp.Table, exp.Subquery)}
+        for inner in list(holder.find_all(exp.Column)):
+            found = self.sources.resolve(inner)
+            if found is None or found[0].lower() in inside:
+                raise self._ambiguous(column)
+            inner.replace(exp.column(found[1], table=found[0], quoted=True))
+        if has_call(holder) or holder.find(exp.Query):
+            raise self._ambiguous(column)
+        named = holder.this
+        named.pop()
+        return named
+
+    def _ambiguous(self, column: exp.Column) -> UnsupportedQueryError:
+        return UnsupportedQueryError(
+            f"The subquery reads '{column.name}', a name that the select list gives. Write what it "
+            "stands for instead, or give the name in a subquery of the FROM clause."
+        )
+
+
+def _query_around(node: exp.Expr, top: exp.Expr) -> exp.Expr | None:
+    """The outermost query between a node and `top`."""
+    found, parent = None, node.parent
+    while parent is not None and parent is not top:
+        found = parent if isinstance(parent, exp.Query) else found
+        parent = parent.parent
+    return found
 
 
 def in_subquery(node: exp.Expr, top: exp.Expr) -> bool:
     """Whether a query stands between a node and `top`."""
-    parent = node.parent
-    while parent is not None and parent is not top:
-        if isinstance(parent, exp.Query):
-            return True
-        parent = parent.parent
-    return False
+    return _query_around(node, top) is not None

@@ -24,8 +24,8 @@ from relquery.sql.functions import read_call
 from relquery.sql.guards import guards_of
 from relquery.sql.limits import LIMITS, early_limits
 from relquery.sql.normalize import conjuncts, without_alias
-from relquery.sql.places import is_number, is_per_group, note_places
-from relquery.sql.rewrite import ROW, Rewriter
+from relquery.sql.places import is_number, note_places
+from relquery.sql.rewrite import ROW, Rewriter, note_wholes
 from relquery.sql.scopes import Context, has_call
 from relquery.sql.source import Source, call_number, to_sql
 from relquery.sql.sources import Sources, from_only, is_star, star_columns
@@ -98,7 +98,8 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
 
     Raises QueryError for a malformed call, UnsupportedQueryError for a form that is not run yet.
     """
-    note_places(select, scope.aggregates)
+    note_places(select)
+    note_wholes(select, scope.aggregates)
     calls = _Calls(select, scope)
     where = select.args.get("where")
     predicates = conjuncts(where.this if where else None)
@@ -212,8 +213,7 @@ class _Calls:
         self._guards.setdefault(index, []).extend(self._guards_by_number[number])
         if is_number(node):
             self.numeric.add(index)
-        column = exp.column(answer_column(index, is_number(node)))
-        return exp.AnyValue(this=column) if is_per_group(node) else column
+        return exp.column(answer_column(index, is_number(node)))
 
     def _expand(self, arguments: tuple[exp.Expr, ...]) -> list[exp.Expr]:
         scope = self._scope
@@ -238,8 +238,8 @@ class _Calls:
                 "A window function stands inside of an LLM call. Compute it in a subquery and "
                 "call LLM on its rows."
             )
-        whole = self.rewriter.rewrite if has_call(argument) else self.rewriter.lift
-        return to_sql(whole(argument))
+        # Its columns are lifted, and not the whole: only rows that are asked compute the rest.
+        return to_sql(self.rewriter.rewrite_field(argument))
 
 
 def _calls_in_fields(fields: tuple[Field, ...]) -> tuple[int, ...]:

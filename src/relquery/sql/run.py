@@ -22,6 +22,7 @@ from relquery.sql.ask import Asker, Replies, ask, failed
 from relquery.sql.database import Database, Scratch
 from relquery.sql.explain import Foretelling
 from relquery.sql.inputs import Question
+from relquery.sql.macros import Macros
 from relquery.sql.plan import PlannedCall, SelectPlan
 from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.rows import Rows
@@ -115,13 +116,14 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
             "the query will ask; for what it did cost, run it and read result.report."
         )
     aggregates = Aggregates.of(database)
+    macros = Macros.of(database, aggregates)
     with Scratch(database) as scratch:
         if text.option is not None:
             foretold = Foretelling(database, scratch, aggregates, asker)
-            Walk(source, database, aggregates, defaults, foretold).statement(source.parse())
+            Walk(source, database, macros, defaults, foretold).statement(source.parse())
             return Result(foretold.result(), (), Report(seconds=asker.clock() - start))
         asked = _Asked(database, scratch, asker)
-        done = Walk(source, database, aggregates, defaults, asked).statement(source.parse())
+        done = Walk(source, database, macros, defaults, asked).statement(source.parse())
         table = database.fetch(done.sql)
     if done.names is not None:
         table = table.rename_columns(done.names)

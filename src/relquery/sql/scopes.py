@@ -48,6 +48,45 @@ def next_select(tree: exp.Expr) -> exp.Select | None:
     raise AssertionError("some SELECT is innermost")
 
 
+def with_inside(tree: exp.Expr) -> exp.Expr:
+    """`WITH ... INSERT INTO t SELECT ...` with its entries in the query of the INSERT."""
+    clause, query = tree.args.get("with_"), tree.args.get("expression")
+    if clause is None or not isinstance(tree, exp.Insert) or not isinstance(query, exp.Query):
+        return tree
+    if query.args.get("with_"):
+        query = exp.select("*").from_(query.subquery("_rq_rows"))
+    tree.set("with_", None)
+    query.set("with_", clause)
+    tree.set("expression", query)
+    return tree
+
+
+def is_subquery(node: exp.Expr) -> bool:
+    """A query in parentheses, or what holds a query in its own, as EXISTS (...) does."""
+    return isinstance(node, exp.Query) or bool(bare_queries(node))
+
+
+def bare_queries(node: exp.Expr) -> list[exp.Expr]:
+    """The queries in a node's own parentheses."""
+    return [
+        child
+        for child in node.iter_expressions()
+        if isinstance(child, exp.Query) and not isinstance(child, exp.Subquery)
+    ]
+
+
+def compared_with_query(node: exp.Expr) -> tuple[str, exp.Expr] | None:
+    """(which argument is compared, the query) of `x IN (SELECT ...)` and `x = ANY (SELECT ...)`."""
+    if isinstance(node, exp.In):
+        query = node.args.get("query")
+        return None if query is None else ("this", query)
+    for other, side in (("this", "expression"), ("expression", "this")):
+        many = node.args.get(side)
+        if isinstance(many, exp.Any | exp.All) and isinstance(many.this.unnest(), exp.Query):
+            return other, many.this.unnest()
+    return None
+
+
 def visible_ctes(select: exp.Select) -> list[exp.CTE]:
     """The WITH entries that a SELECT may name, its own included, outermost first."""
     seen: dict[str, exp.CTE] = {}

@@ -19,6 +19,18 @@ from relquery.sql.foreign import from_sqlglot
 DIALECT = "duckdb"
 CALL = "_rq_llm_"
 _CALL_NAME = re.compile(rf"{CALL}(\d+)")
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+# What stands before a schema's function, an alias with columns, a table or a macro to create.
+_BEFORE_OTHERS = (
+    TokenType.DOT,
+    TokenType.ALIAS,
+    TokenType.INTO,
+    TokenType.TABLE,
+    TokenType.VIEW,
+    TokenType.FUNCTION,
+    *_NAMES,
+)
+_WORDS = ("IF", "ZONE")  # names to the tokenizer, yet an expression may follow them
 _ANY_CASE = re.compile(rf"{CALL}\d+", re.IGNORECASE)
 
 
@@ -84,16 +96,19 @@ def _as_written(sql: str) -> ParseError | TokenError | None:
 
 
 def read_source(sql: str) -> Source:
-    """Find the LLM calls of a statement that DuckDB parses."""
+    """Find the LLM calls of a statement that DuckDB parses; semicolons after it are left out."""
     try:
         tokens = sqlglot.tokenize(sql, read=DIALECT)
     except TokenError as error:
         raise from_sqlglot(error, sql) from error
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
     starts = [at for at in range(len(tokens) - 1) if _starts_call(tokens, at)]
     calls = [
-        CallText(tokens[at].start, tokens[at + 1].start, _end(tokens, at + 1)) for at in starts
+        CallText(tokens[at].start, tokens[at + 1].start, tokens[_closing(tokens, at + 1)].end + 1)
+        for at in starts
     ]
-    return Source(sql, tuple(calls))
+    return Source(sql[: tokens[-1].end + 1] if tokens else sql, tuple(calls))
 
 
 def call_number(node: exp.Expr) -> int | None:
@@ -115,19 +130,64 @@ def readable(node: exp.Expr) -> str:
 
 
 def _starts_call(tokens: list[Token], at: int) -> bool:
-    token, before = tokens[at], tokens[at - 1] if at else None
+    """Whether a token is the name of a call, and of nothing that merely goes by this name."""
+    token = tokens[at]
     return (
-        token.token_type in (TokenType.VAR, TokenType.IDENTIFIER)
+        token.token_type in _NAMES
         and token.text.lower() == "llm"
         and tokens[at + 1].token_type == TokenType.L_PAREN
-        and (before is None or before.token_type != TokenType.DOT)
+        and not _is_declared(tokens, at)
+        and not _is_with_entry(tokens, at)
     )
 
 
-def _end(tokens: list[Token], opening: int) -> int:
+def _is_declared(tokens: list[Token], at: int) -> bool:
+    """Whether a name is that of an alias with columns, of a table, or of a function elsewhere."""
+    if not at:
+        return False
+    before = tokens[at - 1]
+    if before.token_type == TokenType.R_PAREN:  # `(SELECT ...) llm(a)`
+        opening = _opening(tokens, at - 1)
+        words = [token.text.upper() for token in tokens[max(0, opening - 2) : opening]]
+        return words != ["DISTINCT", "ON"]
+    if before.token_type == TokenType.EXISTS:  # CREATE TABLE IF NOT EXISTS llm(a INTEGER)
+        return at > 2 and tokens[at - 2].token_type == TokenType.NOT and _is_if(tokens[at - 3])
+    return before.token_type in _BEFORE_OTHERS and before.text.upper() not in _WORDS
+
+
+def _is_if(token: Token) -> bool:
+    return token.text.upper() == "IF"
+
+
+def _is_with_entry(tokens: list[Token], at: int) -> bool:
+    """Whether a name is that of a WITH entry: `llm(a, b) AS (`, `llm(a, b) AS MATERIALIZED (`."""
+    before = tokens[at - 1].token_type if at else None
+    if before not in (TokenType.WITH, TokenType.RECURSIVE, TokenType.COMMA):
+        return False
+    after = tokens[_closing(tokens, at + 1) + 1 :][:4]
+    words = [token.text.upper() for token in after]
+    if words[:1] != ["AS"]:
+        return False
+    return "(" in words[1:2] or "MATERIALIZED" in words[1:3]
+
+
+def _opening(tokens: list[Token], closing: int) -> int:
+    """Index of the token that opens the parenthesis closed at `closing`."""
     depth = 0
-    for token in tokens[opening:]:
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+    for at in range(closing, -1, -1):
+        kind = tokens[at].token_type
+        depth += (kind == TokenType.R_PAREN) - (kind == TokenType.L_PAREN)
         if depth == 0:
-            return token.end + 1
+            return at
+    raise AssertionError("DuckDB parsed a parenthesis that nothing opens")
+
+
+def _closing(tokens: list[Token], opening: int) -> int:
+    """Index of the token that closes the parenthesis at `opening`."""
+    depth = 0
+    for at in range(opening, len(tokens)):
+        kind = tokens[at].token_type
+        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+        if depth == 0:
+            return at
     raise AssertionError("DuckDB parsed a call whose parenthesis does not close")

@@ -10,14 +10,15 @@ from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
-from relquery.sql.aggregates import Aggregates
 from relquery.sql.compared import note_compared
 from relquery.sql.database import Database
 from relquery.sql.groups import asks_about_groups, over_groups
-from relquery.sql.normalize import check_forms, check_places, move_join_conditions, normalize
+from relquery.sql.joins import over_joined, take_conditions
+from relquery.sql.macros import Macros
+from relquery.sql.normalize import check_forms, check_places, normalize
 from relquery.sql.plan import Filter, PlannedCall, Scope, SelectPlan, plan_select
 from relquery.sql.rows import Rows
-from relquery.sql.scopes import Context, context_of, next_select
+from relquery.sql.scopes import Context, context_of, next_select, with_inside
 from relquery.sql.source import Source, readable, to_sql
 from relquery.sql.sources import read_sources
 from relquery.sql.stub import check, column_names, result_names, stubbed
@@ -60,7 +61,7 @@ class Walk(Generic[R]):
 
     source: Source
     database: Database
-    aggregates: Aggregates
+    macros: Macros
     defaults: Sampling
     stages: Stages[R]
     _kinds: Counter[str] = field(default_factory=Counter)
@@ -71,6 +72,7 @@ class Walk(Generic[R]):
         Raises QueryError for what is wrong with the statement before its first stage.
         """
         _check_statement(tree)
+        tree = self.macros.expand(with_inside(tree))
         check_forms(tree)
         check(self.database, tree)
         check_target(self.database, tree)
@@ -94,7 +96,7 @@ class Walk(Generic[R]):
         """
         context = context_of(select)
         names = self._names(select, context, outermost)
-        select = move_join_conditions(select)
+        select, joined = take_conditions(select)
         check_places(select)
         sources = read_sources(self.database, select, context)
         normal = normalize(select, sources, self.database, context)
@@ -103,10 +105,18 @@ class Walk(Generic[R]):
                 "An item of the select list makes several columns in a query with LLM calls. "
                 "Name the columns instead."
             )
-        if asks_about_groups(normal, self.aggregates):
-            return over_groups(normal, names, sources, self.aggregates)
+        if joined is not None:
+            return over_joined(normal, joined, names, sources)
+        if asks_about_groups(normal, sources, self.macros.aggregates):
+            return over_groups(normal, names, sources, self.macros.aggregates)
         scope = Scope(
-            self.database, self.source, context, sources, self.aggregates, self.defaults, names
+            self.database,
+            self.source,
+            context,
+            sources,
+            self.macros.aggregates,
+            self.defaults,
+            names,
         )
         plan = plan_select(normal, scope)
         if self.database.compares_exactly:

@@ -1,0 +1,138 @@
+"""Macros that hide what a plan has to see: aggregates, windows, rows that they make.
+
+CREATE MACRO cnt(x) AS count(x);  SELECT cnt(LLM('...', a)) FROM t  =>  SELECT count(LLM('...', a)) FROM t
+
+So does whatever of a user's macro an LLM call is an argument of. Other macros are DuckDB's alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from relquery.errors import UnsupportedQueryError
+from relquery.sql.aggregates import Aggregates
+from relquery.sql.binding import is_variable
+from relquery.sql.database import SCRATCH, Database
+from relquery.sql.scopes import has_call
+from relquery.sql.source import DIALECT, readable
+
+_MOST = 1000  # expansions of one statement; macros cannot call themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """parameters: lower-case names. internal: whether it is DuckDB's own."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: exp.Expr
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Macros:
+    """The scalar macros of a database by lower-case name, a list of those with different arity."""
+
+    named: dict[str, list[Macro]]
+    aggregates: Aggregates
+
+    @classmethod
+    def of(cls, database: Database, aggregates: Aggregates) -> Macros:
+        """Read them. Those that the parser does not know are left to DuckDB."""
+        rows = database.fetch(
+            "SELECT lower(function_name), list_transform(parameters, lambda p: lower(p)), "
+            "macro_definition, internal FROM duckdb_functions() WHERE function_type = 'macro' "
+            f"AND NOT starts_with(function_name, '{SCRATCH}') ORDER BY ALL"
+        )
+        named: defaultdict[str, list[Macro]] = defaultdict(list)
+        for name, parameters, definition, internal in zip(
+            *(column.to_pylist() for column in rows.columns), strict=True
+        ):
+            body = _parsed(definition)
+            if body is not None:
+                named[name].append(Macro(name, tuple(parameters), body, internal))
+        return cls(dict(named), aggregates)
+
+    def expand(self, tree: exp.Expr) -> exp.Expr:
+        """A statement without such macros.
+
+        Raises UnsupportedQueryError for one with a schema before it, or with defaults.
+        """
+        tree = tree.copy()
+        for _ in range(_MOST):
+            found = next(filter(self._is_subtle, tree.find_all(exp.Anonymous, bfs=False)), None)
+            if found is None:
+                return tree
+            found.replace(self._expanded(found))
+        raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
+
+    def _is_subtle(self, call: exp.Expr) -> bool:
+        asks = has_call(call)
+        return any(
+            self._hides(macro, set()) or (asks and not macro.internal)
+            for macro in self.named.get(_name(call), ())
+        )
+
+    def _hides(self, macro: Macro, seen: set[str]) -> bool:
+        """Whether a body, or that of a macro which it calls, is of more than one row."""
+        body = macro.body
+        if body.find(exp.Window, exp.Explode, exp.UDTF) is not None:
+            return True
+        if next(self.aggregates.inside(body), None) is not None:
+            return True
+        called = {_name(found) for found in body.find_all(exp.Anonymous)} - seen
+        return any(
+            self._hides(inner, seen | called)
+            for name in called
+            for inner in self.named.get(name, ())
+        )
+
+    def _expanded(self, call: exp.Expr) -> exp.Expr:
+        given = [one for one in call.expressions if not _is_named(one)]
+        by_name = {
+            one.this.name.lower(): one.expression for one in call.expressions if _is_named(one)
+        }
+        for macro in () if isinstance(call.parent, exp.Dot) else self.named[_name(call)]:
+            values = dict(zip(macro.parameters, given, strict=False)) | by_name
+            if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
+                return exp.paren(_put(macro.body, values), copy=False)
+        raise UnsupportedQueryError(
+            f"The macro in {readable(call)[:80]} stands in a query with LLM calls, with a name "
+            "before it or with arguments that are left to their defaults. Give all of them, or "
+            "write out what the macro does."
+        )
+
+
+def _parsed(definition: str | None) -> exp.Expr | None:
+    try:
+        return None if definition is None else sqlglot.parse_one(definition, dialect=DIALECT)
+    except SqlglotError:
+        return None
+
+
+def _name(call: exp.Expr) -> str:
+    return str(call.this).lower()
+
+
+def _is_named(argument: exp.Expr) -> bool:
+    return isinstance(argument, exp.PropertyEQ | exp.Kwarg)
+
+
+def _put(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
+    """A body with values in the place of its parameters."""
+
+    def put(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or is_variable(node):
+            return node
+        value = values.get((node.table or node.name).lower())
+        if value is None:
+            return node
+        inner = exp.paren(value.copy(), copy=False)
+        return exp.Dot(this=inner, expression=node.this.copy()) if node.table else inner
+
+    return body.transform(put)
