@@ -1,4 +1,4 @@
-"""Who gives a column its value: a lambda or comprehension, a subquery, or the FROM clause around."""
+"""What gives a column its value: a lambda or comprehension, a subquery, or the FROM around it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from relquery.sql.sources import read_sources
 
 
 def is_variable(node: exp.Expr) -> bool:
-    """Whether a column, an identifier, or what stands before a dot is the variable of a lambda or comprehension.
+    """Whether a column, an identifier, or what stands before a dot is a variable.
 
-    Where a table has a column of this name, the variable goes first.
+    That is: of a lambda or a list comprehension. Where a table has a column of this name, the variable goes first.
     """
     name = _first_part(node).name.lower()
     inside, parent = node, node.parent
@@ -39,10 +39,8 @@ def _variables(node: exp.Expr, inside: exp.Expr) -> Iterator[str]:
     if isinstance(node, exp.Lambda) and inside.arg_key == "this":
         yield from (variable.name.lower() for variable in node.expressions)
     if isinstance(node, exp.Comprehension) and inside.arg_key in ("this", "condition"):
-        for part in (node.expression, node.args.get("position")):
-            yield from (
-                (found.name.lower() for found in part.find_all(exp.Identifier)) if part else ()
-            )
+        parts = [part for part in (node.expression, node.args.get("position")) if part]
+        yield from (name.name.lower() for part in parts for name in part.find_all(exp.Identifier))
 
 
 def outer_columns(query: exp.Expr, database: Database, context: Context) -> list[exp.Column] | None:

@@ -150,7 +150,7 @@ class Scratch:
     """Tables that live for one query: all are dropped when the context ends, however it ends."""
 
     database: Database
-    _tables: list[str] = field(default_factory=list)
+    _tables: dict[str, str] = field(default_factory=dict)
     _views: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Scratch:
@@ -160,11 +160,16 @@ class Scratch:
         return self
 
     def table(self, select: str) -> str:
-        """Run a query into a new table and give its name."""
-        name = f"{SCRATCH}table_{len(self._tables)}"
-        self._tables.append(name)
-        self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
-        return name
+        """Run a query into a table, once, and give the table's name."""
+        if select not in self._tables:
+            name = f"{SCRATCH}table_{len(self._tables)}"
+            self._tables[select] = name
+            try:
+                self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
+            except RelqueryError:
+                del self._tables[select]
+                raise
+        return self._tables[select]
 
     def view(self, data: pa.Table) -> str:
         """Make an Arrow table readable and give its name."""
@@ -182,5 +187,5 @@ class Scratch:
         self.database._turn.has_scratch = False
         for name in self._views:
             self.database.unregister(name)
-        for name in self._tables:
+        for name in self._tables.values():
             self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")

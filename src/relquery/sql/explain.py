@@ -15,15 +15,13 @@ from relquery.backends.base import one_pass
 from relquery.errors import QueryError
 from relquery.ledger import Keys, has_one_answer
 from relquery.prompt import Compared, Prompt, Sampling
-from relquery.sql.aggregates import Aggregates
 from relquery.sql.ask import Asker
-from relquery.sql.database import Database, Scratch
 from relquery.sql.estimate import Effort, answers, effort
 from relquery.sql.foreseen import ForeseenRows
 from relquery.sql.hints import hint
 from relquery.sql.inputs import Inputs, Question
-from relquery.sql.known import Known, known_rows
 from relquery.sql.plan import PlannedCall, SelectPlan
+from relquery.sql.rehearse import Rehearsal
 from relquery.sql.scopes import Context
 from relquery.table.columns import Int64s
 
@@ -74,21 +72,22 @@ class Foretelling:
     told: what `result` gives, so far.
     """
 
-    database: Database
-    scratch: Scratch
-    aggregates: Aggregates
+    rehearsal: Rehearsal
     asker: Asker
     told: list[dict[str, object]] = field(default_factory=list)
-    _stand_ins: dict[str, Known] = field(default_factory=dict)
     _keys: set[bytes] = field(default_factory=set)
 
     def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
         """Base rows, as far as they are known."""
-        return ForeseenRows.foresee(plan, context, self.database, self.scratch, self._stand_ins)
+        return self.rehearsal.rows(plan, context)
+
+    def table(self, rows: ForeseenRows) -> str:
+        """A stand-in; see sql.known."""
+        return self.rehearsal.table(rows)
 
     def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
         """Tell what a call would ask."""
-        rows.of_call(call.index).asked[wanted] = True
+        self.rehearsal.ask(name, call, rows, wanted)
         counts = self._counts(call, rows, wanted)
         guard = rows.plan.guards.get(call.index)
         is_known = rows.known.exact and not call.needs and not (guard and rows.is_open(guard))
@@ -107,18 +106,9 @@ class Foretelling:
         }
         self.told.append(row | (asdict(counts.effort) if counts.effort else {}))
 
-    def table(self, rows: ForeseenRows) -> str:
-        """A stand-in; see sql.known."""
-        sql = rows.sql(rows.plan.final)
-        empty = f"SELECT * FROM ({sql}) WHERE false"
-        known = known_rows(rows.plan.final, rows.known, self.aggregates)
-        try:
-            name = self.scratch.table(sql if known.held else empty)
-        except QueryError:  # rows that a filter would have dropped, or NULL for an answer, broke it
-            known = replace(known, exact=False, held=False)
-            name = self.scratch.table(empty)
-        self._stand_ins[name] = known
-        return name
+    def final(self, rows: ForeseenRows) -> str:
+        """Of no use to anyone: what is told, is told."""
+        return self.rehearsal.final(rows)
 
     def result(self) -> pa.Table:
         """The explanation, a row per stage in the order in which they run."""
@@ -129,7 +119,10 @@ class Foretelling:
             return _Counts(rows.known.most, None, False, None)
         if any(rows.is_open(part.sql) for part in call.fields):
             return _Counts(rows.number_inputs(call, wanted), None, False, None)
-        cells, forms = rows.cells(call.fields, wanted)
+        try:
+            cells, forms = rows.cells(call.fields, wanted)
+        except QueryError:  # of a row that a filter would have dropped
+            return _Counts(len(wanted), None, False, None)
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
         inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms))
         if rows.known.held:

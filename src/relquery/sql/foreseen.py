@@ -12,7 +12,7 @@ from relquery.sql.database import Database, Scratch
 from relquery.sql.fields import Field
 from relquery.sql.inputs import distinct_rows
 from relquery.sql.known import ALL, Known, known_base
-from relquery.sql.plan import PlannedCall, SelectPlan
+from relquery.sql.plan import ROWS, PlannedCall, SelectPlan
 from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context
 from relquery.table.columns import Int64s, encode
@@ -56,11 +56,18 @@ class ForeseenRows(Rows):
         return rows
 
     def matching(self, predicate: str) -> Int64s:
-        """All rows alive where a predicate depends on answers."""
-        return self.alive if self.is_open(predicate) else Rows.matching(self, predicate)
+        """All rows alive where a predicate depends on answers.
+
+        Raises QueryError for a predicate that DuckDB cannot run.
+        """
+        if not self.is_open(predicate):
+            return Rows.matching(self, predicate)
+        self.database.describe(self.sql(f"SELECT {predicate} FROM {ROWS}", self.alive[:0]))
+        return self.alive
 
     def narrow(self, predicate: str) -> None:
         """Keep the rows: a filter may leave any of them."""
+        self.matching(predicate)
         self.known = replace(self.known, exact=False)
 
     def is_open(self, sql: str) -> bool:

@@ -15,7 +15,7 @@ from sqlglot import exp
 from relquery.sql.aggregates import Aggregates
 from relquery.sql.normalize import conjuncts, group_keys, is_order_name, without_alias
 from relquery.sql.scopes import calls_in, compared_with_query, has_call, is_subquery
-from relquery.sql.source import readable, to_sql
+from relquery.sql.source import readable
 from relquery.sql.sources import FIELD_NAME, Sources
 
 _INNER = ("from_", "joins", "laterals", "where", "sample", "group")

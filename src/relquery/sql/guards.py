@@ -12,6 +12,7 @@ from functools import reduce
 from sqlglot import exp
 
 from relquery.sql.aggregates import Aggregates
+from relquery.sql.normalize import has_grouping_sets
 from relquery.sql.scopes import calls_in, has_call
 from relquery.sql.source import call_number
 
@@ -56,8 +57,7 @@ def _conditions(node: exp.Expr, select: exp.Select, aggregates: Aggregates) -> l
     do those around an aggregate beside ROLLUP and its like, where a key may be NULL in the result.
     """
     found: list[exp.Expr] = []
-    group = select.args.get("group")
-    has_sets = group is not None and group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
+    has_sets = has_grouping_sets(select)
     while node.parent is not None and node.parent is not select:
         parent = node.parent
         if isinstance(parent, exp.Window) or (has_sets and aggregates.is_aggregate(node)):

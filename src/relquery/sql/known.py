@@ -8,18 +8,19 @@ cannot mislead: a single source, whose rows are kept or dropped by columns witho
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import exp
 
 from relquery.sql.aggregates import Aggregates
+from relquery.sql.groups import keys_of
+from relquery.sql.normalize import has_grouping_sets
 from relquery.sql.source import DIALECT
 
 _ANSWER = re.compile(r"_rq_(?:text|number)_\d+")
 _CUTS = ("distinct", "having", "qualify", "limit", "offset")
-_NOT_PLAIN = ("grouping_sets", "cube", "rollup", "totals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +83,10 @@ def known_rows(final: str, rows: Known, aggregates: Aggregates) -> Known:
     select = sqlglot.parse_one(final, dialect=DIALECT)
     assert isinstance(select, exp.Select)
     items = select.expressions
-    group = select.args.get("group")
-    if any(item.find(exp.UDTF, exp.Explode) for item in items) or _is_not_plain(group):
+    if any(item.find(exp.UDTF, exp.Explode) for item in items) or has_grouping_sets(select):
         return NOTHING
     folds = aggregates.in_select(select)
-    keys = _keys(group, items, aggregates)
+    keys = keys_of(select, aggregates)
     most = 1 if folds and not keys else rows.most
     if any(select.args.get(key) for key in _CUTS) or any(map(rows.is_open, keys)):
         return Known(most, exact=False, held=False)
@@ -132,20 +132,6 @@ def _stand_in(
     table = query.args["from_"].this
     is_whole = len(query.expressions) == 1 and isinstance(query.expressions[0], exp.Star)
     return stand_ins.get(table.name) if is_whole and isinstance(table, exp.Table) else None
-
-
-def _is_not_plain(group: exp.Expr | None) -> bool:
-    return group is not None and any(group.args.get(form) for form in _NOT_PLAIN)
-
-
-def _keys(
-    group: exp.Expr | None, items: Iterable[exp.Expr], aggregates: Aggregates
-) -> list[exp.Expr]:
-    if group is None:
-        return []
-    if group.args.get("all"):
-        return [item for item in items if next(aggregates.inside(item), None) is None]
-    return list(group.expressions)
 
 
 def _is_of_one_row(item: exp.Expr, aggregates: Aggregates) -> bool:

@@ -1,6 +1,7 @@
 """Macros that hide what a plan has to see: aggregates, windows, rows that they make.
 
-CREATE MACRO cnt(x) AS count(x);  SELECT cnt(LLM('...', a)) FROM t  =>  SELECT count(LLM('...', a)) FROM t
+CREATE MACRO cnt(x) AS count(x)
+cnt(LLM('...', a))  =>  count(LLM('...', a))
 
 So does whatever of a user's macro an LLM call is an argument of. Other macros are DuckDB's alone.
 """

@@ -71,5 +71,6 @@ def _column(chain: exp.Expr) -> exp.Expr:
         parts.insert(0, chain.expression)
         chain = chain.this
     parts.insert(0, chain)
-    column = exp.column(*(part.copy() for part in reversed(parts[:2])))
+    table = parts[0].copy() if len(parts) > 1 else None
+    column = exp.Column(this=parts[min(1, len(parts) - 1)].copy(), table=table)
     return exp.Dot.build([column, *(part.copy() for part in parts[2:])]) if parts[2:] else column

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import cast
 
 from sqlglot import exp
 
@@ -159,6 +160,12 @@ def group_keys(select: exp.Select) -> list[exp.Expr]:
     return [] if group is None else _keys_in(group)
 
 
+def has_grouping_sets(select: exp.Select) -> bool:
+    """Whether rows are in more than one group: GROUPING SETS, ROLLUP or CUBE."""
+    group = select.args.get("group")
+    return group is not None and group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
+
+
 def _keys_in(node: exp.Expr) -> list[exp.Expr]:
     keys: list[exp.Expr] = []
     for part in node.expressions:
@@ -236,9 +243,7 @@ class _Aliases:
             inner.replace(exp.column(found[1], table=found[0], quoted=True))
         if has_call(holder) or holder.find(exp.Query):
             raise self._ambiguous(column)
-        named = holder.this
-        named.pop()
-        return named
+        return cast(exp.Expr, holder.this.pop())
 
     def _ambiguous(self, column: exp.Column) -> UnsupportedQueryError:
         return UnsupportedQueryError(

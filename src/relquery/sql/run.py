@@ -24,6 +24,7 @@ from relquery.sql.explain import Foretelling
 from relquery.sql.inputs import Question
 from relquery.sql.macros import Macros
 from relquery.sql.plan import PlannedCall, SelectPlan
+from relquery.sql.rehearse import Rehearsal
 from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context
@@ -118,10 +119,13 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
     aggregates = Aggregates.of(database)
     macros = Macros.of(database, aggregates)
     with Scratch(database) as scratch:
+        rehearsal = Rehearsal(database, scratch, aggregates)
         if text.option is not None:
-            foretold = Foretelling(database, scratch, aggregates, asker)
+            foretold = Foretelling(rehearsal, asker)
             Walk(source, database, macros, defaults, foretold).statement(source.parse())
             return Result(foretold.result(), (), Report(seconds=asker.clock() - start))
+        rehearsed = Walk(source, database, macros, defaults, rehearsal).statement(source.parse())
+        database.bind(rehearsed.sql)
         asked = _Asked(database, scratch, asker)
         done = Walk(source, database, macros, defaults, asked).statement(source.parse())
         table = database.fetch(done.sql)
@@ -189,6 +193,9 @@ class _Asked:
 
     def table(self, rows: Rows) -> str:
         return self.scratch.table(rows.sql(rows.plan.final))
+
+    def final(self, rows: Rows) -> str:
+        return rows.sql(rows.plan.final)
 
 
 def _row_error(stage: str, failure: Failure, cells: pa.Table, rows: Int64s) -> RowError:

@@ -40,6 +40,9 @@ class Stages(Protocol[R]):
     def table(self, rows: R) -> str:
         """The name of a scratch table that holds the rows of a SELECT, its stages done."""
 
+    def final(self, rows: R) -> str:
+        """The statement that gives the rows of the outermost SELECT, its stages done."""
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -84,7 +87,7 @@ class Walk(Generic[R]):
             if isinstance(rows, exp.Expr):
                 tree = _replaced(tree, select, rows)
             elif select is tree:
-                return Done(rows.sql(rows.plan.final), names)
+                return Done(self.stages.final(rows), names)
             else:
                 select.replace(exp.select("*").from_(self.stages.table(rows)))
         return Done(to_sql(tree), names)
