@@ -43,7 +43,7 @@ class Aggregates:
         return self._folds(node) and not _in_window(node)
 
     def around(self, node: exp.Expr, top: exp.Expr) -> bool:
-        """Whether an aggregate, its FILTER and WITHIN GROUP included, is around a node, below `top`."""
+        """Whether a node is in an aggregate below `top`, or in its FILTER or WITHIN GROUP."""
         parent = node.parent
         while parent is not None and parent is not top:
             whole = parent.this if isinstance(parent, exp.Filter | exp.WithinGroup) else parent

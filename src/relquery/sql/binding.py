@@ -15,7 +15,8 @@ from relquery.sql.sources import read_sources
 def is_variable(node: exp.Expr) -> bool:
     """Whether a column, an identifier, or what stands before a dot is a variable.
 
-    That is: of a lambda or a list comprehension. Where a table has a column of this name, the variable goes first.
+    That is: of a lambda or a list comprehension. Where a table has a column of this name, the
+    variable goes first.
     """
     name = _first_part(node).name.lower()
     inside, parent = node, node.parent

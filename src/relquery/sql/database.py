@@ -28,10 +28,14 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One DuckDB connection. Raises QueryError where two threads use it at once."""
+    """One DuckDB connection. Raises QueryError where two threads use it at once.
+
+    prepared: statements with LLM calls by lower-case name, as DuckDB cannot prepare these.
+    """
 
     connection: Any
     _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
+    prepared: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str = ":memory:") -> Database:

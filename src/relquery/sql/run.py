@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from relquery.sql.explain import Foretelling
 from relquery.sql.inputs import Question
 from relquery.sql.macros import Macros
 from relquery.sql.plan import PlannedCall, SelectPlan
+from relquery.sql.prepared import executed, read_prepared
 from relquery.sql.rehearse import Rehearsal
 from relquery.sql.result import Result, RowError, missing_values
 from relquery.sql.rows import Rows
@@ -99,6 +100,12 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
     statements = database.statements(text.query)
     if not statements:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
+    if len(statements) == 1:
+        body = _prepare_or_execute(statements[0], database)
+        if body == "":
+            return Result(pa.table({}), (), Report(seconds=asker.clock() - start))
+        if body is not None:
+            return _run_text(replace(text, query=body), database, asker, defaults)
     source = _source_of_calls(text.query, statements)
     if source is None:
         if text.option is not None and len(statements) > 1:
@@ -132,6 +139,24 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
     if done.names is not None:
         table = table.rename_columns(done.names)
     return Result(table, tuple(asked.errors), Report(tuple(asked.stages), asker.clock() - start))
+
+
+def _prepare_or_execute(statement: str, database: Database) -> str | None:
+    """The statement that EXECUTE runs; "" where there is none to run; None if DuckDB shall run it.
+
+    Raises QueryError.
+    """
+    found = read_prepared(statement)
+    if found is None or (found.verb != "PREPARE" and found.name not in database.prepared):
+        return None
+    if found.verb == "EXECUTE":
+        return executed(database.prepared[found.name], found)
+    if found.verb == "PREPARE":
+        read_source(found.body).parse()
+        database.prepared[found.name] = found.body
+    else:
+        del database.prepared[found.name]
+    return ""
 
 
 def _source_of_calls(sql: str, statements: list[str]) -> Source | None:

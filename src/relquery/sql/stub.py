@@ -66,7 +66,7 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
     )
     try:
         names = [name for name, _ in database.describe(text)]
-    except QueryError:
+    except QueryError:  # in a form that DuckDB takes as a tree only, such as `x -> x + 1`
         return None
     return [_MACRO_CALL.sub(lambda found: source.text(int(found[1])), name) for name in names]
 
