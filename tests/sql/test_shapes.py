@@ -116,8 +116,8 @@ NAMES = [
     "SELECT id AS x, [x + 10 FOR x IN [1, 2]], LLM('up', genre) FROM films",
     "SELECT id AS x, list_transform([1, 2], lambda x: x + 10), LLM('up', genre) FROM films",
     "SELECT id AS x, [x + id FOR x, i IN [1, x] IF i > 0], LLM('up', x) FROM films",
-    "SELECT LLM('up', [t || id FOR t IN tags][1]), LLM('up', list_filter(tags, lambda id: id > 'a')[1]) "
-    "FROM films",
+    "SELECT LLM('up', [t || id FOR t IN tags][1]), "
+    "LLM('up', list_filter(tags, lambda id: id > 'a')[1]) FROM films",
     "SELECT list_transform([LLM('up', id)], lambda x: x || genre) FROM films",
     "SELECT id AS x, (SELECT count(*) FROM reviews WHERE film < x), LLM('up', genre) FROM films",
     "SELECT upper(films.genre) AS x, (SELECT count(*) FROM reviews WHERE text > lower(x)), "
@@ -174,6 +174,11 @@ def test_a_condition_by_chance_guards_no_call(con: Connection, backend: FakeBack
         "SELECT LLM('up', t) FROM (SELECT LLM('up', title) AS t, title::DATE AS d FROM films)",
         "SELECT genre::INTEGER, max(LLM('up', title)) FROM films GROUP BY genre",
         "INSERT INTO reviews SELECT id, title, LLM('up', title) FROM films",
+        "INSERT INTO reviews (film, text) SELECT title, LLM('up', title) FROM films",
+        "INSERT INTO strict SELECT id, LLM('up', title), 5 FROM films",
+        "INSERT INTO strict SELECT id + 10, LLM('up', title), id FROM films",
+        "INSERT INTO strict SELECT stars, LLM('up', title), 5 FROM films",
+        "INSERT INTO strict BY NAME SELECT film AS id, LLM('up', text) AS text FROM reviews",
         "CREATE TABLE n AS SELECT CAST(title AS INTEGER) AS t, LLM('up', title) AS u FROM films",
         "SELECT LLM('up', title) FROM films GROUP BY genre",
         "SELECT f.title FROM films f JOIN reviews r ON LLM('up', r.text) = 'A' "
@@ -183,10 +188,19 @@ def test_a_condition_by_chance_guards_no_call(con: Connection, backend: FakeBack
 def test_what_must_fail_fails_before_the_first_call(
     query: str, con: Connection, backend: FakeBackend
 ) -> None:
+    con.sql("CREATE TABLE strict (id INTEGER PRIMARY KEY, text VARCHAR, n INTEGER CHECK (n > 3))")
+    con.sql("INSERT INTO strict VALUES (6, 'six', 6)")
     with pytest.raises(QueryError) as caught:
         con.sql(query)
     assert not backend.asked
     assert "_rq_" not in str(caught.value)
+
+
+def test_rows_that_a_table_takes_are_inserted(con: Connection) -> None:
+    con.sql("CREATE TABLE strict (id INTEGER PRIMARY KEY, text VARCHAR, n INTEGER CHECK (n > 3))")
+    con.sql("INSERT INTO strict SELECT id, LLM('up', title), id + 3 FROM films")
+    con.sql("INSERT OR IGNORE INTO strict SELECT id, LLM('up', title), 5 FROM films WHERE id < 3")
+    assert con.sql("SELECT count(*), min(text) FROM strict").fetchall() == [(6, "ALIEN")]
 
 
 @pytest.mark.parametrize(

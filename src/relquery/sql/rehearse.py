@@ -27,16 +27,19 @@ _CLAUSES = ("distinct", "group", "having", "qualify", "order", "limit", "offset"
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Stages that no call is made for; see walk.Stages. NULL stands in for all answers."""
+    """Stages that no call is made for; see walk.Stages. NULL stands in for all answers.
+
+    stand_ins: what is known of the tables that hold the rows of subqueries.
+    """
 
     database: Database
     scratch: Scratch
     aggregates: Aggregates
-    _stand_ins: dict[str, Known] = field(default_factory=dict)
+    stand_ins: dict[str, Known] = field(default_factory=dict)
 
     def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
         """Base rows, as far as they are known."""
-        return ForeseenRows.foresee(plan, context, self.database, self.scratch, self._stand_ins)
+        return ForeseenRows.foresee(plan, context, self.database, self.scratch, self.stand_ins)
 
     def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
         """Compute the fields of a call, for no row where an answer may decide which or what.
@@ -58,7 +61,7 @@ class Rehearsal:
         except QueryError:  # rows that a filter would have dropped, or NULL for an answer, broke it
             known = replace(known, exact=False, held=False)
             name = self.scratch.table(empty)
-        self._stand_ins[name] = known
+        self.stand_ins[name] = known
         return name
 
     def final(self, rows: ForeseenRows) -> str:

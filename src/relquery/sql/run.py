@@ -22,6 +22,7 @@ from relquery.sql.ask import Asker, Replies, ask, failed
 from relquery.sql.database import Database, Scratch
 from relquery.sql.explain import Foretelling
 from relquery.sql.inputs import Question
+from relquery.sql.inserts import check_insert
 from relquery.sql.macros import Macros
 from relquery.sql.plan import PlannedCall, SelectPlan
 from relquery.sql.prepared import executed, read_prepared
@@ -133,6 +134,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
             return Result(foretold.result(), (), Report(seconds=asker.clock() - start))
         rehearsed = Walk(source, database, macros, defaults, rehearsal).statement(source.parse())
         database.bind(rehearsed.sql)
+        check_insert(database, rehearsed.sql, rehearsal.stand_ins)
         asked = _Asked(database, scratch, asker)
         done = Walk(source, database, macros, defaults, asked).statement(source.parse())
         table = database.fetch(done.sql)
