@@ -9,6 +9,7 @@ import pytest
 from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import FakeBackend
 
+from relquery import span
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
 
@@ -80,3 +81,10 @@ def test_a_connection_that_is_closed_by_its_own_query_says_so(backend):
     con = connect(backend, ledger=None)
     with pytest.raises(QueryError, match="The connection is closed"):
         con.sql("SELECT LLM('up', 1)", progress=lambda *_: con.database.close())
+
+
+def test_a_span_query_and_its_errors_leave_the_connection_free(con: Connection) -> None:
+    with pytest.raises(QueryError):
+        con.explain("x")  # type: ignore[arg-type]
+    con.explain(span.generate("Why?"))
+    assert con.sql("SELECT 1").fetchall() == [(1,)]

@@ -59,7 +59,7 @@ class Database:
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
         with _translated(sql, self):
-            self.connection.execute(sql)
+            self.connection.execute(sql).fetchall()  # a result not read to its end blocks the next
 
     def fetch(self, sql: str) -> pa.Table:
         """Run a statement and read its rows; a table without columns if it has none."""
@@ -76,7 +76,7 @@ class Database:
     def bind(self, statement: str) -> None:
         """Have DuckDB look for what is wrong with a statement, without running it."""
         with _translated(statement, self):
-            self.connection.execute(f"EXPLAIN {statement}")
+            self.connection.execute(f"EXPLAIN {statement}").fetchall()
 
     @property
     def compares_exactly(self) -> bool:

@@ -8,8 +8,7 @@ So does whatever of a user's macro an LLM call is an argument of. Other macros a
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlglot
 from sqlglot import exp
@@ -37,27 +36,14 @@ class Macro:
 
 @dataclass(frozen=True, slots=True)
 class Macros:
-    """The scalar macros of a database by lower-case name, a list of those with different arity."""
+    """The scalar macros of a database, read as a query names them.
 
-    named: dict[str, list[Macro]]
+    Those that the parser does not know are left to DuckDB.
+    """
+
+    database: Database
     aggregates: Aggregates
-
-    @classmethod
-    def of(cls, database: Database, aggregates: Aggregates) -> Macros:
-        """Read them. Those that the parser does not know are left to DuckDB."""
-        rows = database.fetch(
-            "SELECT lower(function_name), list_transform(parameters, lambda p: lower(p)), "
-            "macro_definition, internal FROM duckdb_functions() WHERE function_type = 'macro' "
-            f"AND NOT starts_with(function_name, '{SCRATCH}') ORDER BY ALL"
-        )
-        named: defaultdict[str, list[Macro]] = defaultdict(list)
-        for name, parameters, definition, internal in zip(
-            *(column.to_pylist() for column in rows.columns), strict=True
-        ):
-            body = _parsed(definition)
-            if body is not None:
-                named[name].append(Macro(name, tuple(parameters), body, internal))
-        return cls(dict(named), aggregates)
+    _known: dict[str, list[Macro]] = field(default_factory=dict)
 
     def expand(self, tree: exp.Expr) -> exp.Expr:
         """A statement without such macros.
@@ -65,6 +51,7 @@ class Macros:
         Raises UnsupportedQueryError for one with a schema before it, or with defaults.
         """
         tree = tree.copy()
+        self._read({_name(call) for call in tree.find_all(exp.Anonymous)})
         for _ in range(_MOST):
             found = next(filter(self._is_subtle, tree.find_all(exp.Anonymous, bfs=False)), None)
             if found is None:
@@ -72,11 +59,32 @@ class Macros:
             found.replace(self._expanded(found))
         raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
 
+    def _read(self, names: set[str]) -> None:
+        """Read macros of these lower-case names, and those that they call."""
+        names = {name for name in names if name not in self._known and not _is_ours(name)}
+        if not names:
+            return
+        self._known.update({name: [] for name in names})
+        listing = ", ".join(exp.Literal.string(name).sql(DIALECT) for name in sorted(names))
+        rows = self.database.fetch(
+            "SELECT lower(function_name), list_transform(parameters, lambda p: lower(p)), "
+            "macro_definition, internal FROM duckdb_functions() WHERE function_type = 'macro' "
+            f"AND lower(function_name) IN ({listing}) ORDER BY ALL"
+        )
+        called: set[str] = set()
+        for name, parameters, text, internal in zip(
+            *(column.to_pylist() for column in rows.columns), strict=True
+        ):
+            if (body := _parsed(text)) is not None:
+                self._known[name].append(Macro(name, tuple(parameters), body, internal))
+                called.update(_name(found) for found in body.find_all(exp.Anonymous))
+        self._read(called)
+
     def _is_subtle(self, call: exp.Expr) -> bool:
         asks = has_call(call)
         return any(
             self._hides(macro, set()) or (asks and not macro.internal)
-            for macro in self.named.get(_name(call), ())
+            for macro in self._known.get(_name(call), ())
         )
 
     def _hides(self, macro: Macro, seen: set[str]) -> bool:
@@ -90,7 +98,7 @@ class Macros:
         return any(
             self._hides(inner, seen | called)
             for name in called
-            for inner in self.named.get(name, ())
+            for inner in self._known.get(name, ())
         )
 
     def _expanded(self, call: exp.Expr) -> exp.Expr:
@@ -98,7 +106,7 @@ class Macros:
         by_name = {
             one.this.name.lower(): one.expression for one in call.expressions if _is_named(one)
         }
-        for macro in () if isinstance(call.parent, exp.Dot) else self.named[_name(call)]:
+        for macro in () if isinstance(call.parent, exp.Dot) else self._known[_name(call)]:
             values = dict(zip(macro.parameters, given, strict=False)) | by_name
             if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
                 return exp.paren(_put(macro.body, values), copy=False)
@@ -114,6 +122,10 @@ def _parsed(definition: str | None) -> exp.Expr | None:
         return None if definition is None else sqlglot.parse_one(definition, dialect=DIALECT)
     except SqlglotError:
         return None
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(SCRATCH)
 
 
 def _name(call: exp.Expr) -> str:

@@ -39,7 +39,7 @@ _OF_GROUP = "of_group"
 def note_wholes(select: exp.Select, aggregates: Aggregates) -> None:
     """Note on what cannot be taken apart when it is read, as copies keep notes and lose parents."""
     grouped = aggregates.in_select(select)
-    keys = {to_sql(key) for key in group_keys(select)}
+    keys = {to_sql(key.unnest()) for key in group_keys(select)}
     for node in select.walk():
         if not (is_subquery(node) or compared_with_query(node) or _is_whole(node)):
             continue

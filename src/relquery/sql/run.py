@@ -125,7 +125,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
             "the query will ask; for what it did cost, run it and read result.report."
         )
     aggregates = Aggregates.of(database)
-    macros = Macros.of(database, aggregates)
+    macros = Macros(database, aggregates)
     with Scratch(database) as scratch:
         rehearsal = Rehearsal(database, scratch, aggregates)
         if text.option is not None:
