@@ -224,12 +224,16 @@ def test_what_an_answer_may_prevent_does_not_fail_beforehand(query: str, con: Co
             "SELECT f.id FROM films f LEFT JOIN reviews r ON LLM('up', r.text) = 'A'",
             "LEFT join",
         ),
+        ("SELECT nvl(title, 'x'), LLM('up', title) FROM films", "macro nvl"),
+        ("SELECT part(title), LLM('up', title) FROM films", "defaults"),
         ("SELECT LLM('up', title ORDER BY id) FROM films", "takes no ORDER BY"),
         ("SELECT LLM('up', id) AS a, (SELECT count(*) FROM reviews WHERE text = a) FROM films",
          "Write what it stands for"),
     ],
 )  # fmt: skip
 def test_what_is_not_supported_names_a_way(query: str, said: str, con, backend) -> None:
+    con.sql("CREATE MACRO nvl(a, b) AS b")
+    con.sql("CREATE MACRO part(a, b := 1) AS count(a) + b")
     with pytest.raises(UnsupportedQueryError, match=said):
         con.sql(query)
     assert not backend.asked

@@ -10,29 +10,33 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.database import Database
+from relquery.sql.database import SCRATCH, Database
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """names: lower-case names of all aggregate functions; volatile: of those like random()."""
+    """names: lower-case names of all aggregate functions; volatile: of those like random().
+
+    macros: names of the macros that users made.
+    """
 
     names: frozenset[str]
     volatile: frozenset[str] = frozenset()
+    macros: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, database: Database) -> Aggregates:
         """Read the lists from the database."""
         rows = database.fetch(
-            "SELECT DISTINCT lower(function_name), function_type = 'aggregate' "
-            "FROM duckdb_functions() WHERE function_type = 'aggregate' OR stability = 'VOLATILE'"
+            "SELECT DISTINCT lower(function_name), CASE WHEN function_type = 'aggregate' THEN 0 "
+            "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
+            "WHERE function_type = 'aggregate' OR stability = 'VOLATILE' "
+            f"OR (function_type = 'macro' AND NOT internal AND function_name NOT LIKE '{SCRATCH}%')"
         )
-        names, folds = (column.to_pylist() for column in rows.columns)
-        listed = list(zip(names, folds, strict=True))
-        return cls(
-            frozenset(name for name, is_aggregate in listed if is_aggregate),
-            frozenset(name for name, is_aggregate in listed if not is_aggregate),
-        )
+        kinds: tuple[set[str], ...] = (set(), set(), set())
+        for name, kind in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            kinds[kind].add(name)
+        return cls(*map(frozenset, kinds))
 
     def is_volatile(self, node: exp.Expr) -> bool:
         """Whether an expression may have another value whenever it is computed."""

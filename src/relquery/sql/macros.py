@@ -9,9 +9,10 @@ So does whatever of a user's macro an LLM call is an argument of. Other macros a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Dialect, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from relquery.errors import UnsupportedQueryError
@@ -21,6 +22,7 @@ from relquery.sql.database import SCRATCH, Database
 from relquery.sql.scopes import has_call
 from relquery.sql.source import DIALECT, readable
 
+_KNOWN = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
 _MOST = 1000  # expansions of one statement; macros cannot call themselves
 
 
@@ -45,11 +47,13 @@ class Macros:
     aggregates: Aggregates
     _known: dict[str, list[Macro]] = field(default_factory=dict)
 
-    def expand(self, tree: exp.Expr) -> exp.Expr:
-        """A statement without such macros.
+    def expand(self, tree: exp.Expr, sql: str) -> exp.Expr:
+        """A statement, written as `sql`, without such macros.
 
-        Raises UnsupportedQueryError for one with a schema before it, or with defaults.
+        Raises UnsupportedQueryError for one with a schema before it, or with defaults, or that goes
+        by the name of a function.
         """
+        self._check_names(sql)
         tree = tree.copy()
         self._read({_name(call) for call in tree.find_all(exp.Anonymous)})
         for _ in range(_MOST):
@@ -79,6 +83,19 @@ class Macros:
                 self._known[name].append(Macro(name, tuple(parameters), body, internal))
                 called.update(_name(found) for found in body.find_all(exp.Anonymous))
         self._read(called)
+
+    def _check_names(self, sql: str) -> None:
+        """The parser takes a macro with a name that it knows for the function of this name."""
+        named = [name for name in self.aggregates.macros if name.upper() in _KNOWN]
+        if not named:
+            return
+        tokens = sqlglot.tokenize(sql, read=DIALECT)
+        for token, following in pairwise(tokens):
+            if token.text.lower() in named and following.token_type == TokenType.L_PAREN:
+                raise UnsupportedQueryError(
+                    f"The macro {token.text} has the name of a function of another dialect, and "
+                    "stands in a query with LLM calls. Give it another name."
+                )
 
     def _is_subtle(self, call: exp.Expr) -> bool:
         asks = has_call(call)

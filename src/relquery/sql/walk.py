@@ -75,7 +75,7 @@ class Walk(Generic[R]):
         Raises QueryError for what is wrong with the statement before its first stage.
         """
         _check_statement(tree)
-        tree = self.macros.expand(with_inside(tree))
+        tree = self.macros.expand(with_inside(tree), self.source.sql)
         check_forms(tree)
         check(self.database, tree)
         check_target(self.database, tree)
