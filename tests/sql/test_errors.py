@@ -170,7 +170,6 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
         ("SELECT LLM('up', title) FROM films; SELECT 1", "one by one"),
         ("SELECT * FROM range(CAST(LLM('len', 'x') AS INTEGER))", "FROM clause"),
         ("SELECT main.LLM('up', title) FROM films", "without a schema"),
-        ("PREPARE p AS SELECT LLM('up', title) FROM films", "in a SELECT"),
         ("SELECT LLM('up', title) OVER () FROM films", "Leave OVER out"),
         ("SELECT LLM(DISTINCT 'up', title) FROM films", "Leave DISTINCT out"),
         ("SELECT LLM('up', title ORDER BY id) FROM films", "Leave ORDER BY out"),

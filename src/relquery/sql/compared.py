@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from relquery.prompt import Compared
 from relquery.sql.plan import PlannedCall, SelectPlan, answer_column
-from relquery.sql.source import DIALECT
+from relquery.sql.source import DIALECT, to_sql
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.In)
 
@@ -38,7 +38,7 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     """
     names = [answer_column(call.index, number=number) for number in (False, True)]
     named = re.compile(rf"\b(?:{'|'.join(names)})\b", re.IGNORECASE)
-    written = [plan.base, plan.final, *plan.guards.values()]
+    written = [plan.base, to_sql(plan.final), *plan.guards.values()]
     written += [one.predicate for one in plan.filters]
     written += [part.sql for other in plan.calls for part in other.fields]
     texts: dict[str, None] = {}

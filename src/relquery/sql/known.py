@@ -78,10 +78,8 @@ def known_base(base: str, stand_ins: Mapping[str, Known]) -> Known:
     return replace(table, open=frozenset(columns))
 
 
-def known_rows(final: str, rows: Known, aggregates: Aggregates) -> Known:
+def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known:
     """Of what the last SELECT of a plan gives over its rows, of which `rows` is known."""
-    select = sqlglot.parse_one(final, dialect=DIALECT)
-    assert isinstance(select, exp.Select)
     items = select.expressions
     if any(item.find(exp.UDTF, exp.Explode) for item in items) or has_grouping_sets(select):
         return NOTHING

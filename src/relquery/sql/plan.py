@@ -61,6 +61,7 @@ class Filter:
 class SelectPlan:
     """How one SELECT is run; SQL other than `base` reads the table `ROWS`.
 
+    final: the SELECT itself, as a tree: its own text would not always parse to it again.
     numeric: the calls that some place needs as numbers.
     guards: conditions over the rows by call; only rows for which it is true are asked.
     """
@@ -72,7 +73,7 @@ class SelectPlan:
     filters: tuple[Filter, ...]
     outputs: tuple[int, ...]
     aggregated: bool
-    final: str
+    final: exp.Select
 
 
 def answer_column(index: int, number: bool) -> str:
@@ -121,7 +122,7 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
     )
 
 
-def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...]) -> str:
+def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...]) -> exp.Select:
     """The SELECT over materialised rows, its columns under the names they had."""
     final = exp.Select()
     for clause in _CLAUSES:
@@ -138,7 +139,7 @@ def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...
     ]
     final.set("expressions", items)
     final.set("from_", exp.From(this=exp.to_table(ROWS)))
-    return to_sql(final)
+    return final
 
 
 def _base(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import sqlglot
 from sqlglot import exp
 
 from relquery.errors import QueryError
@@ -18,7 +17,7 @@ from relquery.sql.foreseen import ForeseenRows
 from relquery.sql.known import Known, known_rows
 from relquery.sql.plan import PlannedCall, SelectPlan
 from relquery.sql.scopes import Context
-from relquery.sql.source import DIALECT, to_sql
+from relquery.sql.source import to_sql
 from relquery.table.columns import Int64s
 
 _NONE = slice(0, 0)
@@ -53,7 +52,7 @@ class Rehearsal:
     def table(self, rows: ForeseenRows) -> str:
         """A stand-in; see sql.known. Raises QueryError for rows that cannot be computed."""
         self.compute(rows)
-        sql = rows.sql(rows.plan.final)
+        sql = rows.final()
         empty = f"SELECT * FROM ({sql}) WHERE false"
         known = known_rows(rows.plan.final, rows.known, self.aggregates)
         try:
@@ -67,14 +66,14 @@ class Rehearsal:
     def final(self, rows: ForeseenRows) -> str:
         """The final SELECT over no rows. Raises QueryError for rows that cannot be computed."""
         self.compute(rows)
-        return rows.sql(rows.plan.final, rows.alive[_NONE])
+        return rows.final(rows.alive[_NONE])
 
     def compute(self, rows: ForeseenRows) -> None:
         """Compute of a SELECT what does not depend on answers.
 
         Raises QueryError if that fails, or if DuckDB cannot run the whole of it.
         """
-        self.database.describe(rows.sql(rows.plan.final, rows.alive[_NONE]))
+        self.database.describe(rows.final(rows.alive[_NONE]))
         fixed = self._without_answers(rows)
         if fixed is not None:
             self.database.execute(f"EXPLAIN ANALYZE {rows.sql(fixed)}")
@@ -84,8 +83,7 @@ class Rehearsal:
 
         None where answers decide more than these items.
         """
-        select = sqlglot.parse_one(rows.plan.final, dialect=DIALECT)
-        assert isinstance(select, exp.Select)
+        select = rows.plan.final.copy()
         clauses = (select.args.get(key) for key in _CLAUSES)
         if not (rows.known.exact and rows.known.held) or self.aggregates.is_volatile(select):
             return None

@@ -14,6 +14,7 @@ from relquery.sql.plan import ROWS, SelectPlan, answer_column
 from relquery.sql.prompt_template import Form, as_text
 from relquery.sql.rewrite import ROW
 from relquery.sql.scopes import Context
+from relquery.sql.source import to_sql
 from relquery.sql.values import Values
 from relquery.table.columns import Int64s
 
@@ -55,6 +56,10 @@ class Rows:
         view = self.scratch.view(self._answers(wanted))
         join = f"SELECT * FROM {self.base} JOIN {view} USING ({ROW}) ORDER BY {ROW}"
         return self.context.sql(select, f"{ROWS} AS ({join})")
+
+    def final(self, rows: Int64s | None = None) -> str:
+        """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
+        return self.sql(to_sql(self.plan.final), rows)
 
     def matching(self, predicate: str) -> Int64s:
         """The rows alive for which a predicate over ROWS is true."""

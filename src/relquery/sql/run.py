@@ -219,10 +219,10 @@ class _Asked:
         )
 
     def table(self, rows: Rows) -> str:
-        return self.scratch.table(rows.sql(rows.plan.final))
+        return self.scratch.table(rows.final())
 
     def final(self, rows: Rows) -> str:
-        return rows.sql(rows.plan.final)
+        return rows.final()
 
 
 def _row_error(stage: str, failure: Failure, cells: pa.Table, rows: Int64s) -> RowError:
