@@ -5,6 +5,8 @@ See LedgerExecutor: no chunk ever reads a slot that holds anything but its own r
 
 from __future__ import annotations
 
+from itertools import chain
+from math import inf
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, ex
 
 from relquery.config import POLICIES, PolicyName, Relocation
 from relquery.engine.drafts import Drafts
-from relquery.engine.policies.catalogue import make_policy
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.policies.priority import Fairness
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -48,6 +51,13 @@ def blocks_used(prompt: list[Any], size: int) -> int:
     return add(prompt) + lost
 
 
+def tokens_of_one_run(prompt: list[Any]) -> float:
+    """Tokens of a prompt without spans; infinite with any."""
+    empty = [part for part in prompt if not isinstance(part, int) and blocks_used([part], 1) == 0]
+    tokens = [part for part in prompt if isinstance(part, int)]
+    return len(tokens) if len(tokens) + len(empty) == len(prompt) else inf
+
+
 class EngineMachine(RuleBasedStateMachine):
     """An engine with a small pool under everything that a caller can do to it."""
 
@@ -61,6 +71,14 @@ class EngineMachine(RuleBasedStateMachine):
         caching=st.booleans() | st.just(True),
         relocation=st.sampled_from(["queries", "cidra"]),
         policy=st.sampled_from(POLICIES),
+        fairness=st.builds(
+            Fairness,
+            starvation=st.none() | st.sampled_from([0.0, 0.02, 0.1]),
+            aging=st.sampled_from([0.0, 1.0]),
+            weights=st.sampled_from([{}, {"a": 3.0}]),
+        ),
+        max_input=st.none() | st.integers(8, 30),
+        host=st.just(0) | st.integers(2, 12),
     )
     def start(
         self,
@@ -71,9 +89,14 @@ class EngineMachine(RuleBasedStateMachine):
         caching: bool,
         relocation: Relocation,
         policy: PolicyName,
+        fairness: Fairness,
+        max_input: int | None,
+        host: int,
     ) -> None:
         self.harness = Harness(
-            policy=make_policy(policy),
+            policy=make_policy(policy, Settings(fairness=fairness)),
+            max_input=max_input,
+            host_tokens=block_size * host,
             block_size=block_size,
             cache_tokens=block_size * blocks,
             max_num_batched_tokens=budget,
@@ -88,9 +111,16 @@ class EngineMachine(RuleBasedStateMachine):
         tail=st.lists(TOKEN, max_size=2),
         max_tokens=st.integers(1, 8),
         drafted=st.integers(0, 5),
+        tenant=st.sampled_from(["", "a"]),
     )
     def submit(
-        self, like: int, lengths: list[int], tail: list[int], max_tokens: int, drafted: int
+        self,
+        like: int,
+        lengths: list[int],
+        tail: list[int],
+        max_tokens: int,
+        drafted: int,
+        tenant: str,
     ) -> None:
         # Prompts begin with what other requests answer, so that outputs are shared prefixes too.
         group = len(self.harness.executor.prompts)
@@ -99,7 +129,7 @@ class EngineMachine(RuleBasedStateMachine):
             number = len(self.harness.executor.prompts)
             draft = [answer_of(number, len(prompt) + at) for at in range(drafted)]
             drafts = Drafts([tuple(draft), (0, 1)]) if drafted and max_tokens > 1 else None
-            self._submit(prompt, max_tokens, group=group, drafts=drafts)
+            self._submit(prompt, max_tokens, group=group, drafts=drafts, tenant=tenant)
 
     @rule(
         prompt=st.lists(TOKEN, min_size=1, max_size=6),
@@ -107,6 +137,7 @@ class EngineMachine(RuleBasedStateMachine):
         choices=st.just([]) | CHOICES,
         drafts=st.just([]) | CHOICES,
         stop_at=st.none() | TOKEN,
+        weighed=st.booleans(),
     )
     def submit_bounded(
         self,
@@ -115,10 +146,15 @@ class EngineMachine(RuleBasedStateMachine):
         choices: list[tuple[int, ...]],
         drafts: list[tuple[int, ...]],
         stop_at: int | None,
+        weighed: bool,
     ) -> None:
         stop = None if stop_at is None else lambda output: output[-1] == stop_at
         likely = Drafts(drafts) if drafts and not choices else None
-        self._submit(prompt, 8, end=end, choices=tuple(choices), stop=stop, drafts=likely)
+        options = {"end": end, "choices": tuple(dict.fromkeys(choices)), "drafts": likely}
+        if weighed and choices and end.isdisjoint(chain.from_iterable(choices)):
+            self._submit(prompt, 8, **options, scored=True)
+        else:
+            self._submit(prompt, 8, **options, stop=stop)
 
     @rule(
         parts=st.lists(SPANS | TOKEN, max_size=6),
@@ -139,10 +175,12 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _submit(self, prompt: list[Any], max_tokens: int, **options: Any) -> None:
         used = blocks_used(prompt, self.harness.config.block_size)
+        one_pass = max_tokens == 1 or options.get("scored", False)
+        at_once = one_pass and tokens_of_one_run(prompt) <= (self.harness.config.max_input or 0)
         if not prompt:
             with pytest.raises(RequestError):
                 self.harness.submit(prompt, max_tokens, **options)
-        elif used >= self.harness.engine.capacity:
+        elif used >= self.harness.engine.capacity and not at_once:
             with pytest.raises(PromptTooLongError):
                 self.harness.submit(prompt, max_tokens, **options)
         else:
@@ -196,6 +234,8 @@ class EngineMachine(RuleBasedStateMachine):
         assert len(answered) == len(set(answered)), "a request is answered twice"
         for request in self.harness.executor.requests.values():
             assert (request.finish is Finish.CANCELLED) == (request.id not in answered)
+            if request.scored:
+                request.max_tokens = 8  # which room for one token does not bound
             expected = expected_output(request)
             if request.finish is Finish.CANCELLED:
                 assert request.output == expected[: len(request.output)]

@@ -11,6 +11,7 @@ from relquery.engine.cost import LinearCost
 from relquery.engine.costs import Served
 from relquery.engine.policies.catalogue import Settings, make_policy
 from relquery.engine.policies.priority import Fairness
+from relquery.engine.schedule import Memo, Plan, Policy, State
 from relquery.serving.simulate import Run, simulate
 from relquery.serving.trace import TracedQuery
 
@@ -20,6 +21,7 @@ LIMITS = EngineConfig(
 )
 BATCH = COST.seconds(64, 12)
 """Seconds of the longest step."""
+PRIORITIES: tuple[PolicyName, ...] = ("static", "relserve", "shortest")
 
 
 @st.composite
@@ -37,11 +39,29 @@ def loads(draw: st.DrawFn) -> list[TracedQuery]:
     return queries
 
 
+def in_turn(policy: Policy, threshold: float) -> Policy:
+    """The policy, which may begin nothing before the requests of relQueries that starve."""
+
+    def checked(state: State, memo: Memo) -> tuple[Plan, Memo]:
+        plan, memo = policy(state, memo)
+        starving = [
+            relquery
+            for relquery in state.relqueries.values()
+            if relquery.arrival + threshold * relquery.size <= state.now
+        ]
+        begun = {work.request for work in plan.work if work.request in state.waiting}
+        if any(request not in begun for relquery in starving for request in relquery.waiting):
+            assert {request.group for request in begun} <= {relquery.id for relquery in starving}
+        return plan, memo
+
+    return checked
+
+
 def unit_waiting(run: Run) -> float:
     return max(outcome.latency.waiting / len(outcome.query.rows) for outcome in run.outcomes)
 
 
-@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+@pytest.mark.parametrize("name", PRIORITIES)
 @pytest.mark.parametrize("threshold", [0.02, 0.3])
 @given(queries=loads())
 @settings(max_examples=40, deadline=None)
@@ -49,12 +69,34 @@ def test_unit_waiting_time_exceeds_the_threshold_by_no_more_than_a_batch(
     name: PolicyName, threshold: float, queries: list[TracedQuery]
 ) -> None:
     policy = make_policy(name, Settings(COST, Fairness(threshold)))
-    run = simulate(queries, policy, Served(COST, LIMITS))
+    run = simulate(queries, in_turn(policy, threshold), Served(COST, LIMITS))
     assert len(run.outcomes) == len(queries)
     assert unit_waiting(run) <= threshold + BATCH + 1e-9
 
 
-@pytest.mark.parametrize("name", ["static", "relserve", "shortest"])
+@pytest.mark.parametrize("name", PRIORITIES)
+def test_what_has_been_begun_is_protected_like_what_has_not(name: PolicyName) -> None:
+    large = TracedQuery(0.0, "filter", "t", "", ("word " * 25,) * 8, 9, (9,) * 8)
+    small = [
+        TracedQuery(0.01 + 0.05 * n, "filter", "t", "", ("word " * 10,) * 2, 3, (3,) * 2)
+        for n in range(150)
+    ]
+
+    def computed(threshold: float | None) -> float:
+        """When the last prompt of the large one is computed, of which the first begin at once."""
+        policy = make_policy(name, Settings(COST, Fairness(threshold)))
+        run = simulate([large, *small], policy, Served(COST, LIMITS))
+        (outcome,) = (one for one in run.outcomes if one.query is large)
+        assert outcome.latency.waiting == 0
+        return outcome.latency.core
+
+    # Of its prompts two fit a step; some are computed before, the others from then on.
+    bound = 8 * 0.1 + 4 * BATCH
+    assert computed(0.1) <= bound
+    assert computed(None) > 1.5 * bound
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
 def test_without_it_a_large_relquery_waits_longer(name: PolicyName) -> None:
     large = TracedQuery(0.01, "filter", "t", "", ("word " * 25,) * 2, 9, (9,) * 2)
     small = [

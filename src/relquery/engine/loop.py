@@ -51,7 +51,7 @@ class Loop:
         self._holdings = Holdings(self.pool, config, self._offload)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
-        self._changed: set[int] = set()
+        self._changed: dict[RelQuery, None] = {}
 
     @property
     def capacity(self) -> int:
@@ -158,7 +158,7 @@ class Loop:
     def _wait(self, request: Request, relquery: RelQuery, *, first: bool = False) -> None:
         for queue in (self.waiting, relquery.waiting):
             (queue.put_first if first else queue.append)(request)
-        self._changed.add(relquery.id)
+        self._changed[relquery] = None
 
     def _leave_waiting(self, request: Request) -> RelQuery:
         relquery = self.relqueries[request.group]
@@ -173,7 +173,7 @@ class Loop:
 
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
-        self._changed, self.waiting.changes = set(), []
+        self._changed, self.waiting.changes = {}, []
         self.pool.changes, self.host.changes = [], []
         if not plan.work and not plan.preempt and (self.waiting or self.running):
             raise AssertionError("the policy planned nothing although requests are open")
@@ -262,8 +262,8 @@ class Loop:
         for work, given in zip(plan.work, drawn, strict=True):
             request = work.request
             relquery = self.relqueries[request.group]
-            self._changed.add(relquery.id)
-            if not request.decoding:
+            self._changed[relquery] = None
+            if not (request.output and request.decoding):
                 relquery.computed_prompts += work.tokens
             for index, _, stop in list(spread(request, work.tokens)):
                 request.pieces[index].done = stop
@@ -326,7 +326,7 @@ class Loop:
         self._holdings.release(request)
         request.finish, request.finished_at = finish, self.clock.now()
         relquery = self.relqueries[request.group]
-        self._changed.add(relquery.id)
+        self._changed[relquery] = None
         if not relquery.open:
             relquery.ended = request.finished_at
             del self.relqueries[relquery.id]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -21,14 +22,14 @@ from relquery.engine.request import Request
 Memo = Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class State:
     """A read-only view of the engine before a step.
 
     now: seconds on the engine's clock. waiting: in order of arrival, preempted ones first.
     running: in order of admission. pool: for lookups only. relqueries: the open ones, by id.
-    changed: ids of those that have come, gone, been worked on or otherwise changed since the plan
-        before; what is not among them is as it was.
+    changed: those that have come, gone, been worked on or otherwise changed since the plan before,
+        in order; one that has ended has nothing open. What is not among them is as it was.
     moved: requests that have joined `waiting` or left it since then, and cache_changes: keys of
         blocks that have come into the cache or the host's memory or gone from there; some perhaps
         more than once, or back.
@@ -41,7 +42,7 @@ class State:
     limits: EngineConfig
     pool: BlockPool
     relqueries: Mapping[int, RelQuery] = field(default_factory=dict)
-    changed: Collection[int] = ()
+    changed: Collection[RelQuery] = ()
     moved: Sequence[Request] = ()
     cache_changes: Sequence[bytes] = ()
     host: BlockPool = field(default_factory=lambda: BlockPool(0))
@@ -104,9 +105,17 @@ class Draft:
         self._moves = state.limits.relocation == "cidra"
         self._filled: dict[bytes, int] = {}
         self._admitted: set[Request] = set()
-        self._taken: set[int] = set()
+        self._taken: set[int] = set()  # cached blocks that admitted requests rely on
         self._places: dict[int, int] = {}  # where this step moves blocks
         self._released: Counter[int] = Counter()
+
+    def fork(self) -> Draft:
+        """A draft that goes on from this one, and leaves it as it is."""
+        other = copy(self)
+        for name, kept in vars(self).items():
+            if isinstance(kept, (list, set, dict)):
+                setattr(other, name, copy(kept))
+        return other
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if the blocks do not suffice."""
@@ -130,7 +139,7 @@ class Draft:
             return True
         if self.tokens <= 0 or self.seats <= 0:
             return False
-        hits, unheld, places, copies = self._hits(request)
+        hits, found, unheld, places, copies = self._hits(request)
         served = [self._served(request, index, count) for index, count in enumerate(hits)]
         missing = request.length - sum(served)
         at_once = self._ends_at_once(request, missing)
@@ -156,7 +165,7 @@ class Draft:
         self.blocks -= needed
         self.seats -= 1
         self._admitted.add(request)
-        self._taken |= unheld
+        self._taken |= found
         self._places |= places
         self._prompts = True
         self._commit(Work(request, tokens, tuple(hits), kept, loaded), served)
@@ -178,7 +187,8 @@ class Draft:
         """Whether the step that begins a request gives its answer, so that it need hold nothing."""
         if not request.prefill_only or len(request.pieces) > 1:
             return False
-        return missing <= max(self.tokens, self._limits.max_input or 0)
+        spent = self._limits.max_num_batched_tokens - self.tokens
+        return missing <= max(self.tokens, (self._limits.max_input or 0) - spent)
 
     def _blocks_of(self, request: Request) -> int:
         return sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
@@ -194,16 +204,17 @@ class Draft:
         """Tokens of a piece in its first `hits` blocks."""
         return min(hits * self._limits.block_size, request.size(index))
 
-    def _hits(self, request: Request) -> tuple[list[int], set[int], dict[int, int], int]:
-        """Blocks per piece that the cache or this draft serves; of these, those no request holds
-        yet; where it moves them; and how many must be copied, as another request needs them at
-        another position.
+    def _hits(self, request: Request) -> tuple[list[int], set[int], set[int], dict[int, int], int]:
+        """How many blocks per piece the cache or this draft serves; those of the cache; of these,
+        those that nothing else needs; where it moves them; and how many must be copied, as another
+        request needs them at another position.
         """
+        found: set[int] = set()
         unheld: set[int] = set()
         places: dict[int, int] = {}
         hits, copies = [0] * len(request.pieces), 0
         if not self._limits.prefix_caching:
-            return hits, unheld, places, copies
+            return hits, found, unheld, places, copies
         size = self._limits.block_size
         for index in range(len(hits)):
             for block, key in enumerate(request.keys(index, servable(request, index, size), size)):
@@ -220,8 +231,9 @@ class Draft:
                             copies += 1
                     if free:
                         unheld.add(held)
+                    found.add(held)
                 hits[index] += 1
-        return hits, unheld, places, copies
+        return hits, found, unheld, places, copies
 
     def _loaded(self, request: Request, hits: int) -> int:
         """Blocks behind the hits of a prompt of one piece that the host has."""

@@ -29,8 +29,9 @@ class Fairness:
     """How far those who wait long, or have had little, go before those who are short.
 
     starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
-    came with, from which on its priority is 0; None for never. aging: by how much a priority falls
-    with each second since the arrival. weights: shares of tenants, see Tenants.
+    came with. One that has waited so long since its arrival, begun or not, and has requests that
+    still wait, has priority 0 from then on; None for never. aging: seconds of work that a second
+    since the arrival makes up for. weights: shares of tenants, see Tenants.
     """
 
     starvation: float | None = None
@@ -49,8 +50,8 @@ class Priorities(Generic[E]):
     """The memo of policies that go by priority.
 
     estimate: gives a relQuery's priority. fixed: keep the one of its arrival; else it is estimated
-    again whenever one of its requests has been worked on. As long as all of them wait, the last
-    one is kept (paper 003, eq. 12).
+    again whenever one of its requests has been worked on or has ended. As long as nothing happens
+    to it but waiting, the last one is kept (paper 003, eq. 12).
     """
 
     def __init__(
@@ -67,9 +68,9 @@ class Priorities(Generic[E]):
         self._ahead: frozenset[str] = frozenset()
         self._known: dict[int, _Known] = {}
         self._waiting: dict[str, Ranking] = {}  # per tenant, those with requests that wait
-        self._due = Ranking()  # those not begun, by when they starve
+        self._due = Ranking()  # of these, by when they starve, those that do not yet
         self._starved: set[int] = set()
-        self._overdue: dict[int, None] = {}  # of these, those that are still not begun
+        self._overdue: dict[int, None] = {}  # of these, those of which requests wait and none runs
 
     def __getitem__(self, relquery: int) -> Urgency:
         known = self._known[relquery]
@@ -77,15 +78,14 @@ class Priorities(Generic[E]):
 
     def update(self, state: State) -> None:
         """Take in what changed."""
-        for number in state.changed:
-            relquery = state.relqueries.get(number)
-            if relquery is not None:
+        for relquery in state.changed:
+            if relquery.open:
                 self._take_in(relquery, state)
-            elif number in self._known:
-                self._forget(number)
+            elif relquery.id in self._known:
+                self._tenants.take_in(relquery)  # also what the step gave that ended it
+                self._forget(relquery.id)
         for number in self._due.take_until(state.now):
             self._starved.add(number)
-            self._overdue[number] = None
             self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
 
@@ -97,9 +97,14 @@ class Priorities(Generic[E]):
         ranked = [((self[number], number) for number in each) for each in self._waiting.values()]
         return (state.relqueries[number] for _, number in merge(*ranked))
 
+    def starves(self, relquery: int) -> bool:
+        """Whether it has waited too long."""
+        return relquery in self._starved
+
     def overdue(self, state: State) -> list[RelQuery]:
-        """Those that starve and have not been begun, in the order in which they came to it."""
-        return [state.relqueries[number] for number in self._overdue]
+        """Those that starve while none of their requests runs, those never begun first."""
+        found = [state.relqueries[number] for number in self._overdue]
+        return sorted(found, key=lambda relquery: relquery.started is not None)
 
     @property
     def count(self) -> int:
@@ -108,8 +113,9 @@ class Priorities(Generic[E]):
 
     def sort(self, requests: Collection[Request]) -> list[Request]:
         """Requests in the order of their relQueries, the most urgent first."""
-        urgency = {number: self[number] for number in {request.group for request in requests}}
-        return sorted(requests, key=lambda request: urgency[request.group])
+        groups = {request.group for request in requests}
+        order = {number: (self[number], self._known[number].arrival) for number in groups}
+        return sorted(requests, key=lambda request: order[request.group])
 
     def order(self, state: State) -> list[RelQuery]:
         """All open relQueries, the most urgent first."""
@@ -124,24 +130,31 @@ class Priorities(Generic[E]):
         number = relquery.id
         self._tenants.take_in(relquery)
         known = self._known.get(number)
-        grown = known is None or known.size != relquery.size
-        if grown or not (self._fixed or not relquery.running):
+        if known is None or known.size != relquery.size or not self._fixed:
             self._known[number] = _Known(
                 relquery.tenant, relquery.arrival, relquery.size, self.estimate(relquery, state)
             )
         self._rank(relquery)
-        if relquery.started is not None:
-            self._due.discard(number)
-            self._overdue.pop(number, None)
-        elif self._starvation is not None and number not in self._starved:
-            self._due.set(number, relquery.arrival + self._starvation * relquery.size)
 
     def _rank(self, relquery: RelQuery) -> None:
-        if len(relquery.waiting):
+        """Put a relQuery where it belongs: among those that wait, come to starve, are overdue."""
+        number, waits = relquery.id, len(relquery.waiting) > 0
+        if waits:
             ranking = self._waiting.setdefault(relquery.tenant, Ranking())
-            ranking.set(relquery.id, self._key(relquery.id), relquery.arrival)
+            ranking.set(number, self._key(number), relquery.arrival)
         else:
-            self._unrank(relquery.id, relquery.tenant)
+            self._unrank(number, relquery.tenant)
+        if self._starvation is None:
+            return
+        starves = number in self._starved
+        if waits and not starves:
+            self._due.set(number, relquery.arrival + self._starvation * relquery.size)
+        else:
+            self._due.discard(number)
+        if waits and starves and not relquery.running:
+            self._overdue.setdefault(number)
+        else:
+            self._overdue.pop(number, None)
 
     def _unrank(self, number: int, tenant: str) -> None:
         ranking = self._waiting.get(tenant)

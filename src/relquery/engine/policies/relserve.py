@@ -43,9 +43,8 @@ class RelServe:
         """Compute prompts of the most urgent relQuery, or decode all that runs."""
         priorities: Priorities[Estimate] = memo or self._begin(state)
         priorities.update(state)
-        draft = Draft(state)
         running = priorities.sort(state.running)
-        begin(draft, priorities.overdue(state), running)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
         must = bool(draft.work)
         # Prompts of one relQuery a step, so that each passage from one to the next is weighed.
         candidates = islice(priorities.waiting(state), 1 if self.adaptive else None)

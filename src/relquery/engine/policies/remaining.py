@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class Remaining:
         self, cost: LinearCost, sample: int = 10, seed: int = 0, *, shared: bool = False
     ) -> None:
         self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
-        self._seen: State | None = None
+        self._seen: ref[State] | None = None
         self._count = 0
         self._ratios: WeakKeyDictionary[RelQuery, tuple[int, float]] = WeakKeyDictionary()
 
@@ -56,8 +56,8 @@ class Remaining:
 
     def _running(self, state: State) -> int:
         """How many relQueries run; counted once a step."""
-        if self._seen is not state:
-            self._seen, self._count = state, len({request.group for request in state.running})
+        if self._seen is None or self._seen() is not state:
+            self._seen, self._count = ref(state), len({each.group for each in state.running})
         return self._count
 
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:

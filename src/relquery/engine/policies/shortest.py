@@ -43,9 +43,8 @@ class Shortest:
             self.fairness,
         )
         priorities.update(state)
-        draft = Draft(state)
         running = priorities.sort(state.running)
-        begin(draft, priorities.overdue(state), running)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
         decode(draft, running)
         best = next(priorities.waiting(state), None)
         if best is not None and not draft.preempt:

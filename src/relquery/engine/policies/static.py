@@ -23,9 +23,8 @@ class Static:
             count_tokens, state.limits, self.fairness, fixed=True
         )
         priorities.update(state)
-        draft = Draft(state)
         running = priorities.sort(state.running)
-        begin(draft, priorities.overdue(state), running)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
         waiting = (relquery.waiting for relquery in priorities.waiting(state))
         prefill(draft, state, chain.from_iterable(waiting))
         if not draft.work:

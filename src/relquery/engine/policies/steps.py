@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from relquery.engine.relquery import RelQuery
 from relquery.engine.request import Request
@@ -22,19 +22,48 @@ def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
             return
 
 
-def begin(draft: Draft, overdue: Iterable[RelQuery], running: Sequence[Request]) -> None:
+def begin(
+    draft: Draft,
+    overdue: Iterable[RelQuery],
+    running: Sequence[Request],
+    starves: Callable[[int], bool],
+) -> Draft:
     """Plan the first request of each relQuery that must wait no longer.
 
-    running: in order of urgency; where there is no room, the last of them lose theirs.
+    running: in order of urgency. Where there is no room, the last of them lose theirs: of relQueries
+    that do not starve themselves, or, for one that was never begun, of any. So each takes the place
+    of one that starves once at most, and they do not drive one another out for ever.
     """
-    victims = reversed(running)
     for relquery in overdue:
         request = next(iter(relquery.waiting))
-        while not draft.admit(request):
-            victim = next(victims, None)
-            if victim is None or draft.tokens <= 0:
-                return
-            draft.evict(victim)
+        if draft.admit(request):
+            continue
+        spared = starves if relquery.started is not None else lambda number: False
+        victims = [each for each in reversed(running) if not spared(each.group)]
+        enlarged = make_room(draft, request, victims)
+        if enlarged is None:
+            return draft
+        draft = enlarged
+    return draft
+
+
+def make_room(draft: Draft, request: Request, victims: Iterable[Request]) -> Draft | None:
+    """The draft with a request in the place of as many victims as it takes, the first of them.
+
+    None if even all of them would not do, so that nobody is driven out in vain.
+    """
+    left = [victim for victim in victims if victim not in draft.preempt]
+    last = draft.fork()
+    for victim in left:
+        last.evict(victim)
+    if not left or not last.admit(request):
+        return None
+    found = draft.fork()
+    for victim in left:
+        found.evict(victim)
+        if found.admit(request):
+            break
+    return found
 
 
 def begun(state: State) -> list[Request]:

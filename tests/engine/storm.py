@@ -1,0 +1,152 @@
+"""Storms: random engines, and random relQueries that come in bursts, are cancelled and starve."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pytest
+from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
+
+from relquery.config import PolicyName
+from relquery.engine.cost import LinearCost
+from relquery.engine.drafts import Drafts
+from relquery.engine.policies.catalogue import Settings, make_policy
+from relquery.engine.policies.priority import Fairness
+from relquery.engine.request import Request
+from relquery.errors import RequestError
+from relquery.prompt import Finish
+
+END = frozenset({VOCABULARY})
+LABELS = ((1,), (2, 3), (2, 4, 1), (2, 4))
+KINDS = ("decode", "decode", "decode", "one pass", "labels", "choices", "drafts", "spans")
+COSTS = (LinearCost(1e-3, 0.01, 1e-3, 0.03), LinearCost(1e-4, 0.001, 1e-4, 0.1))
+TENANTS = ("", "a", "b")
+
+
+def fairness_of(rng: Random) -> Fairness:
+    """Thresholds from none to one that everybody exceeds at once."""
+    weights = {"a": rng.choice([0.2, 1.0, 3.0])}
+    return Fairness(rng.choice([None, 0.0, 0.01, 0.03, 0.1]), rng.choice([0.0, 0.1, 3.0]), weights)
+
+
+def limits_of(rng: Random) -> dict[str, Any]:
+    """A cache that few requests fill."""
+    size = rng.randint(1, 4)
+    return {
+        "block_size": size,
+        "cache_tokens": size * rng.randint(8, 20),
+        "max_num_batched_tokens": rng.choice([rng.randint(1, 8), rng.randint(8, 40)]),
+        "max_num_seqs": rng.randint(1, 12),
+        "max_input": rng.choice([None, None, rng.randint(8, 40)]),
+        "host_tokens": rng.choice([0, 0, size * rng.randint(4, 30)]),
+        "prefix_caching": rng.random() < 0.9,
+        "relocation": rng.choice(["queries", "queries", "cidra"]),
+    }
+
+
+@dataclass
+class Storm:
+    """One storm of a policy: `run` lets it pass, and then checks every answer and every block."""
+
+    policy: PolicyName
+    seed: int
+    harness: Harness = field(init=False)
+    rng: Random = field(init=False)
+    limits: dict[int, int] = field(default_factory=dict)
+    steps: int = 0
+    submitted: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = Random(f"{self.policy} {self.seed}")
+        given = Settings(self.rng.choice(COSTS), fairness_of(self.rng))
+        self.harness = Harness(policy=make_policy(self.policy, given), **limits_of(self.rng))
+
+    @property
+    def open(self) -> list[Request]:
+        return [*self.harness.engine.waiting, *self.harness.engine.running]
+
+    def run(self, events: int = 40) -> None:
+        """So many things happen; then all that is open is served."""
+        for _ in range(events):
+            self.rng.choice([self.burst, self.calm, self.calm, self.calm, self.trouble])()
+        tokens = sum(
+            request.prompt_tokens + self.limits[request.id]
+            for request in self.harness.executor.requests.values()
+        )
+        before = len(self.harness.executor.steps)
+        while self.open:
+            self.harness.step()
+            assert len(self.harness.executor.steps) - before <= 4 * tokens, "no end is in sight"
+        self.check()
+
+    def burst(self) -> None:
+        """Some relQueries come at once."""
+        for _ in range(self.rng.randint(1, 4)):
+            self.submitted += 1
+            kind, tenant = self.rng.choice(KINDS), self.rng.choice(TENANTS)
+            head = self._tokens(self.rng.choice([0, 4, 9, 20]))
+            for _ in range(self.rng.randint(1, 6)):
+                self._submit(kind, [*head, *self._tokens(self.rng.randint(1, 6))], tenant)
+
+    def calm(self) -> None:
+        """Steps, or time in which nothing happens."""
+        if not self.open:
+            self.harness.executor.clock.advance(self.rng.random())
+        for _ in range(self.rng.randint(1, 6)):
+            if self.open:
+                self.harness.step()
+
+    def trouble(self) -> None:
+        """A request or a relQuery is cancelled, the cache loses blocks, or a step fails."""
+        engine, kind = self.harness.engine, self.rng.randrange(4)
+        if kind == 0:
+            engine.pool.evict(self.rng.randint(1, 12))
+        elif kind == 1 and self.open:
+            self.harness.executor.failure = BrokenError()
+            with pytest.raises(BrokenError):
+                self.harness.engine.step()
+        elif self.open:
+            one = self.rng.choice(self.open)
+            for request in self.open:
+                if request is one or (kind == 3 and request.group == one.group):
+                    assert engine.cancel(request)
+        self.harness.check()
+
+    def check(self) -> None:
+        """Each request has ended once, with the answer that it has alone, and holds nothing."""
+        assert self.harness.engine.pool.held == 0
+        finished = [request.id for request in self.harness.finished]
+        assert len(set(finished)) == len(finished)
+        for request in self.harness.executor.requests.values():
+            assert (request.finish is Finish.CANCELLED) == (request.id not in finished)
+            request.max_tokens = self.limits[request.id]  # what is scored needs room for one only
+            expected = expected_output(request)
+            if request.finish is Finish.CANCELLED:
+                assert request.output == expected[: len(request.output)]
+            else:
+                assert request.output == expected
+
+    def _tokens(self, count: int) -> list[int]:
+        like = self.rng.randrange(3)
+        return [answer_of(like, at) for at in range(count)]
+
+    def _submit(self, kind: str, prompt: list[Any], tenant: str) -> None:
+        number = len(self.harness.executor.requests)
+        options: dict[str, Any] = {"group": self.submitted}
+        limit = self.rng.randint(2, 16)
+        match kind:
+            case "one pass":
+                limit = 1
+            case "labels" | "choices":
+                options |= {"choices": LABELS, "end": END, "scored": kind == "labels"}
+            case "drafts":
+                likely = [answer_of(number, len(prompt) + at) for at in range(3)]
+                options["drafts"] = Drafts([tuple(likely), (0, 1)])
+            case "spans":
+                prompt = [tuple(self._tokens(self.rng.randint(0, 7))), *prompt[:5], (1, 2), 3]
+        with suppress(RequestError):  # too long for this engine
+            request = self.harness.submit(prompt, limit, tenant, **options)
+            self.limits[number] = 9 if request.scored else request.max_tokens
