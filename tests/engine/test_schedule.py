@@ -9,6 +9,7 @@ from tests.engine.harness import numbered
 from relquery.config import EngineConfig
 from relquery.engine.blocks import BlockPool
 from relquery.engine.pieces import Tokens
+from relquery.engine.policies.steps import make_room
 from relquery.engine.request import Request
 from relquery.engine.schedule import Draft, State
 
@@ -202,3 +203,48 @@ def test_blocks_shared_by_evicted_requests_alone_are_freed_with_the_last() -> No
     planned.evict(two)
     planned.evict(one)
     assert planned.blocks == pool.total
+
+
+def test_blocks_that_an_admitted_request_relies_on_are_not_freed_with_their_holder() -> None:
+    pool = BlockPool(6)
+    holder = running(pool, numbered(16))
+    planned = draft(pool, (holder,))
+    assert planned.admit(waiting(numbered(13)))  # three blocks of the holder, and one of its own
+    planned.evict(holder)
+    assert planned.blocks == 2
+    assert not planned.admit(waiting(numbered(12, start=50)))
+    assert planned.admit(waiting(numbered(8, start=50)))
+
+
+def test_a_fork_leaves_the_draft_as_it_is() -> None:
+    pool = BlockPool(6)
+    one = running(pool, numbered(12))
+    planned = draft(pool, (one,), max_num_seqs=2)
+    assert planned.admit(waiting(numbered(5, start=70)))
+    other, before = planned.fork(), planned.plan()
+    other.evict(one)
+    assert other.admit(waiting(numbered(7, start=70)))
+    assert (planned.plan(), planned.blocks, planned.seats) == (before, 1, 0)
+    assert [len(plan.work) for plan in (planned.plan(), other.plan())] == [1, 2]
+
+
+def test_a_long_prompt_and_what_decodes_beside_it_stay_within_what_a_step_may_compute() -> None:
+    pool = BlockPool(20)
+    decoding = running(pool, numbered(5))
+    decoding.output = [1]
+    planned = draft(pool, (decoding,), max_num_batched_tokens=10, max_input=30)
+    assert planned.advance(decoding)
+    fits, not_quite = (Request(0, numbered(count, start=50), 1) for count in (29, 30))
+    assert planned.fork().admit(fits, whole=True)
+    assert not planned.admit(not_quite, whole=True)
+
+
+def test_none_loses_its_place_to_one_that_would_not_fit_even_so() -> None:
+    pool = BlockPool(8)
+    first, second = running(pool, numbered(12)), running(pool, numbered(12, start=50))
+    full = draft(pool, (first, second), max_num_seqs=2)
+    assert make_room(full, waiting(numbered(33, start=90)), [second, first]) is None
+    assert full.preempt == []
+    found = make_room(full, waiting(numbered(16, start=90)), [second, first])
+    assert found is not None
+    assert found.preempt == [second]

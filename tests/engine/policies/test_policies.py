@@ -87,12 +87,15 @@ def test_a_static_priority_counts_tokens_at_arrival_and_stays() -> None:
 
 
 @pytest.mark.parametrize("policy", [RelServe(COST), RelServe(COST, adaptive=False), Shortest(COST)])
-def test_a_priority_that_follows_what_is_left_lets_the_begun_one_end_first(policy: Policy) -> None:
+@pytest.mark.parametrize("max_tokens", [1, 5])
+def test_a_priority_that_follows_what_is_left_lets_the_begun_one_end_first(
+    policy: Policy, max_tokens: int
+) -> None:
     engine = harness(policy)
-    submit(engine, 0, 8, 20, 5)
+    submit(engine, 0, 8, 20, max_tokens)
     for _ in range(3):
         engine.step()
-    submit(engine, 1, 4, 20, 5)
+    submit(engine, 1, 4, 20, max_tokens)
     engine.step()
     assert {group for group, tokens in groups_of(engine) if tokens > 1} == {0}
 

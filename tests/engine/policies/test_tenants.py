@@ -24,37 +24,54 @@ LIMITS: dict[str, Any] = {
 }
 
 
-def served(weights: dict[str, float], policy: PolicyName, steps: int = 300) -> dict[str, float]:
+LONG = 70
+"""Tokens of prompts that no step but their own may compute."""
+KINDS: dict[str, list[dict[str, Any]]] = {
+    "decode": [{"max_tokens": 4}],
+    "one pass": [{"max_tokens": 1}],
+    "one long pass": [{"max_tokens": 1, "length": LONG}],
+    "labels": [{"max_tokens": 1, "choices": ((1, 2), (1, 3, 4), (5,)), "scored": True}],
+    "mixed": [{"max_tokens": 1}, {"max_tokens": 4}, {"max_tokens": 1, "length": LONG}],
+}
+
+
+def served(weights: dict[str, float], policy: PolicyName, kind: str) -> tuple[float, float]:
     """Tokens of service that a tenant of small and one of large relQueries get, both waiting."""
-    engine = Harness(
-        policy=make_policy(policy, Settings(COST, Fairness(weights=weights))), **LIMITS
-    )
+    given = Settings(COST, Fairness(weights=weights))
+    engine = Harness(policy=make_policy(policy, given), max_input=LONG, **LIMITS)
     everyone: list[RelQuery] = []
-    group = 0
-    for _ in range(120):
-        for tenant, rows in (("small", 2), ("large", 12)):
-            for row in range(rows):
-                prompt = numbered(20, start=10_000 * group + 100 * row)
-                engine.submit(prompt.tolist(), 4, tenant, group=group)
-            everyone.append(engine.engine.relqueries[group])
-            group += 1
-    for _ in range(steps):
-        engine.step()
-    totals = dict.fromkeys(("small", "large"), 0.0)
-    for relquery in everyone:
-        totals[relquery.tenant] += relquery.computed_prompts + OUTPUT * relquery.drawn_tokens
-    assert all(engine.engine.relqueries.get(each.id) for each in everyone[-20:]), "none ran dry"
-    return totals
+    for group in range(160):
+        tenant, rows = ("large", 12) if group % 2 else ("small", 2)
+        options = dict(KINDS[kind][group // 2 % len(KINDS[kind])])
+        length = options.pop("length", 20)
+        for row in range(rows):
+            prompt = numbered(length, start=10_000 * group + 100 * row)
+            engine.submit(prompt.tolist(), tenant=tenant, group=group, **options)
+        everyone.append(engine.engine.relqueries[group])
+
+    def service(tenant: str) -> float:
+        of_tenant = [each for each in everyone if each.tenant == tenant]
+        return sum(each.computed_prompts + OUTPUT * each.drawn_tokens for each in of_tenant)
+
+    while service("small") + service("large") < 6_000:
+        engine.engine.step()
+    waiting = {each.tenant for each in engine.engine.relqueries.values()}
+    assert waiting == {"small", "large"}, "none ran dry"
+    return service("small"), service("large")
 
 
 @pytest.mark.parametrize("policy", ["static", "relserve", "shortest"])
 @pytest.mark.parametrize("weight", [1.0, 3.0])
-def test_tenants_that_wait_get_service_by_weight(policy: PolicyName, weight: float) -> None:
-    totals = served({"large": weight}, policy)
-    behind = abs(totals["large"] / weight - totals["small"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tenants_that_wait_get_service_by_weight(
+    policy: PolicyName, weight: float, kind: str
+) -> None:
+    small, large = served({"large": weight}, policy, kind)
     # The slack, the step that exceeded it, and what was taken in before and goes on to its end.
-    assert behind <= (SLACK + 1) * STEP + LIMITS["max_num_seqs"] * (20 + OUTPUT * 4)
-    assert sum(totals.values()) > 20 * behind
+    longest = max(STEP, *(options.get("length", 20) for options in KINDS[kind]))
+    slack = SLACK * STEP + longest + LIMITS["max_num_seqs"] * (20 + OUTPUT * 4)
+    assert abs(large / weight - small) <= slack
+    assert small + large > 10 * slack
 
 
 def test_one_tenant_changes_nothing() -> None:
