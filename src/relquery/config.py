@@ -24,6 +24,7 @@ PolicyName = Literal[
     "shortest",
     "fifo",
     "srjf-static",
+    "srjf-calibrated",
     "srjf",
 ]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
@@ -52,10 +53,12 @@ class EngineConfig:
         that see it, "keys" the keys whenever they are read, "cidra" moves them in the cache. The
         latter two are there to be compared.
     policy: which requests a step takes, one of POLICIES.
-    starvation: a relQuery goes first once it has waited so many seconds for each of its requests;
-        None for never. Like the next two only for policies that go by priority.
-    aging: seconds of what a relQuery still takes (with srjf: a request) that a second of waiting
-        makes up for.
+    starvation: a relQuery of which requests wait goes first once its arrival was so many seconds
+        ago for each of its requests, begun or not; None for never. Like the next two only for
+        policies that go by priority.
+    aging: seconds of work that a second of waiting makes up for: of what a relQuery still takes;
+        with static and relserve-aba of its tokens, each taken for one of a prompt; with srjf and
+        its kin of what a request takes.
     weights: shares of the engine that tenants get where they compete; 1 for those not named.
     """
 

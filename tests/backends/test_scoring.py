@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from math import exp, fsum, inf
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ import pytest
 import torch
 from tokenizers.normalizers import Lowercase
 
+from relquery.backends.calibration import fit_temperature
 from relquery.backends.choices import SCORED_UNASKED, Choices
 from relquery.backends.embedded import EmbeddedBackend
 from relquery.backends.local import load_backend
 from relquery.backends.service import Engine
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.model.executor import TorchExecutor
 from relquery.model.random import byte_tokenizer
@@ -74,15 +77,18 @@ def answers_of(backend: EmbeddedBackend, prompts: list[str], **sampling: Any) ->
 # ---- what it gives
 
 
-def test_each_prompt_has_the_probability_of_each_label(engine: Engine) -> None:
-    found = engine.score(PROMPTS, labels=LABELS)
+@pytest.mark.parametrize("normalization", ["joint", "branch"])
+def test_each_prompt_has_the_probability_of_each_label(
+    engine: Engine, normalization: Normalization
+) -> None:
+    found = engine.score(PROMPTS, labels=LABELS, normalization=normalization)
     assert len(found) == len(PROMPTS)
     for scores in found:
         assert list(scores.probabilities) == LABELS
         assert fsum(scores.probabilities.values()) == pytest.approx(1)
         assert scores.best == max(LABELS, key=scores.probabilities.__getitem__)
         assert scores.error is None
-    assert len({str(scores) for scores in found}) == len(PROMPTS)
+    assert len({tuple(scores.log_probabilities.values()) for scores in found}) == len(PROMPTS)
     assert engine.score([], labels=LABELS) == []
 
 
@@ -95,23 +101,70 @@ def test_one_step_serves_all_prompts_that_fit_into_it(
     assert [list(one.probabilities) for one in scored] == [LABELS] * len(PROMPTS)
 
 
-def test_labels_that_differ_in_a_space_are_scored_each_by_its_own_tokens(
-    backend: EmbeddedBackend,
-) -> None:
-    (scores,) = backend.score(["Is it?"], labels=["Yes", " Yes"])
-    (chain,) = backend._renderer.render([(Span("Is it?"),)])
+def stock_logs(backend: EmbeddedBackend, text: str, label: str) -> torch.Tensor:
+    """Logits of the stock network that each token of a label is drawn from: (tokens, vocabulary)."""
+    (chain,) = backend._renderer.render([(Span(text),)])
     prompt = np.concatenate([part for part in chain.parts if isinstance(part, np.ndarray)])
+    tokens = [*prompt.tolist(), *backend._renderer.encode(label)]
     network = backend._model.network
     network.set_attn_implementation("sdpa")
     try:
         with torch.inference_mode():
-            logits = network(torch.from_numpy(prompt).long()[None], use_cache=False).logits[0, -1]
+            logits: torch.Tensor = network(torch.tensor([tokens]), use_cache=False).logits[0]
     finally:
         network.set_attn_implementation("relquery")
-    first = [backend._renderer.encode(label)[0] for label in ("Yes", " Yes")]
+    return logits[len(prompt) - 1 : -1].double()
+
+
+def stock_scores(backend: EmbeddedBackend, text: str, labels: Sequence[str]) -> list[float]:
+    """Of each label the sum over its tokens of their log-probabilities; then a softmax."""
+    sums = []
+    for label in labels:
+        logs = stock_logs(backend, text, label).log_softmax(-1)
+        tokens = backend._renderer.encode(label)
+        sums.append(float(sum(row[token] for row, token in zip(logs, tokens, strict=True))))
+    return torch.tensor(sums).softmax(0).tolist()
+
+
+def test_labels_that_differ_in_a_space_are_scored_each_by_its_own_tokens(
+    backend: EmbeddedBackend,
+) -> None:
+    labels = ["Yes", " Yes"]
+    (joint,) = backend.score(["Is it?"], labels)
+    wanted = stock_scores(backend, "Is it?", labels)
+    assert list(joint.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+    (branch,) = backend.score(["Is it?"], labels, normalization="branch")
+    first = [backend._renderer.encode(label)[0] for label in labels]
     assert first[0] != first[1]
-    wanted = logits[first].softmax(-1).tolist()
-    assert list(scores.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+    wanted = stock_logs(backend, "Is it?", "Yes")[0][first].softmax(-1).tolist()
+    assert list(branch.probabilities.values()) == pytest.approx(wanted, abs=1e-5)
+
+
+MOODS = ["Positive mood", "Negative mood", "Neutral"]
+REVIEWS = [
+    "A dull film with a weak plot.",
+    "A great film, I would see it again.",
+    "Terrible acting and a boring story.",
+    "A charming and clever comedy.",
+]
+
+
+def test_a_trained_model_is_asked_for_whole_labels_unless_the_way_is_laid_out() -> None:
+    asked = [f"What is the mood of the review?\nreviewcontent: {text}\n" for text in REVIEWS]
+    backend = load_backend("demo", cache_tokens=2048)
+    try:
+        joint = backend.score(asked, MOODS)
+        branch = backend.score(asked, MOODS, normalization="branch")
+        for scores, text in zip(joint, asked, strict=True):
+            wanted = stock_scores(backend, text, MOODS)
+            assert list(scores.probabilities.values()) == pytest.approx(wanted, abs=1e-4)
+        decoded = answers_of(backend, asked, allowed=MOODS)
+    finally:
+        backend.close()
+    # Asked freely, this model would not go on to "mood"; once "Positive" stands, nothing else may.
+    assert [scores.best for scores in joint] == ["Neutral"] * len(REVIEWS)
+    assert [scores.best for scores in branch] == [answer.text for answer in decoded]
+    assert {answer.text for answer in decoded} == {"Positive mood", "Negative mood"}
 
 
 def test_a_single_label_has_probability_one(engine: Engine) -> None:
@@ -134,11 +187,14 @@ def test_a_prompt_that_cannot_be_scored_leaves_the_others_theirs(engine: Engine)
     assert long.prompt_tokens > 300
 
 
-def test_a_prompt_that_leaves_no_room_for_the_longest_label_says_so(engine: Engine) -> None:
-    room = 256 - len("\nAnswer:")
-    fits, not_quite = engine.score(["x" * (room - 3), "x" * (room - 2)], labels=["Yes", "No"])
+def test_a_prompt_that_leaves_no_room_for_what_is_read_of_a_label_says_so(engine: Engine) -> None:
+    room, labels = 256 - len("\nAnswer:"), ["Yes", "No"]
+    fits, not_quite = engine.score(["x" * (room - 2), "x" * (room - 1)], labels=labels)
     assert fits.error is None
-    assert "longest label 3" in str(not_quite.error)
+    assert "after which 2 of a label are to be read" in str(not_quite.error)
+    # Where they part, nothing of them has been read.
+    (fits,) = engine.score(["x" * (room - 1)], labels=labels, normalization="branch")
+    assert fits.error is None
 
 
 def test_other_jobs_are_served_beside(engine: Engine) -> None:
@@ -198,7 +254,7 @@ def test_what_is_sampled_or_large_or_free_is_decoded(
 def test_many_labels_are_scored_if_that_is_asked_for(
     backend: EmbeddedBackend, steps: list[int]
 ) -> None:
-    tokens = Choices(backend._renderer, backend._model.end, MANY).to_score().tokens
+    tokens = Choices(backend._renderer, backend._model.end, MANY).to_score("branch").tokens
     assert tokens > SCORED_UNASKED
     (scores,) = backend.score(["x"], labels=MANY)
     assert fsum(scores.probabilities.values()) == pytest.approx(1)
@@ -208,7 +264,7 @@ def test_many_labels_are_scored_if_that_is_asked_for(
 def test_a_job_of_choices_has_their_scores_without_a_wait(engine: Engine) -> None:
     job = engine.submit(["x"], choices=["Yes", "No"])
     (answer,) = job.result(30)
-    (scores,) = engine.score(["x"], labels=["Yes", "No"])
+    (scores,) = engine.score(["x"], labels=["Yes", "No"], normalization="branch")
     assert answer.scores == pytest.approx(scores.log_probabilities, abs=1e-5)
     assert answer.text in ("Yes", "No")
 
@@ -247,30 +303,51 @@ def test_labels_without_tokens_or_with_an_end_token_are_decoded_unless_they_must
         found = Choices(Spelling(), end, ["Yes", text])  # type: ignore[arg-type]
         assert found.to_score_unasked() is None
         with pytest.raises(ConfigError, match=why):
-            found.to_score()
+            found.to_score("joint")
 
 
 def test_a_label_that_another_continues_has_no_probability_without_an_end_token() -> None:
     found = Choices(Spelling(), frozenset(), ["a", "ab"])  # type: ignore[arg-type]
-    assert found.to_score().log_probabilities([[0.0]]) == (-inf, 0.0)
+    assert found.to_score("branch").log_probabilities([[0.0]]) == (-inf, 0.0)
+    assert found.to_score("joint").log_probabilities([[-3.0]]) == (-inf, 0.0)
 
 
 # ---- corrections
 
 
-def test_a_temperature_evens_out_and_leaves_the_order(engine: Engine) -> None:
-    (plain,) = engine.score(["x"], labels=["Yes", "No"])
-    (even,) = engine.score(["x"], labels=["Yes", "No"], temperature=3.0)
+@pytest.mark.parametrize("normalization", ["joint", "branch"])
+def test_a_temperature_evens_out_and_leaves_the_order(
+    engine: Engine, normalization: Normalization
+) -> None:
+    options: dict[str, Any] = {"labels": ["Yes", "No"], "normalization": normalization}
+    (plain,) = engine.score(["x"], **options)
+    (even,) = engine.score(["x"], **options, temperature=3.0)
     ratio = [one.log_probabilities["Yes"] - one.log_probabilities["No"] for one in (plain, even)]
     assert ratio[1] == pytest.approx(ratio[0] / 3, abs=1e-5)
 
 
-def test_a_content_free_prompt_is_itself_without_preference(engine: Engine) -> None:
-    prior, other = engine.score(["N/A", "x"], labels=LABELS, prior="N/A")
+@pytest.mark.parametrize("normalization", ["joint", "branch"])
+def test_a_content_free_prompt_is_itself_without_preference(
+    engine: Engine, normalization: Normalization
+) -> None:
+    options: dict[str, Any] = {"labels": LABELS, "normalization": normalization}
+    prior, other = engine.score(["N/A", "x"], **options, prior="N/A")
     assert list(prior.probabilities.values()) == pytest.approx([1 / len(LABELS)] * len(LABELS))
     assert max(other.probabilities.values()) > 1 / len(LABELS) + 1e-4
-    several = engine.score(["x"], labels=LABELS, prior=["N/A", (Span(""), Span("-"))])
+    several = engine.score(["x"], **options, prior=["N/A", (Span(""), Span("-"))])
     assert several[0].error is None
+
+
+@pytest.mark.parametrize("normalization", ["joint", "branch"])
+def test_a_fitted_temperature_finds_what_made_the_scores_too_sure(
+    engine: Engine, normalization: Normalization
+) -> None:
+    labels, asked, rng = ["Yes", "Nay", "Why"], [f"row {n}" for n in range(150)], Random(1)
+    options: dict[str, Any] = {"labels": labels, "normalization": normalization}
+    scores = engine.score(asked, **options, temperature=0.2)
+    true = [list(each.probabilities.values()) for each in engine.score(asked, **options)]
+    answers = [rng.choices(labels, shares)[0] for shares in true]
+    assert fit_temperature(scores, answers) == pytest.approx(5, rel=0.3)
 
 
 def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
@@ -292,6 +369,7 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
         ({"labels": ["Yes", ""]}, "labels holds ''"),
         ({"labels": ["Yes", "No", "Yes"]}, "labels holds 'Yes' 2 times"),
         ({"labels": ["\ud800"]}, "no valid Unicode"),
+        ({"normalization": "sum"}, "normalization is 'sum'. Choices: joint, branch"),
         ({"temperature": 0}, "temperature is 0"),
         ({"temperature": "1"}, "temperature is '1'"),
         ({"temperature": inf}, "temperature is inf"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.harness import branches_of, numbered
 
-from relquery.engine.labels import LabelTrie
+from relquery.engine.labels import LabelTrie, Normalization
 from relquery.engine.request import Request
 
 END = 99
@@ -24,6 +24,8 @@ LABELS = st.lists(
     max_size=8,
     unique=True,
 )
+EVERY = (0, 1, 2, 3, 98, END)
+"""The vocabulary."""
 ENDS = st.sampled_from([frozenset[int](), frozenset({END}), frozenset({END, 98})])
 
 
@@ -49,10 +51,29 @@ def allowed_logs(path: Label, allowed: Label, weights: Weights) -> dict[int, flo
 def weighed(trie: LabelTrie, weights: Weights) -> list[list[float]]:
     """What an executor gives."""
     paths = branches_of(Request(0, numbered(1), 1, choices=trie.labels, scored=True, labels=trie))
-    return [
-        list(allowed_logs(path, branch.allowed, weights).values())
-        for path, branch in zip(paths, trie.branches, strict=True)
-    ]
+    found = []
+    for path, branch in zip(paths, trie.branches, strict=True):
+        among = EVERY if trie.joint else branch.allowed
+        first = len(path) - len(branch.inner)
+        inner = [
+            allowed_logs(path[:at], EVERY, weights)[path[at]] for at in range(first, len(path))
+        ]
+        logs = allowed_logs(path, among, weights)
+        found.append([*inner, *(logs[token] for token in branch.allowed)])
+    return found
+
+
+def of_the_free_model(labels: list[Label], end: frozenset[int], weights: Weights) -> list[float]:
+    """Each label's log-probability, by the product over its tokens, divided by their sum."""
+    logs = []
+    for label in labels:
+        steps = [allowed_logs(label[:i], EVERY, weights)[token] for i, token in enumerate(label)]
+        if any(len(other) > len(label) and other[: len(label)] == label for other in labels):
+            ends = allowed_logs(label, EVERY, weights)
+            steps.append(log(fsum(exp(ends[token]) for token in end)) if end else -inf)
+        logs.append(fsum(steps))
+    total = log(fsum(map(exp, logs)))
+    return [each - total for each in logs]
 
 
 def decoded(
@@ -96,6 +117,31 @@ def test_a_label_has_the_probability_with_which_a_decoder_draws_it(
     assert fsum(map(exp, trie.log_probabilities(found))) == pytest.approx(1)
 
 
+@given(labels=LABELS, end=ENDS, seed=st.integers(0, 999))
+def test_jointly_a_label_has_its_share_of_what_the_free_model_gives_to_all(
+    labels: list[Label], end: frozenset[int], seed: int
+) -> None:
+    trie, weights = LabelTrie(labels, end, "joint"), random_weights(seed)
+    expected = of_the_free_model(labels, end, weights)
+    assert trie.log_probabilities(weighed(trie, weights)) == pytest.approx(expected, abs=1e-9)
+    plain = LabelTrie(labels, end)
+    assert trie.greedy(weighed(trie, weights)) == plain.greedy(weighed(plain, weights))
+
+
+@given(labels=LABELS, end=ENDS)
+def test_jointly_every_token_but_the_last_of_each_label_is_computed_once(
+    labels: list[Label], end: frozenset[int]
+) -> None:
+    trie = LabelTrie(labels, end, "joint")
+    request = Request(0, numbered(1), 1, choices=trie.labels, scored=True, labels=trie)
+    ends = branches_of(request)
+    assert len(set(ends)) == len(ends) <= 2 * len(labels)
+    nodes = {label[:depth] for label in labels for depth in range(1, len(label))}
+    if len(labels) > 1:
+        assert trie.tokens == len(nodes)
+    assert trie.depth == max(map(len, ends)) < max(map(len, labels))
+
+
 @given(labels=LABELS, end=ENDS)
 def test_branches_are_the_places_at_which_labels_part(
     labels: list[Label], end: frozenset[int]
@@ -127,8 +173,9 @@ def test_what_labels_have_in_common_is_computed_once_and_their_ends_not_at_all()
     assert [branch.depth for branch in trie.branches] == [2, 3]
 
 
-def test_a_single_label_has_probability_one() -> None:
-    trie = LabelTrie([(4, 5, 6)], {END})
+@pytest.mark.parametrize("normalization", ["joint", "branch"])
+def test_a_single_label_has_probability_one(normalization: Normalization) -> None:
+    trie = LabelTrie([(4, 5, 6)], {END}, normalization)
     assert trie.tokens == 0
     assert trie.branches[0].allowed == (4,)
     assert trie.log_probabilities([[0.0]]) == (0.0,)
@@ -153,6 +200,18 @@ def test_without_an_end_token_a_label_that_another_continues_has_no_probability(
 def test_of_equally_likely_tokens_the_smallest_id_is_taken() -> None:
     trie = LabelTrie([(7, 1), (3, 9), (3, 4)], {END})
     assert trie.greedy(weighed(trie, uniform)) == (3, 4)
+
+
+def test_a_token_that_the_free_model_would_hardly_say_counts_jointly_alone() -> None:
+    # Behind 1 and 2 only 9 may follow; the model wants it behind 1, and not behind 2.
+    labels, first = [(1, 9), (2, 9)], [log(0.45), log(0.55)]
+    branch, joint = LabelTrie(labels), LabelTrie(labels, (), "joint")
+    shares = [exp(each) for each in branch.log_probabilities([first])]
+    assert shares == pytest.approx([0.45, 0.55])
+    behind = {(1,): [log(1.0)], (2,): [log(0.1)]}
+    found = [first, *(behind[each.stretch] for each in joint.branches[1:])]
+    shares = [exp(each) for each in joint.log_probabilities(found)]
+    assert shares == pytest.approx([0.45 / 0.505, 0.055 / 0.505])
 
 
 @pytest.mark.parametrize(

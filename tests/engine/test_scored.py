@@ -14,7 +14,7 @@ from tests.engine.test_labels import LABELS
 
 from relquery.config import RELOCATIONS, Relocation
 from relquery.engine.executor import SCRATCH
-from relquery.engine.labels import LabelTrie
+from relquery.engine.labels import LabelTrie, Normalization
 from relquery.engine.request import Draw, Request
 from relquery.prompt import Finish
 
@@ -60,6 +60,19 @@ def test_the_step_has_a_chunk_for_the_prompt_and_one_for_each_further_branch() -
     assert all(chunk.draw is not None and chunk.draw.weigh for chunk in (prompt, *labels))
 
 
+def test_jointly_a_chunk_weighs_all_its_tokens_but_the_first() -> None:
+    harness = Harness()
+    labels = LabelTrie(CHOICES, END, "joint")
+    submit(harness, range(10), labels=labels)
+    harness.run()
+    ((prompt, *chunks),) = harness.executor.steps
+    assert not prompt.inner
+    for chunk, branch in zip(chunks, labels.branches[1:], strict=True):
+        weighed = [draw.allowed for draw in chunk.draws]
+        assert weighed == [*((token,) for token in chunk.tokens[1:].tolist()), branch.allowed]
+        assert all(draw.weigh and draw.among_all for draw in chunk.draws)
+
+
 def test_what_all_labels_begin_with_follows_the_prompt_in_its_chunk() -> None:
     harness = Harness()
     request = submit(harness, range(10), choices=((3, 4, 5), (3, 4, 6, 7)))
@@ -84,6 +97,7 @@ PROMPTS = st.lists(
     budget=st.integers(2, 40),
     blocks=st.integers(32, 48),
     relocation=st.sampled_from(RELOCATIONS),
+    normalization=st.sampled_from(["joint", "branch"]),
 )
 def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
     prompts: list[Spec],
@@ -92,9 +106,11 @@ def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
     budget: int,
     blocks: int,
     relocation: Relocation,
+    normalization: Normalization,
 ) -> None:
     harness = Harness(max_num_batched_tokens=budget, cache_tokens=4 * blocks, relocation=relocation)
-    options = {"choices": tuple(labels), "end": END}
+    trie = LabelTrie(labels, END, normalization)
+    options = {"choices": tuple(labels), "end": END, "labels": trie}
     for prompt, decodes in zip(prompts, decoding, strict=False):
         if decodes:
             harness.submit(prompt, 9, choices=((1, 2, 3, 4, 5), (1, 2, 3, 4, 6)))

@@ -18,6 +18,7 @@ from tests.model.test_spans import Spec, dense_chain, engine_chain
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.labels import LabelTrie, Normalization
 from relquery.engine.loop import Loop
 from relquery.engine.pieces import Placing
 from relquery.engine.request import Request
@@ -50,13 +51,20 @@ class Counted(TorchExecutor):
 
 
 def served(
-    name: str, specs: Sequence[Spec], labels: Labels = LABELS, scored: bool = True, **limits: Any
+    name: str,
+    specs: Sequence[Spec],
+    labels: Labels = LABELS,
+    scored: bool = True,
+    normalization: Normalization = "branch",
+    **limits: Any,
 ) -> tuple[list[Request], int]:
     """Requests that weigh or decode labels, and how many steps."""
+    trie = LabelTrie(labels, END, normalization) if scored else None
 
     def make(number: int, placing: Placing) -> Request:
+        options: dict[str, Any] = {"choices": labels, "end": END, "scored": scored}
         chain = engine_chain(specs[number])
-        return Request(number, chain, 9, choices=labels, end=END, scored=scored, placing=placing)
+        return Request(number, chain, 9, **options, labels=trie, placing=placing)
 
     return serve(name, make, len(specs), **limits)
 
@@ -69,7 +77,12 @@ def serve(
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
     executor = Counted(
-        model.network, slots, config.segment_sharing, model.positions, config.relocation
+        model.network,
+        slots,
+        config.segment_sharing,
+        model.positions,
+        config.relocation,
+        config.slice_tokens,
     )
     engine = Loop(executor, config, RealClock())
     placing: Placing = "request" if config.relocation == "cidra" else "chain"
@@ -106,13 +119,39 @@ def reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
     return [log_of(label) for label in labels]
 
 
+def joint_reference(name: str, spec: Spec, labels: Labels = LABELS) -> list[float]:
+    """The sum of the log-probabilities of a label's tokens, and of its end where another label goes
+    on, by the stock network; then a softmax over the labels."""
+    _, network = model_of(name)
+
+    def log_of(label: tuple[int, ...]) -> float:
+        logits = dense_logits(network, dense_chain((*spec, *label)))[-1 - len(label) :]
+        logs = logits.double().log_softmax(-1)
+        found = float(sum(row[token] for row, token in zip(logs, label, strict=False)))
+        goes_on = any(len(other) > len(label) and other[: len(label)] == label for other in labels)
+        return found + float(logs[-1, sorted(END)].logsumexp(0)) if goes_on else found
+
+    return torch.tensor([log_of(label) for label in labels]).log_softmax(0).tolist()
+
+
+REFERENCES: dict[Normalization, Callable[..., list[float]]] = {
+    "branch": reference,
+    "joint": joint_reference,
+}
+
+
 def check(
-    name: str, specs: Sequence[Spec], labels: Labels = LABELS, **limits: Any
+    name: str,
+    specs: Sequence[Spec],
+    labels: Labels = LABELS,
+    normalization: Normalization = "branch",
+    **limits: Any,
 ) -> list[Request]:
-    requests, _ = served(name, specs, labels, **limits)
+    requests, _ = served(name, specs, labels, normalization=normalization, **limits)
     for request, spec in zip(requests, specs, strict=True):
+        expected = REFERENCES[normalization](name, spec, labels)
+        assert request.scores == pytest.approx(expected, abs=1e-5)
         assert request.scores is not None
-        assert request.scores == pytest.approx(reference(name, spec, labels), abs=1e-5)
         assert fsum(np.exp(request.scores)) == pytest.approx(1)
     return requests
 
@@ -133,9 +172,12 @@ SPANNED = [
 ]
 
 
+@pytest.mark.parametrize("normalization", REFERENCES)
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_scores_are_those_of_the_stock_network_over_prompt_and_label(name: str) -> None:
-    requests = check(name, [*PLAIN, *SPANNED])
+def test_scores_are_those_of_the_stock_network_over_prompt_and_label(
+    name: str, normalization: Normalization
+) -> None:
+    requests = check(name, [*PLAIN, *SPANNED], normalization=normalization)
     assert len({tuple(request.output) for request in requests}) > 2
 
 
@@ -144,6 +186,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "no segment sharing": {"segment_sharing": False},
     "in chunks": {"max_num_batched_tokens": 7},
     "in slices": {"slice_tokens": 16},
+    "in slices of 1": {"slice_tokens": 1},
     "blocks of 1": {"block_size": 1},
     "preemption": {"cache_tokens": 128, "max_num_batched_tokens": 16},
     "one at a time": {"max_num_seqs": 1},
@@ -153,9 +196,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("normalization", REFERENCES)
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
-def test_scores_are_the_same_in_every_setting(name: str, limits: dict[str, Any]) -> None:
-    check(name, [*PLAIN, *SPANNED], **limits)
+def test_scores_are_the_same_in_every_setting(
+    name: str, limits: dict[str, Any], normalization: Normalization
+) -> None:
+    check(name, [*PLAIN, *SPANNED], normalization=normalization, **limits)
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bloom"])
@@ -183,11 +229,15 @@ LABEL_SETS = st.lists(
 @given(
     labels=LABEL_SETS,
     prompts=st.lists(st.lists(TOKEN, min_size=1, max_size=12).map(tuple), min_size=1, max_size=4),
+    normalization=st.sampled_from(["joint", "branch"]),
 )
 def test_the_answer_is_the_one_that_decoding_step_by_step_gives(
-    name: str, labels: Labels, prompts: list[Spec]
+    name: str, labels: Labels, prompts: list[Spec], normalization: Normalization
 ) -> None:
-    scored, _ = served(name, prompts, labels)
+    scored, _ = served(name, prompts, labels, normalization=normalization)
+    for request, prompt in zip(scored, prompts, strict=True):
+        expected = REFERENCES[normalization](name, prompt, labels)
+        assert request.scores == pytest.approx(expected, abs=1e-5)
     decoded, _ = served(name, prompts, labels, scored=False)
     assert [request.output for request in scored] == [request.output for request in decoded]
 

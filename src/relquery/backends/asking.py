@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relquery.backends.choices import Choices
 from relquery.backends.comparison import Comparison
+from relquery.engine.labels import Normalization
 from relquery.engine.pieces import Chain, Placing
 from relquery.engine.request import Draw, Request
 from relquery.errors import PromptTooLongError, RequestError
@@ -23,7 +24,8 @@ class Asking:
     """How the prompts of one call are asked.
 
     placing: see relquery.engine.pieces. Stop strings do not cut an answer among choices.
-    scored: the choices must be weighed; else they are where it is faster, which changes no answer.
+    scored: the choices must be weighed, normalised so; None where they need not. Then they are
+    where it is faster, branch by branch, which changes no answer.
 
     Raises ConfigError for choices that must be weighed and cannot be.
     """
@@ -34,7 +36,7 @@ class Asking:
         renderer: Renderer,
         placing: Placing,
         sampling: Sampling,
-        scored: bool = False,
+        scored: Normalization | None = None,
     ) -> None:
         self._model, self._renderer, self._placing = model, renderer, placing
         self._sampling = sampling
@@ -44,9 +46,9 @@ class Asking:
         # more let the text before it decode.
         self._tail = 8 + max((len(text.encode()) for text in self._stop), default=0)
         self._max_tokens = max(map(len, self._choices.tokens), default=sampling.max_tokens)
-        self._must_score, self._labels = scored, None
-        if scored:
-            self._labels = self._choices.to_score()
+        self._must_score, self._labels = scored is not None, None
+        if scored is not None:
+            self._labels = self._choices.to_score(scored)
         elif sampling.temperature == 0:
             self._labels = self._choices.to_score_unasked()
         self._compared, self._drafts = None, None
@@ -85,12 +87,15 @@ class Asking:
         size, context = request.prompt_tokens, self._model.context
         if size >= context:
             raise PromptTooLongError(size, context, "the model's context")
-        if size + self._max_tokens > context:
-            if self._must_score:
+        if self._must_score:
+            assert request.labels is not None
+            if size + request.labels.depth > context:
                 raise RequestError(
-                    f"The prompt has {size} tokens and the longest label {self._max_tokens}, more "
-                    f"than the model's context of {context} holds. Shorten one of them."
+                    f"The prompt has {size} tokens, after which {request.labels.depth} of a label "
+                    f"are to be read, more than the model's context of {context} holds. Shorten "
+                    "the prompt or the labels."
                 )
+        elif size + self._max_tokens > context:
             request.scored, request.labels = False, None
         if request.drafts is not None and size + request.drafts.longest > context:
             request.drafts = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relquery.engine.labels import LabelTrie
+from relquery.engine.labels import LabelTrie, Normalization
 from relquery.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,13 +41,14 @@ class Choices:
         return None if logs is None else dict(zip(self._texts.values(), logs, strict=True))
 
     def to_score_unasked(self) -> LabelTrie | None:
-        """The choices as a trie; None where it is large or cannot be weighed, or there are none."""
+        """The choices as a trie whose greedy answer is the decoder's; None where it is large or
+        cannot be weighed, or there are none."""
         if not self.tokens or not all(map(self._weighable, self.tokens)):
             return None
         trie = LabelTrie(self.tokens, self._end)
         return trie if trie.tokens <= SCORED_UNASKED else None
 
-    def to_score(self) -> LabelTrie:
+    def to_score(self, normalization: Normalization) -> LabelTrie:
         """The choices as a trie. Raises ConfigError for what this model cannot weigh."""
         for text, tokens in self._encoded.items():
             if not self._weighable(tokens):
@@ -58,7 +59,7 @@ class Choices:
                     f"The labels {text!r} and {self._texts[tokens]!r} are the same tokens in this "
                     "model. Leave one out."
                 )
-        return LabelTrie(self.tokens, self._end)
+        return LabelTrie(self.tokens, self._end, normalization)
 
     def _weighable(self, tokens: tuple[int, ...]) -> bool:
         return bool(tokens) and not self._end.intersection(tokens)

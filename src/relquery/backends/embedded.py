@@ -19,10 +19,11 @@ from relquery.engine.clock import RealClock
 from relquery.engine.cost import LinearCost
 from relquery.engine.fit import TRUSTED, Fit
 from relquery.engine.jct import JobTime, JobTimeFit
+from relquery.engine.labels import Normalization
 from relquery.engine.loop import Loop
 from relquery.engine.measure_jct import LEAST, measure_jct
 from relquery.engine.pieces import Chain, Placing, own_pieces
-from relquery.engine.policies.catalogue import WITHOUT_COST, Settings, make_policy
+from relquery.engine.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.request import Request
 from relquery.engine.schedule import cached_tokens
 from relquery.errors import ConfigError, RequestError
@@ -79,7 +80,7 @@ class EmbeddedBackend:
         )
         self.sizing = sizing
         """How a budget of memory is used; None where none was given."""
-        if cost is None and config.policy not in WITHOUT_COST:
+        if cost is None and needs_cost(config):
             cost = self._measure_in_haste().cost
         self.cost = cost
         """What steps cost, as given or measured; None where nothing asks for it."""
@@ -108,17 +109,18 @@ class EmbeddedBackend:
         prompts: Iterable[str | Prompt],
         labels: Sequence[str],
         *,
+        normalization: Normalization = "joint",
         temperature: float = 1.0,
         prior: Prior | None = None,
     ) -> list[Scores]:
         """How likely each label is as the answer to each prompt. See Engine.score."""
 
-        def ask(found: Sequence[Prompt], sampling: Sampling) -> list[Answer]:
-            served = self.batches.serve(self.submit(found, sampling, scored=True))
+        def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
+            served = self.batches.serve(self.submit(found, sampling, scored=scored))
             answers = dict(each for each in served if each is not None)
             return [answers[index] for index in range(len(found))]
 
-        return score(ask, prompts, labels, temperature, prior)
+        return score(ask, prompts, labels, normalization, temperature, prior)
 
     def submit(
         self,
@@ -126,7 +128,7 @@ class EmbeddedBackend:
         sampling: Sampling,
         tenant: str = "",
         arrival: float | None = None,
-        scored: bool = False,
+        scored: Normalization | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
         asking = Asking(self._model, self._renderer, self._placing, sampling, scored)

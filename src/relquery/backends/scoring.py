@@ -5,37 +5,45 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf, log
+from typing import get_args
 
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.calibration import Logs, corrected, mean, normalized
 from relquery.backends.scores import Scores
+from relquery.engine.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling, Span
 
 Prior = str | Prompt | Sequence[str | Prompt] | Mapping[str, float]
 """What labels are worth beforehand: a content-free prompt or several, or probabilities by label."""
-Ask = Callable[[Sequence[Prompt], Sampling], Sequence[Answer]]
+Ask = Callable[[Sequence[Prompt], Sampling, Normalization], Sequence[Answer]]
 
 
 def score(
     ask: Ask,
     prompts: Iterable[str | Prompt],
     labels: Sequence[str],
+    normalization: Normalization = "joint",
     temperature: float = 1.0,
     prior: Prior | None = None,
 ) -> list[Scores]:
     """How likely each label is as the answer to each prompt. See Engine.score.
 
-    ask: gives the answers to prompts, with the scores of all that the sampling allows.
+    ask: gives the answers to prompts, with the scores of all that the sampling allows. A prior that
+    is measured is normalised as the scores are.
     """
     asked, sampling = prompts_of(prompts), Sampling(allowed=_labels(labels))
+    if normalization not in get_args(Normalization):
+        raise ConfigError(
+            f"normalization is {normalization!r}. Choices: {', '.join(get_args(Normalization))}."
+        )
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise ConfigError(f"temperature is {temperature!r}; it must be a number.")
     if not 0 < temperature < inf:
         raise ConfigError(f"temperature is {temperature}; it must be finite and above 0.")
     known = _known_prior(prior, sampling.allowed) if isinstance(prior, Mapping) else None
     free = [] if prior is None or isinstance(prior, Mapping) else _content_free(prior)
-    answers = ask([*asked, *free], sampling)
+    answers = ask([*asked, *free], sampling, normalization)
     if free:
         known = _measured_prior(answers[len(asked) :])
     return [_scores(answer, known, temperature) for answer in answers[: len(asked)]]

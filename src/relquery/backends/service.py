@@ -17,6 +17,7 @@ from relquery.backends.scoring import Prior, score
 from relquery.backends.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost import LinearCost
+from relquery.engine.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
 
@@ -104,13 +105,14 @@ class Engine:
             texts_of("stop", stop),
             allowed,
         )
-        return self._submit(found, sampling, tenant, scored=False)
+        return self._submit(found, sampling, tenant, scored=None)
 
     def score(
         self,
         prompts: Iterable[str | Prompt],
         labels: Sequence[str],
         *,
+        normalization: Normalization = "joint",
         temperature: float = 1.0,
         prior: Prior | None = None,
         tenant: str = "",
@@ -119,24 +121,30 @@ class Engine:
 
         A prompt takes one pass: all labels are weighed beside its last token, and nothing is
         decoded. Probabilities are among the labels and sum to one. labels: different texts, which
-        follow the prompt as they are. temperature: above 1 evens out, see
-        `relquery.fit_temperature`. prior: what to divide out before: the prompt with no content in
-        it, or several; or probabilities that labels have anyway, in any unit. prompts, tenant: see
-        `submit`.
+        follow the prompt as they are.
+
+        normalization: "joint": the probability that the model, asked freely, begins its answer with
+        the label, divided by the sum over the labels. "branch": the probability with which
+        decoding that allows nothing but the labels draws the label, at temperature 1: each token's
+        among those that some label goes on with. They differ where a label has several tokens.
+
+        prior: what to divide out: the prompt with no content in it, or several; or probabilities
+        that labels have anyway, in any unit. temperature: of whole labels, after that; above 1
+        evens out, see `relquery.fit_temperature`. prompts, tenant: see `submit`.
 
         Raises ConfigError for what cannot be asked, and what breaks the step; a prompt that cannot
         be scored has its `error`.
         """
 
-        def ask(found: Sequence[Prompt], sampling: Sampling) -> list[Answer]:
-            job = self._submit(found, sampling, tenant, scored=True)
+        def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
+            job = self._submit(found, sampling, tenant, scored=scored)
             try:
                 return job.result()
             except BaseException:
                 job.cancel()  # nobody else knows of it
                 raise
 
-        return score(ask, prompts, labels, temperature, prior)
+        return score(ask, prompts, labels, normalization, temperature, prior)
 
     def close(self) -> None:
         """Cancel what is open and free the model; a second time does nothing.
@@ -146,7 +154,12 @@ class Engine:
         self._worker.stop()
 
     def _submit(
-        self, prompts: Sequence[Prompt], sampling: Sampling, tenant: str, *, scored: bool
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        tenant: str,
+        *,
+        scored: Normalization | None,
     ) -> Job:
         if not isinstance(tenant, str):
             raise ConfigError(f"tenant is {tenant!r}; it must be a string.")

@@ -15,6 +15,7 @@ from typing import TypeVar
 from relquery.backends.batches import Batch
 from relquery.backends.delivery import Delivery
 from relquery.backends.embedded import EmbeddedBackend
+from relquery.engine.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Sampling
 
@@ -106,7 +107,7 @@ class Worker:
         sampling: Sampling,
         tenant: str,
         arrival: float,
-        scored: bool,
+        scored: Normalization | None,
     ) -> None:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""
         try:

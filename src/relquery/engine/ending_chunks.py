@@ -19,16 +19,20 @@ def label_chunks(prompt: Chunk, labels: LabelTrie, scratch: Callable[[int], Slot
     tokens since the branch above it. It attends to the prompt and to the chunks above as they stand
     in the same step. scratch: gives slots for so many tokens, which nobody reads after the step.
     """
+
+    def weigh(*allowed: int) -> Draw:
+        return Draw(allowed=allowed, weigh=True, among_all=labels.joint)
+
     end = prompt.position + len(prompt.tokens)
     first = _continued(prompt, labels.branches[0].stretch, scratch)
-    chunks = [first._replace(draw=Draw(allowed=labels.branches[0].allowed, weigh=True))]
+    chunks = [first._replace(draw=weigh(*labels.branches[0].allowed))]
     seen = [(*first.context, Segment(first.writes, first.position))]  # below each branch
     for branch in labels.branches[1:]:
         assert branch.above is not None, "a branch comes before the one above it"
         position = end + branch.depth - len(branch.stretch)
-        draw = Draw(allowed=branch.allowed, weigh=True)
+        draw = weigh(*branch.allowed)
         chunk = _below(prompt, branch.stretch, position, seen[branch.above], draw, scratch)
-        chunks.append(chunk)
+        chunks.append(chunk._replace(inner=tuple(map(weigh, branch.inner))))
         seen.append((*chunk.context, Segment(chunk.writes, position)))
     return chunks
 

@@ -18,7 +18,8 @@ from relquery.engine.request import Draw
 Slots = npt.NDArray[np.int64]
 
 Drawn = int | tuple[float, ...]
-"""What a draw gives: a token id, or the log-probabilities of the allowed tokens."""
+"""What a chunk's draws give: a token id, or the log-probabilities of the allowed tokens, draw by
+draw."""
 
 SCRATCH = 1 << 30
 """Slots from this number on, without gaps, are the step's alone: they hold the keys and values of
@@ -55,7 +56,8 @@ class Chunk(NamedTuple):
     attended to by each of its tokens. writes: (n,) slots that receive the chunk's keys and
     values; the chunk attends to itself causally. Slots that one chunk of a step writes may stand
     in another's context: every chunk's keys and values are written before any is read.
-    draw: how to choose or weigh the token after the chunk; None if none is wanted.
+    draw: how to choose or weigh the token after the chunk; None if none is wanted. inner: how to
+    weigh the tokens after each of those before the chunk's last one, the last of these last.
     loads: what is copied from the host, as if the chunk wrote it; part of its context. saves: (n,)
     host slots that receive the chunk's keys and values too, -1 for none.
     """
@@ -68,6 +70,12 @@ class Chunk(NamedTuple):
     draw: Draw | None = None
     loads: Loads | None = None
     saves: Slots | None = None
+    inner: tuple[Draw, ...] = ()
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """Of its last tokens, in order."""
+        return (*self.inner, self.draw) if self.draw else ()
 
     @property
     def context_tokens(self) -> int:
@@ -83,11 +91,18 @@ def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
     return cost.seconds(total - decodes, decodes, context)
 
 
+def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
+    """What the draws of one chunk give: where there are several, they weigh."""
+    if len(drawn) == 1:
+        return drawn[0]
+    return tuple(log for each in drawn if isinstance(each, tuple) for log in each)
+
+
 class Executor(Protocol):
     """Computes chunks. The engine owns which slots mean what; the executor owns their content."""
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        """Compute all chunks as one batch; per chunk what its draw gives, or None without one."""
+        """Compute all chunks as one batch; per chunk what its draws give, or None without one."""
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Move cached blocks, batch by batch; block b has the slots from b * block_size on."""
@@ -114,7 +129,10 @@ class SimulatedExecutor:
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Advance the clock by the predicted duration of the batch."""
         self.clock.advance(seconds_of(chunks, self.cost))
-        return [self._draw(chunk, chunk.draw) if chunk.draw else None for chunk in chunks]
+        return [
+            join_drawn([self._draw(chunk, draw) for draw in chunk.draws]) if chunk.draw else None
+            for chunk in chunks
+        ]
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Takes no time."""

@@ -20,7 +20,8 @@ class Draw:
 
     seed: base of the random stream; with the number of tokens drawn so far it fixes each draw.
     allowed: the only token ids to choose from; empty for all. weigh: choose none, but give the
-    log-probabilities of the allowed ones, among themselves and at temperature 1.
+    log-probabilities of the allowed ones at temperature 1, among themselves or, with among_all,
+    among all tokens.
     """
 
     temperature: float = 0.0
@@ -29,6 +30,7 @@ class Draw:
     seed: int = 0
     allowed: tuple[int, ...] = ()
     weigh: bool = False
+    among_all: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from transformers import PreTrainedModel
 
 from relquery.config import Relocation
 from relquery.engine.cidra import Batch
-from relquery.engine.executor import SCRATCH, Chunk, Drawn
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
 from relquery.engine.request import Draw
 from relquery.errors import ModelError
 from relquery.model.allocator import return_freed_memory
@@ -60,7 +61,7 @@ class TorchExecutor:
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
-        draws = [chunk.draw for chunk in chunks if chunk.draw]
+        draws = [draw for chunk in chunks for draw in chunk.draws]
         slices = cut(chunks, self._slice_tokens)
         own = _own_slots(chunks)
         scratch = KVCache(own, keeps=False) if own else None
@@ -73,7 +74,8 @@ class TorchExecutor:
         if not draws:
             return [None] * len(chunks)
         drawn = iter(follow_draws(torch.cat(logits), draws))
-        return [next(drawn) if chunk.draw else None for chunk in chunks]
+        by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
+        return [join_drawn(given) if given else None for given in by_chunk]
 
     @torch.inference_mode()
     def rehearse(self, chunks: Sequence[Chunk], layers: int) -> None:
@@ -122,7 +124,11 @@ class TorchExecutor:
         )
         tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
         ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
-        wanted = [end for end, chunk in zip(ends, chunks, strict=True) if chunk.draw]
+        wanted = [
+            at
+            for end, chunk in zip(ends.tolist(), chunks, strict=True)
+            for at in range(end + 1 - len(chunk.draws), end + 1)
+        ]
         output = self._network(
             input_ids=torch.from_numpy(tokens)[None].to(device),
             position_ids=torch.from_numpy(batch.positions)[None].to(device),

@@ -90,12 +90,15 @@ def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:
     for first, stop in pairwise((0, *range(room or size, length, size), length)):
         # A view of one array: each part attends to nearly all that stands before the chunk's end.
         own = (Segment(slots[: done + first], start),) if done + first else ()
+        drawn = length - len(chunk.draws)  # the first token with a draw
+        draws = chunk.draws[max(0, first - drawn) : max(0, stop - drawn)]
         yield chunk._replace(
             tokens=chunk.tokens[first:stop],
             position=chunk.position + first,
             context=(*before, *own),
             writes=chunk.writes[first:stop],
-            draw=chunk.draw if stop == length else None,
+            draw=draws[-1] if draws else None,
+            inner=draws[:-1],
             # The first part of a chunk goes on after the others: all have attended to the layer
             # before when the next one's keys take its place.
             loads=None if first else chunk.loads,

@@ -11,6 +11,8 @@ from torch import Tensor
 from relquery.engine.executor import Drawn
 from relquery.engine.request import Draw
 
+ROWS_AT_ONCE = 16
+
 
 def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
     """What each row's draw asks for: a token id, or the weights of the allowed tokens.
@@ -28,7 +30,7 @@ def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
 
 
 def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[float, ...]]:
-    """By row the log-probabilities of the allowed tokens among themselves, at temperature 1.
+    """By row the log-probabilities of the allowed tokens at temperature 1.
 
     draws: by row of the logits. One gather and one transfer for all rows. Normalised in float64, so
     that two tokens are equally likely only if their logits are equal, as argmax has it.
@@ -44,11 +46,22 @@ def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[f
         hidden[of_them, : len(tokens)] = False
     at = torch.tensor(list(draws), device=logits.device)
     kept = logits[at[:, None], torch.from_numpy(allowed).to(logits.device)].cpu().double()
-    logs = kept.masked_fill_(torch.from_numpy(hidden), -torch.inf).log_softmax(-1).tolist()
+    kept.masked_fill_(torch.from_numpy(hidden), -torch.inf)
+    totals = kept.logsumexp(-1)
+    among_all = [number for number, draw in enumerate(draws.values()) if draw.among_all]
+    if among_all:
+        totals[among_all] = _log_sums(logits, at[among_all])
+    logs = (kept - totals[:, None]).tolist()
     return {
         row: tuple(found[: len(draw.allowed)])
         for (row, draw), found in zip(draws.items(), logs, strict=True)
     }
+
+
+def _log_sums(logits: Tensor, rows: Tensor) -> Tensor:
+    """Logarithms of the sums over the vocabulary, in float64: a copy, so of few rows at a time."""
+    parts = (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
+    return torch.cat([logits[part].double().logsumexp(-1) for part in parts]).cpu()
 
 
 def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:

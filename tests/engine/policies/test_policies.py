@@ -143,6 +143,29 @@ def test_in_transition_the_predicted_change_of_latencies_decides(
     assert {group for group, _ in groups_of(engine)} == ({0} if decodes_first else {1})
 
 
+AGING = [name for name in POLICIES if name not in ("fcfs", "sarathi", "fifo")]
+
+
+@pytest.mark.parametrize("name", AGING)
+@pytest.mark.parametrize("pace", [1.0, 50.0])
+def test_waiting_makes_up_for_seconds_of_work_whatever_a_policy_ranks_by(
+    name: PolicyName, pace: float
+) -> None:
+    slower = LinearCost(pace * 1e-3, pace * 0.01, pace * 1e-4, pace * 0.03)
+
+    def order(aging: float) -> list[int]:
+        policy = make_policy(name, Settings(slower, Fairness(aging=aging)))
+        engine = harness(policy, max_num_seqs=1)
+        engine.submit(range(37), max_tokens=1, group=0)
+        engine.executor.clock.advance(pace * 0.1)
+        engine.submit(range(100, 107), max_tokens=1, group=1)
+        return [request.id for request in engine.run()]
+
+    # 30 tokens less are 0.03 s less, for which 0.1 s of waiting make up.
+    assert order(0.29) == [1, 0]
+    assert order(0.31) == [0, 1]
+
+
 @pytest.mark.parametrize("name", ["relserve", "shortest"])
 def test_a_relquery_that_waits_too_long_for_its_size_goes_first(name: PolicyName) -> None:
     def waiting_of_large(starvation: float | None) -> float:

@@ -25,7 +25,7 @@ from relquery.engine.schedule import Memo, Plan, Policy, State, cached_tokens
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)
 """Nothing is saved by a step less."""
-NAMES: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
+NAMES: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf-calibrated", "srjf")
 
 
 def served(engine: Harness) -> list[list[tuple[int, int]]]:
@@ -40,7 +40,12 @@ def served(engine: Harness) -> list[list[tuple[int, int]]]:
 
 @pytest.mark.parametrize(
     ("name", "order", "hits"),
-    [("fifo", "ABCD", 1), ("srjf-static", "ACBD", 1), ("srjf", "ADCB", 2)],
+    [
+        ("fifo", "ABCD", 1),
+        ("srjf-static", "ACBD", 1),
+        ("srjf-calibrated", "ADCB", 2),
+        ("srjf", "ADCB", 2),
+    ],
 )
 def test_the_example_of_the_paper(name: PolicyName, order: str, hits: int) -> None:
     # §6.2 and Fig. 5: A < C < B < D, A and D begin alike, B and C do; the cache holds one of them.
@@ -334,3 +339,22 @@ def test_settings_name_the_job_time_and_aging() -> None:
     static = make_policy("srjf-static", Settings(COST, Fairness(aging=0.1)))
     assert static == Srjf(COST, None, 0.1, calibrated=False)
     assert make_policy("fifo", Settings(COST)) == Fifo(COST)
+
+
+def test_the_policy_of_the_paper_goes_by_uncached_tokens_one_prompt_a_step() -> None:
+    attentive = JobTime(0.0, 1e-3, 1e-3, attention=1e-3)
+
+    def steps(name: PolicyName) -> list[list[tuple[int, int]]]:
+        engine = Harness(policy=make_policy(name, Settings(COST, job_time=attentive)))
+        engine.submit(range(32), max_tokens=1)
+        engine.run()
+        for tail in (200, 300):
+            engine.submit([*range(32), tail, tail + 1], max_tokens=1)
+        engine.submit([*range(32), *range(400, 405)], max_tokens=1)  # 5 tokens after 32
+        engine.submit(range(100, 106), max_tokens=1)  # 6 tokens
+        engine.run()
+        return served(engine)[1:]
+
+    assert steps("srjf-calibrated") == [[(1, 2)], [(2, 2)], [(3, 5)], [(4, 6)]]
+    # The other goes by what was measured, and fills a step where that pays.
+    assert steps("srjf") == [[(4, 6), (1, 2), (2, 2)], [(3, 5)]]

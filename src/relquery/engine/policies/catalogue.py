@@ -49,10 +49,15 @@ def _srjf(given: Settings, **kind: bool) -> Policy:
     return Srjf(given.cost, given.job_time, given.fairness.aging, **kind)
 
 
+def _calibrated(given: Settings) -> Policy:
+    """As paper 004 has it by default: the JCT is the tokens not cached, whatever was measured."""
+    return Srjf(given.cost, None, given.fairness.aging)
+
+
 _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
     "fcfs": lambda given: fcfs,
     "sarathi": lambda given: sarathi,
-    "static": lambda given: Static(given.fairness),
+    "static": lambda given: Static(given.fairness, given.cost),
     "relserve": _relserve,
     "relserve-pp": lambda given: _relserve(given, transition="prefill"),
     "relserve-dp": lambda given: _relserve(given, transition="decode"),
@@ -61,12 +66,16 @@ _MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
     "shortest": lambda given: Shortest(given.cost, given.fairness, given.seed),
     "fifo": lambda given: Fifo(given.cost),
     "srjf-static": lambda given: _srjf(given, calibrated=False),
+    "srjf-calibrated": _calibrated,
     "srjf": lambda given: _srjf(given, batch=True),
 }
 
 
-WITHOUT_COST: frozenset[PolicyName] = frozenset({"fcfs", "sarathi", "static", "fifo"})
-"""Policies that predict no durations."""
+def needs_cost(config: EngineConfig) -> bool:
+    """Whether a config's policy predicts durations."""
+    if config.policy == "static":
+        return config.aging > 0
+    return config.policy not in ("fcfs", "sarathi", "fifo")
 
 
 def make_policy(name: PolicyName, settings: Settings | None = None) -> Policy:

@@ -10,7 +10,7 @@ from typing import Literal
 from relquery.engine.cost import LinearCost
 from relquery.engine.policies.priority import Estimate, Fairness, Priorities
 from relquery.engine.policies.remaining import Remaining
-from relquery.engine.policies.static import count_tokens
+from relquery.engine.policies.static import TokenCount
 from relquery.engine.policies.steps import begin, decode, prefill
 from relquery.engine.relquery import RelQuery
 from relquery.engine.schedule import Draft, Memo, Plan, State
@@ -56,7 +56,7 @@ class RelServe:
         return draft.plan(), priorities
 
     def _begin(self, state: State) -> Priorities[Estimate]:
-        estimate: Estimate = count_tokens
+        estimate: Estimate = TokenCount.of(self.cost, self.fairness)
         if self.dynamic:
             estimate = self.remaining or Remaining(self.cost, self.sample, self.seed)
         return Priorities(estimate, state.limits, self.fairness, fixed=not self.dynamic)

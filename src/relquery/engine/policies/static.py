@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import chain
 
+from relquery.engine.cost import LinearCost
 from relquery.engine.policies.priority import Estimate, Fairness, Priorities
 from relquery.engine.policies.steps import begin, decode, prefill
 from relquery.engine.relquery import RelQuery
@@ -12,15 +13,41 @@ from relquery.engine.schedule import Draft, Memo, Plan, State
 
 
 @dataclass(frozen=True, slots=True)
+class TokenCount:
+    """An Estimate: prompt tokens and tokens that answers may have, of so many seconds each.
+
+    Eq. 6 and 7 of paper 003, with one linear function for both.
+    """
+
+    seconds: float = 1.0
+
+    def __call__(self, relquery: RelQuery, state: State) -> float:
+        """See Estimate."""
+        requests = chain(relquery.waiting, relquery.running)
+        tokens = sum(request.prompt_tokens + request.max_tokens for request in requests)
+        return self.seconds * tokens
+
+    @classmethod
+    def of(cls, cost: LinearCost, fairness: Fairness) -> TokenCount:
+        """In seconds where they are weighed against the seconds of a wait, else in tokens."""
+        return cls(cost.prefill_slope if fairness.aging else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Static:
-    """The policy; call it as `Policy` says. fairness: beyond the order of priorities."""
+    """The policy; call it as `Policy` says.
+
+    fairness: beyond the order of priorities. cost: tells what a token takes, which only its aging
+    asks for.
+    """
 
     fairness: Fairness = field(default_factory=Fairness)
+    cost: LinearCost = field(default_factory=LinearCost)
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Compute whole prompts, of the smallest relQuery first, while one fits; else decode."""
         priorities: Priorities[Estimate] = memo or Priorities(
-            count_tokens, state.limits, self.fairness, fixed=True
+            TokenCount.of(self.cost, self.fairness), state.limits, self.fairness, fixed=True
         )
         priorities.update(state)
         running = priorities.sort(state.running)
@@ -30,9 +57,3 @@ class Static:
         if not draft.work:
             decode(draft, running)
         return draft.plan(), priorities
-
-
-def count_tokens(relquery: RelQuery, state: State) -> float:
-    """Sum over the requests of prompt tokens and of the tokens that the answer may have."""
-    requests = chain(relquery.waiting, relquery.running)
-    return float(sum(request.prompt_tokens + request.max_tokens for request in requests))

@@ -30,9 +30,9 @@ def begin(
 ) -> Draft:
     """Plan the first request of each relQuery that must wait no longer.
 
-    running: in order of urgency. Where there is no room, the last of them lose theirs: of relQueries
-    that do not starve themselves, or, for one that was never begun, of any. So each takes the place
-    of one that starves once at most, and they do not drive one another out for ever.
+    running: in order of urgency. Where there is no room, the last of them lose theirs: those of
+    relQueries that do not starve themselves, or, for one that was never begun, any. So a relQuery
+    takes the place of one that starves once at most, and two never drive one another out for ever.
     """
     for relquery in overdue:
         request = next(iter(relquery.waiting))
