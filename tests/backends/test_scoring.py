@@ -102,7 +102,7 @@ def test_one_step_serves_all_prompts_that_fit_into_it(
 
 
 def stock_logs(backend: EmbeddedBackend, text: str, label: str) -> torch.Tensor:
-    """Logits of the stock network that each token of a label is drawn from: (tokens, vocabulary)."""
+    """(tokens, vocabulary) logits that a label's tokens are drawn from, of the stock network."""
     (chain,) = backend._renderer.render([(Span(text),)])
     prompt = np.concatenate([part for part in chain.parts if isinstance(part, np.ndarray)])
     tokens = [*prompt.tolist(), *backend._renderer.encode(label)]

@@ -158,10 +158,14 @@ def test_a_failing_slice_ends_the_others() -> None:
     lengths=st.lists(st.integers(1, 30), min_size=1, max_size=6),
     size=st.integers(1, 40),
     before=st.integers(0, 5),
+    inner=st.integers(0, 30),
 )
 def test_cutting_keeps_tokens_contexts_and_draws(
-    lengths: list[int], size: int, before: int
+    lengths: list[int], size: int, before: int, inner: int
 ) -> None:
+    def weigh(token: int) -> Draw:
+        return Draw(allowed=(token,), weigh=True)
+
     chunks = [
         Chunk(
             number,
@@ -170,6 +174,7 @@ def test_cutting_keeps_tokens_contexts_and_draws(
             (Segment(np.arange(before)),) if before else (),
             100 * number + np.arange(length),
             Draw(),
+            inner=tuple(map(weigh, range(length - min(inner + 1, length), length - 1))),
         )
         for number, length in enumerate(lengths)
     ]
@@ -183,7 +188,12 @@ def test_cutting_keeps_tokens_contexts_and_draws(
         own_parts = [part for part in parts if part.request == chunk.request]
         assert np.array_equal(np.concatenate([p.tokens for p in own_parts]), chunk.tokens)
         assert np.array_equal(np.concatenate([p.writes for p in own_parts]), chunk.writes)
-        assert [p.draw is not None for p in own_parts] == [False] * (len(own_parts) - 1) + [True]
+        assert own_parts[-1].draw == Draw()
+        assert [draw for p in own_parts for draw in p.draws] == list(chunk.draws)
+        for part in own_parts:  # each draw of a token is in its part, behind it
+            numbers = range(part.position - before, part.position - before + len(part.tokens))
+            drawn = [draw.allowed[0] for draw in part.draws if draw.weigh]
+            assert set(drawn) <= set(numbers)
         for part in own_parts:
             seen = [slot for segment in part.context for slot in segment.slots]
             done = part.position - chunk.position

@@ -159,6 +159,15 @@ def test_allowed_tokens_are_weighed_among_themselves() -> None:
     assert torch.tensor(found[0]).exp().tolist() == pytest.approx([4 / 7, 3 / 7])
 
 
+def test_allowed_tokens_are_weighed_among_all_where_that_is_asked_for() -> None:
+    logits = random_logits(40)
+    draws = {row: Draw(allowed=(1, 3, row), among_all=row % 3 > 0) for row in range(5, 40)}
+    for row, logs in weigh_tokens(logits, draws).items():
+        among = logits[row] if row % 3 else logits[row, [1, 3, row]]
+        expected = logits[row, [1, 3, row]].double() - among.double().logsumexp(0)
+        assert logs == pytest.approx(expected.tolist(), abs=1e-9)
+
+
 def test_rows_with_different_allowed_tokens_are_weighed_each_for_itself() -> None:
     logits = random_logits(5)
     allowed = [(3,), (0, 49), (5, 6, 7, 8), (0, 49), (1, 2, 3)]
