@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from relquery.backends.local import load_backend
 from relquery.backends.service import Engine
-from relquery.backends.sizing import CACHE_SHARE, Sizing, read_memory, share_out, slices_for
+from relquery.backends.sizing import (
+    CACHE_SHARE,
+    LABEL_TOKENS,
+    Sizing,
+    read_memory,
+    share_out,
+    slices_for,
+)
 from relquery.config import EngineConfig
 from relquery.engine.cost import LinearCost
 from relquery.engine.executor import Chunk, Drawn
@@ -91,8 +98,9 @@ def test_weights_step_and_cache_fit_into_the_memory_and_nearly_fill_it(memory: i
     assert memory - config.block_size * Linear.cached_token <= used <= memory
     assert config.cache_tokens % config.block_size == 0
     assert sizing.cache == config.cache_tokens * Linear.cached_token
-    assert config.max_input == sizing.max_input <= Linear.model.context - 1
-    assert sizing.step >= LINEAR.one_prompt(sizing.max_input, config.slice_tokens)
+    assert config.max_input == sizing.max_input <= Linear.model.context - LABEL_TOKENS
+    longest = sizing.max_input + LABEL_TOKENS
+    assert sizing.step >= LINEAR.one_prompt(longest, config.slice_tokens)
 
 
 @given(memory=st.integers(1_500_000, 100_000_000))
@@ -131,7 +139,7 @@ def test_what_bounds_the_longest_is_told() -> None:
 
 def test_no_input_is_longer_than_the_context() -> None:
     sizing = share(100_000_000)
-    assert sizing.max_input == sizing.plain == Linear.model.context - 1
+    assert sizing.max_input == sizing.plain == Linear.model.context - LABEL_TOKENS
     assert "the model's context" in str(sizing)
     assert "what memory holds" in str(share(1_500_000))
 
@@ -212,6 +220,24 @@ def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> N
     assert answer.finish is Finish.ERROR
     assert f"{sizing.max_input + 1} tokens" in str(answer.error)
     assert f"a step holds {sizing.max_input}." in str(answer.error)
+
+
+@pytest.mark.parametrize(
+    "given", [{"memory": "8MB"}, {"memory": "2MB", "context": 20_000}, {"max_input": None}]
+)
+def test_the_longest_prompt_may_be_scored_with_labels_of_some_tokens(given: dict[str, Any]) -> None:
+    given = {"memory": "8MB", "max_input": "auto", "context": 300} | given
+    model = f"random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=64,context={given.pop('context')}"
+    labels = ["Yes", "N" + "o" * LABEL_TOKENS]
+    with Engine(model, device="cpu", **BUDGET | given) as engine:
+        sizing = cast(Sizing, engine.sizing)
+        text = prompt(engine, sizing.max_input)
+        (scores,) = engine.score([text], labels)
+        assert scores.error is None
+        assert scores.prompt_tokens == sizing.max_input
+        (scores,) = engine.score([text], [*labels, labels[1] + "o"])
+        in_context = "the model's context but for 16 of labels" in str(sizing)
+        assert ("after which 17 of a label" in str(scores.error)) == in_context
 
 
 def test_more_memory_than_there_is_cannot_be_given() -> None:

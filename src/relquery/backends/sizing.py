@@ -19,6 +19,9 @@ CACHE_SHARE = 0.25
 SLICE_SHARE = 0.25
 """Of the memory beside the weights, what one slice may take: larger ones compute faster, as weights
 are read once for each, and leave less for what grows with the prompt."""
+LABEL_TOKENS = 16
+"""Tokens of labels for which the longest prompt leaves room, in the context and in memory. They
+follow the prompt; of each label all tokens but the last are read."""
 _SLICES = (1024, 512, 256, 128)
 _UNITS_SHOWN = ("KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
 _UNITS = {"": 1} | {
@@ -32,8 +35,9 @@ class Sizing:
     """How a budget is used, in bytes.
 
     step: of the largest step. cache: of the KV cache. max_input, plain: tokens of the longest
-    prompt whose answer is one pass, and of the longest if all its states were kept and none of its
-    computation was cut. bound: what max_input is bound by. config: with these sizes.
+    prompt whose answer is one pass, labels of LABEL_TOKENS after it included, and of the longest if
+    all its states were kept and none of its computation was cut. bound: what max_input is bound by.
+    config: with these sizes.
     """
 
     memory: int
@@ -100,14 +104,15 @@ def share_out(
     many = footprint.many_prompts(tokens, min(config.max_num_seqs, tokens), slices)
     cache = footprint.cached_token * (config.cache_tokens if cache_given else config.block_size)
     fixed, per_token = _line(footprint, slices)
-    context = footprint.model.context - 1  # beside one token of the answer
+    context = max(1, footprint.model.context - LABEL_TOKENS)
     kept = cache if cache_given else max(cache, int(CACHE_SHARE * free))
     reserved = kept if max_input == "auto" else cache
-    longest = min(context, int((free - reserved - fixed) / per_token))
+    longest = min(context, int((free - reserved - fixed) / per_token) - LABEL_TOKENS)
     wanted = longest if max_input == "auto" else max_input or 0
     if wanted > longest or longest <= 0 or free - cache < many:
         raise ConfigError(_too_little(memory, free, cache, many, wanted, longest))
-    long = footprint.one_prompt(wanted, slices) if footprint.is_fast else fixed + per_token * wanted
+    whole = wanted + LABEL_TOKENS
+    long = footprint.one_prompt(whole, slices) if footprint.is_fast else fixed + per_token * whole
     step = max(many, int(long) if wanted else 0)
     if not cache_given:
         blocks = (free - step) // (footprint.cached_token * config.block_size)
@@ -159,7 +164,7 @@ def _through(low: int, at_low: int, high: int, at_high: int) -> tuple[float, flo
 def _bound(wanted: int, by_chunks: int, context: int, max_input: MaxInput) -> str:
     """Why the longest prompt is no longer: it is computed at once, or by chunks in the cache."""
     if max(wanted, by_chunks) >= context:
-        return "the model's context"
+        return f"the model's context but for {LABEL_TOKENS} of labels"
     if by_chunks >= wanted:
         return "what the cache holds of a prompt that is computed in chunks"
     return "what memory holds" if max_input == "auto" else "as max_input says"
