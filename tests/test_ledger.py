@@ -49,6 +49,7 @@ def test_whatever_differs_in_a_question_gives_another_key():
     prompts = [
         (Span("ab"),),
         (Span("a"), Span("b")),
+        (Span("a"), Span("b", begins=True)),
         (Span("ab", Role.SYSTEM),),
         (Span("ab", reuse=Reuse.INDEPENDENT),),
         (Span("ab", position=3),),
@@ -63,7 +64,7 @@ def test_whatever_differs_in_a_question_gives_another_key():
         for model, sampling in itertools.product(["m", "n"], samplings)
         for key in answer_keys(model, prompts, sampling)
     ]
-    assert len(set(keys)) == len(keys) == 72
+    assert len(set(keys)) == len(keys) == 80
 
 
 def test_a_key_depends_on_the_text_alone_and_not_on_objects():

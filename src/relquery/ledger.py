@@ -147,7 +147,8 @@ def _written(span: Span) -> bytes:
     content = span.content if isinstance(span.content, str) else repr(span.content)
     kind = type(span.content).__name__
     data = content.encode("utf-8", "surrogatepass")
-    head = f"{span.role.value} {span.reuse.value} {span.position} {kind} {len(data)} "
+    begins = "message " if span.begins else ""
+    head = f"{begins}{span.role.value} {span.reuse.value} {span.position} {kind} {len(data)} "
     return head.encode() + data
 
 

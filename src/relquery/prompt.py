@@ -38,17 +38,31 @@ class Reuse(Enum):
 class Span:
     """A piece of a prompt.
 
-    content: text; token ids that exist already; or an exchange, which is independent.
+    content: text; token ids that exist already; or an exchange or a nest, which are independent.
     position: position id of the first token; None means right after what precedes it.
+    begins: whether a message begins with it. Without it, spans of one role that follow one another
+        are parts of one message; a span of another role begins one in any case.
     """
 
-    content: str | tuple[int, ...] | Exchange
+    content: str | tuple[int, ...] | Exchange | Nest
     role: Role = Role.USER
     reuse: Reuse = Reuse.PREFIX
     position: int | None = None
+    begins: bool = False
 
 
 Prompt = tuple[Span, ...]
+Message = tuple[Role, list[Span]]
+
+
+def messages(prompt: Prompt) -> list[Message]:
+    """The spans of each message: one begins where the role changes, and where a span says so."""
+    found: list[Message] = []
+    for span in prompt:
+        if not found or span.begins or found[-1][0] is not span.role:
+            found.append((span.role, []))
+        found[-1][1].append(span)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,18 @@ class Exchange:
 
     prompt: Prompt
     output: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """An independent span that has independent spans in it (paper 002: nested parentheses).
+
+    spans: its parts. A PREFIX part attends to all before it in the nest, what is in independent
+        parts included; an INDEPENDENT part attends to itself alone. There is no template in a nest:
+        its parts are of one message.
+    """
+
+    spans: Prompt
 
 
 @dataclass(frozen=True, slots=True)

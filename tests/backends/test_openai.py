@@ -31,7 +31,7 @@ from relquery.backends.load import load
 from relquery.backends.openai import OpenAIBackend, OpenAIConfig
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
-from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
+from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 
 Serve = Callable[[AnswerFunction], ChatServer]
 # As where the `local` extra is not installed.
@@ -169,6 +169,7 @@ def test_what_is_no_whole_answer_is_an_error_that_says_why(
         (Span("x", reuse=Reuse.INDEPENDENT), "independent"),
         (Span("x", position=4), "positions"),
         (Span((1, 2)), "token ids"),
+        (Span(Nest((Span("x"),)), reuse=Reuse.INDEPENDENT), "independent"),
         (Span("\ud800"), "Unicode"),
     ],
 )
@@ -382,6 +383,31 @@ def test_the_limit_goes_by_the_name_that_the_server_demands(serve: Serve) -> Non
     a, b = ask(backend(server, max_concurrency=1), ["a", "b"])
     assert (a.text, a.attempts, b.text, b.attempts) == ("A", 2, "B", 1)
     assert server.asked[2]["max_completion_tokens"] == 256
+
+
+TWO = (Span("What is 2+2?"), Span("Answer in one word.", begins=True))
+
+
+def test_two_messages_of_one_role_are_sent_as_two(serve: Serve) -> None:
+    server = serve(echo)
+    list(backend(server).answer([TWO, (Span("a"), Span("b"))], Sampling()))
+    assert [[each["content"] for each in body["messages"]] for body in server.asked] == [
+        ["What is 2+2?", "Answer in one word."],
+        ["ab"],
+    ]
+
+
+def test_where_roles_must_alternate_two_messages_are_one_with_a_line_break(serve: Serve) -> None:
+    def strict(body: Body) -> Reply:
+        if len(body["messages"]) > 1:
+            return failure(400, "Conversation roles must alternate user/assistant/user/...")
+        return echo(body)
+
+    server = serve(strict)
+    one = backend(server, max_concurrency=1)
+    answers = dict(one.answer([TWO, (Span("a\n"), Span("b", begins=True))], Sampling()))
+    assert [answers[i].text for i in range(2)] == ["WHAT IS 2+2?\nANSWER IN ONE WORD.", "A\nB"]
+    assert len(server.asked) == 3, "the server is asked once how it wants them"
 
 
 @pytest.mark.parametrize(("top_p", "text"), [(1.0, "A"), (0.5, None)])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.harness import Place, Spec, chain_of, numbered, places
 
-from relquery.engine.pieces import Chain, Placing, own_pieces
+from relquery.engine.pieces import Chain, Placing, depths
 from relquery.engine.request import Request
 
 PLACINGS: list[Placing] = ["chain", "request", "bound"]
@@ -55,6 +55,22 @@ def test_a_piece_is_a_run_of_one_chain_and_attends_to_what_the_chain_holds_befor
             for i, place in enumerate(of.get(other, [])):
                 seen.add((one.pieces[other].start + shift + i - begin, place.meaning))
         assert seen == own[0].visible()
+
+
+def depths_of(spec: Spec, depth: int = 0) -> list[int]:
+    """By token: in how many spans it stands."""
+    return [
+        inside
+        for part in spec
+        for inside in ([depth] if isinstance(part, int) else depths_of(part, depth + 1))
+    ]
+
+
+@given(SPECS, st.sampled_from(PLACINGS))
+def test_a_piece_stands_in_as_many_spans_as_its_tokens(spec: Spec, placing: Placing) -> None:
+    one = request(spec, placing)
+    found = zip(depths(one.pieces), one.pieces, strict=True)
+    assert [depth for depth, piece in found for _ in piece.tokens] == depths_of(spec)
 
 
 def block_meanings(spec: Spec, placing: Placing, size: int) -> dict[bytes, set[Any]]:
@@ -121,6 +137,6 @@ def test_chains_may_be_nested_deeply() -> None:
         chain = Chain((chain, numbered(1, depth)))
     one = Request(0, Chain((chain, numbered(1))), 4)
     assert one.prompt_tokens == 5_003
-    assert list(own_pieces(one.pieces)) == [len(one.pieces) - 1]
+    assert depths(one.pieces) == list(range(5_001, -1, -1))
     last = len(one.pieces) - 1
     assert len(one.key(last, 0, 1)) == 16

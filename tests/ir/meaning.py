@@ -48,6 +48,6 @@ def _bag(children: tuple[Node, ...], separator: str, independent: bool) -> Piece
             items.update(dict(pieces[0][2]))
         elif pieces or separator:
             items[pieces] += 1
-    if not independent and items.total() == 1:
+    if not independent and not separator and items.total() == 1:
         return next(iter(items))
     return ((kind, separator, frozenset(items.items())),) if items else ()

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from tests.ir.test_text import trees
 
-from relquery.errors import UnsupportedQueryError
-from relquery.ir.lower import Answered, lower
+from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.ir.lower import MAX_NESTING, Answered, lower
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
-from relquery.prompt import Answer, Exchange, Finish, Reuse, Role, Span
+from relquery.ir.optimize import optimize
+from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Role, Span
 
 INNER = Generate(Text("inner"))
 
@@ -20,6 +21,15 @@ def plus(*children):
 
 def apart(text, role=Role.USER):
     return Span(text, role, Reuse.INDEPENDENT)
+
+
+def nest(*spans, role=Role.USER):
+    return Span(Nest(spans), role, Reuse.INDEPENDENT)
+
+
+def message(text, role=Role.USER):
+    """One that is told apart from the one before it."""
+    return Span(text, role, begins=True)
 
 
 def known(*answered):
@@ -37,12 +47,52 @@ def test_texts_of_different_roles_stay_apart():
 
 def test_the_separator_of_a_bag_ends_each_child_but_the_last():
     tree = Bag((Text("a"), Seq((Text("b"), Text("c"))), Text("d")), ", ")
-    assert lower(tree) == (Span("a, "), Span("b"), Span("c, "), Span("d"))
+    assert lower(tree) == (Span("a, "), Span("b"), Span("\nc, "), Span("d"))
 
 
 def test_separators_of_bags_in_bags_join_at_the_end_of_the_inner_one():
     tree = Bag((Bag((Text("a"), Text("b")), ","), Text("c")), ";")
     assert "".join(str(span.content) for span in lower(tree)) == "a,b;c"
+
+
+@pytest.mark.parametrize("join", [lambda *texts: Seq(texts), lambda *texts: Bag(texts)])
+def test_texts_of_one_role_that_follow_one_another_are_messages_of_their_own(join):
+    tree = join(Text("What is 2+2?"), Text("Answer in one word.\n"), Text("Please."))
+    assert lower(tree) == (
+        Span("What is 2+2?"),
+        message("Answer in one word.\n"),
+        message("Please."),
+    )
+    tree = join(Text("a", Role.SYSTEM), Text("b", Role.SYSTEM), Text("c"))
+    assert lower(tree) == (
+        Span("a", Role.SYSTEM),
+        message("b", Role.SYSTEM),
+        Span("c"),
+    )
+
+
+def test_a_bag_with_a_separator_is_a_list_within_the_message_around_it():
+    tree = Seq((Text("["), Bag((Text("a"), Text("b")), ", "), Text("]"), Text("Sum them.")))
+    assert lower(tree) == (Span("["), Span("a, "), Span("b"), Span("]"), message("Sum them."))
+    one = Seq((Text("["), Bag((Text("a"),), ", "), Text("]")))
+    assert lower(one) == (Span("["), Span("a"), Span("]"))
+
+
+def test_spans_stand_in_the_message_around_them():
+    tree = Seq((Text("Which?"), plus(Text("a"), Text("b")), Text("Now.")))
+    assert lower(tree) == (Span("Which?"), apart("a"), apart("b"), Span("Now."))
+
+
+@pytest.mark.parametrize("nothing", [Text(""), Seq(()), plus(), plus(Text(""), plus()), Bag(())])
+def test_what_says_nothing_parts_nothing(nothing):
+    tree = Seq((Text("a"), nothing, Text("b")))
+    assert lower(tree) == lower(optimize(tree)) == (Span("a"), message("b"))
+
+
+def test_answers_are_messages_of_their_own():
+    first, second = Generate(Text("x")), Generate(Text("y"))
+    lowered = lower(Seq((first, second)), known=known((first, "a", None), (second, "b", None)))
+    assert lowered == (Span("a"), message("b"))
 
 
 def test_an_empty_child_still_has_its_separator():
@@ -83,12 +133,81 @@ def test_texts_in_a_child_of_plus_join_to_its_span_said_by_their_role():
 
 def test_texts_of_several_roles_in_a_child_of_plus_are_the_users_a_line_each():
     texts = Seq((Text("a", Role.SYSTEM), Text("b"), Text("c"), Text("d", Role.ASSISTANT)))
-    assert lower(plus(texts, Text("z"))) == (apart("a\nbc\nd"), apart("z"))
+    assert lower(plus(texts, Text("z"))) == (apart("a\nb\nc\nd"), apart("z"))
 
 
-def test_a_plus_inside_a_child_of_plus_keeps_spans_of_its_own():
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [
+        ("a", "b", "a\nb"),
+        ("a ", "b", "a b"),
+        ("a", "\nb", "a\nb"),
+        ("a\n", "b", "a\nb"),
+    ],
+)
+def test_texts_in_a_child_of_plus_do_not_run_on(first, second, joined):
+    tree = plus(Seq((Text(first), Text(second))), Text("z"))
+    assert lower(tree) == (apart(joined), apart("z"))
+
+
+def test_what_follows_a_plus_inside_a_child_of_plus_sees_it_in_a_nest():
     tree = plus(Seq((Text("a"), plus(Text("b"), Text("c")), Text("d"), Text("e"))), Text("z"))
-    assert lower(tree) == tuple(map(apart, ("a", "b", "c", "de", "z")))
+    assert lower(tree) == (nest(Span("a"), apart("b"), apart("c"), Span("d\ne")), apart("z"))
+
+
+def test_nests_stand_in_nests():
+    inner = Seq((plus(Text("a")), Text("b")))
+    tree = plus(Seq((Text("c"), plus(inner, Text("d")), Text("e"))), Text("z"))
+    deep = nest(apart("a"), Span("b"))
+    assert lower(tree) == (nest(Span("c"), deep, apart("d"), Span("e")), apart("z"))
+
+
+def test_spans_that_nothing_follows_in_their_child_stand_beside_it():
+    """Nobody in the child attends to them, and who reads it reads them as well."""
+    tree = plus(Seq((Text("a"), plus(Text("b"), Text("c")))), Text("z"))
+    assert lower(tree) == tuple(map(apart, "abcz"))
+    tree = plus(Seq((plus(Text("a")), Text("b"), plus(Seq((Text("c"), plus(Text("d"))))))))
+    assert lower(Seq((Text("q"), tree))) == (
+        Span("q"),
+        nest(apart("a"), Span("b")),
+        apart("c"),
+        apart("d"),
+    )
+
+
+def test_a_nest_is_said_by_the_role_that_all_in_it_have():
+    a, b, c = (Text(text, Role.SYSTEM) for text in "abc")
+    tree = plus(Seq((a, plus(b), c)), Text("z"))
+    assert lower(tree) == (
+        nest(
+            Span("a", Role.SYSTEM),
+            apart("b", Role.SYSTEM),
+            Span("c", Role.SYSTEM),
+            role=Role.SYSTEM,
+        ),
+        apart("z"),
+    )
+    mixed = plus(Seq((a, plus(Text("b")), c)), Text("z"))
+    assert lower(mixed) == (nest(Span("a"), apart("b"), Span("c")), apart("z"))
+
+
+def test_an_exchange_stands_in_a_nest():
+    tree = plus(Seq((plus(INNER), Text("b"))), Text("z"))
+    exchange = Span(Exchange((Span("inner"),), (1,)), reuse=Reuse.INDEPENDENT)
+    lowered = lower(tree, known=known((INNER, "text", (1,))))
+    assert lowered == (nest(exchange, Span("b")), apart("z"))
+
+
+def test_nests_are_bounded_with_a_remedy():
+    def nested(depth):
+        tree = Seq((plus(Text("a")), Text("b")))
+        for _ in range(depth - 1):
+            tree = Seq((plus(tree), Text("b")))
+        return plus(tree, Text("z"))
+
+    assert len(lower(nested(MAX_NESTING))) == 2
+    with pytest.raises(QueryError, match="More than 64 spans stand one in another"):
+        lower(nested(MAX_NESTING + 1))
 
 
 def test_the_separator_after_a_plus_is_no_part_of_its_children():
@@ -130,8 +249,9 @@ def test_an_empty_answer_below_plus_is_still_an_exchange():
 @pytest.mark.parametrize(
     ("tree", "expected"),
     [
-        (Seq((Text("a"), INNER)), (Span("a"), Span("text"))),
-        (Seq((Text("a"), INNER, Text("b"))), (Span("a"), Span("text"), Span("b"))),
+        (Seq((Text("a"), INNER)), (Span("a"), message("text"))),
+        (Seq((Text("a"), INNER, Text("b"))), (Span("a"), message("text"), message("b"))),
+        (Seq((Text("a: "), Bag((INNER,), ", "))), (Span("a: "), Span("text"))),
         (Bag((INNER, Text("b")), "; "), (Span("text; "), Span("b"))),
         (plus(Seq((Text("a: "), INNER)), Text("b")), (apart("a: text"), apart("b"))),
         (Generate(plus(INNER)), (Span("text"),)),
@@ -165,7 +285,7 @@ def test_sugar_is_refused_with_a_remedy(sugar):
 def test_a_tree_of_any_depth_is_lowered():
     tree = Text("a")
     for _ in range(20_000):
-        tree = Seq((plus(Prepare(tree)), Text("b")))
+        tree = Seq((Text("b"), plus(Prepare(tree))))
     assert len(lower(tree)) == 20_001
 
 
@@ -178,3 +298,13 @@ def test_every_span_is_text_and_outside_of_plus_attends_to_all_before_it(tree):
     assert all(span.content for span in prompt)
     if not any(isinstance(node, Bag) and node.independent for node in tree.walk()):
         assert all(span.reuse is Reuse.PREFIX for span in prompt)
+
+
+@given(trees)
+def test_optimisation_for_the_cache_changes_no_prompt(tree):
+    try:
+        prompt = lower(tree)
+        optimized = optimize(tree)
+    except (QueryError, UnsupportedQueryError):
+        return
+    assert lower(optimized) == prompt

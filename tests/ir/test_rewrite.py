@@ -21,7 +21,7 @@ def test_a_tree_to_which_no_rule_applies_is_given_back_itself():
 
 
 def test_a_rule_applies_to_what_another_made():
-    tree = Seq((Bag((Seq((A, B)),), ","), A))
+    tree = Seq((Bag((Seq((A, B)),)), A))
     assert rewrite(tree, [flatten_seq, unwrap_single]) == Seq((A, B, A))
 
 

@@ -47,33 +47,46 @@ def visible_tokens(chain: Chain, window: int | None = None) -> Tensor:
     start = torch.tensor(starts(chain))
     at = torch.arange(len(start))
     seen = (at[None, :] >= start[:, None]) & (at[None, :] <= at[:, None])
-    return seen & (at[:, None] - at[None, :] < window) if window is not None else seen
+    return _within(seen, window)
+
+
+def _within(visible: Tensor, window: int | None) -> Tensor:
+    """What is visible no further back than the window, counted in the document."""
+    if window is None:
+        return visible
+    at = torch.arange(len(visible))
+    return visible & (at[:, None] - at[None, :] < window)
+
+
+def dense_logits(network: Any, chain: Chain) -> Tensor:
+    """(tokens, vocabulary) logits of the stock network. network: as built, in float32."""
+    return masked_logits(network, flat_tokens(chain), visible_tokens(chain))
 
 
 @torch.inference_mode()
-def dense_logits(network: Any, chain: Chain) -> Tensor:
-    """(tokens, vocabulary) logits of the stock network. network: as built, in float32."""
-    tokens = torch.from_numpy(flat_tokens(chain)).long()[None]
-    with _stock(network, tokens.shape[1]):
+def masked_logits(network: Any, tokens: Tokens, visible: Tensor) -> Tensor:
+    """The same for tokens and what each of them sees, (tokens, tokens) [query, key]."""
+    ids = torch.from_numpy(tokens).long()[None]
+    with _stock(network, len(tokens)):
         output = network(
-            input_ids=tokens,
-            attention_mask=_mask(network.config, chain),
-            position_ids=torch.arange(tokens.shape[1])[None],
+            input_ids=ids,
+            attention_mask=_mask(network.config, visible),
+            position_ids=torch.arange(len(tokens))[None],
             use_cache=False,
         )
     logits: Tensor = output.logits[0]
     return logits
 
 
-def _mask(config: Any, chain: Chain) -> Tensor | dict[str, Tensor]:
+def _mask(config: Any, visible: Tensor) -> Tensor | dict[str, Tensor]:
     """The prepared mask, (1, 1, tokens, tokens); by layer type where a network has several."""
     window = getattr(config, "sliding_window", None)
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
         return {
-            "full_attention": _additive(visible_tokens(chain)),
-            "sliding_attention": _additive(visible_tokens(chain, window)),
+            "full_attention": _additive(visible),
+            "sliding_attention": _additive(_within(visible, window)),
         }
-    return _additive(visible_tokens(chain, window))
+    return _additive(_within(visible, window))
 
 
 def _additive(visible: Tensor) -> Tensor:

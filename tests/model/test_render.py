@@ -16,7 +16,7 @@ from relquery.engine.pieces import Chain
 from relquery.errors import RequestError
 from relquery.model.random import train_tokenizer
 from relquery.model.render import Renderer
-from relquery.prompt import Exchange, Prompt, Reuse, Role, Span
+from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
 
 TEXTS = [
     'You are a data analyst.\nAnswer the below query:\n{\n"title": "The Sea",\n"year": 1999\n}',
@@ -35,6 +35,15 @@ CHAT = (
 NO_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
     + CHAT
+)
+ALTERNATING = (
+    "{% for m in messages %}{% if loop.index0 and m['role'] == messages[loop.index0 - 1]['role'] %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}{% endfor %}"
+) + CHAT
+LAST_USER = (  # of users' messages in a row it says the last one
+    "{% for m in messages %}"
+    "{% if loop.last or m['role'] != messages[loop.index0 + 1]['role'] %}{{ m['content'] }}\n"
+    "{% endif %}{% endfor %}"
 )
 SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
 
@@ -181,8 +190,113 @@ def test_a_template_without_a_system_role_gets_its_text_in_the_users_turn() -> N
 
 def test_a_template_that_drops_a_message_is_refused() -> None:
     one = renderer("gpt2", "{{ messages[-1]['content'] }}")
-    with pytest.raises(RequestError, match="drops or repeats"):
+    with pytest.raises(RequestError, match="drops, repeats or moves"):
         one.render([row({"a": 1})])
+
+
+def said(*messages: tuple[Role, list[str]]) -> Prompt:
+    """Messages, each of some pieces."""
+    return tuple(
+        Span(piece, role, begins=index == 0)
+        for role, pieces in messages
+        for index, piece in enumerate(pieces)
+    )
+
+
+words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
+conversations = st.lists(
+    st.tuples(st.sampled_from(Role), st.lists(words, min_size=1, max_size=3)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama3"])
+@given(messages=conversations)
+def test_messages_of_one_role_are_turns_of_their_own_where_the_template_has_them(
+    name: str, messages: list[tuple[Role, list[str]]]
+) -> None:
+    one = renderer(name, CHAT)
+    chat = one._tokenizer.apply_chat_template(
+        [{"role": role.value, "content": "".join(pieces)} for role, pieces in messages],
+        add_generation_prompt=True,
+        return_dict=False,
+    )
+    assert tokens_of(one, said(*messages)) == list(chat)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@given(messages=conversations)
+def test_messages_are_paragraphs_where_there_is_no_template(
+    name: str, messages: list[tuple[Role, list[str]]]
+) -> None:
+    one = renderer(name)
+    text = "\n\n".join("".join(pieces) for _, pieces in messages) + "\nAnswer:"
+    joint = one._tokenizer(text, split_special_tokens=True)["input_ids"]
+    assert tokens_of(one, said(*messages)) == list(joint)
+
+
+@pytest.mark.parametrize("template", [ALTERNATING, LAST_USER])
+@given(messages=conversations)
+def test_messages_of_one_role_are_one_with_a_line_break_where_the_template_takes_no_two(
+    template: str, messages: list[tuple[Role, list[str]]]
+) -> None:
+    one = renderer("gpt2", template)
+    alternating: list[dict[str, str]] = []
+    for role, pieces in messages:
+        text = "".join(pieces)
+        if alternating and alternating[-1]["role"] == role.value:
+            before = alternating[-1]["content"]
+            alternating[-1]["content"] = before + "\n" * (not before.endswith("\n")) + text
+        else:
+            alternating.append({"role": role.value, "content": text})
+    chat = one._tokenizer.apply_chat_template(
+        alternating, add_generation_prompt=True, return_dict=False
+    )
+    assert tokens_of(one, said(*messages)) == list(chat)
+
+
+def test_a_template_that_moves_a_message_is_refused() -> None:
+    one = renderer("gpt2", "{% for m in messages|reverse %}{{ m['content'] }}{% endfor %}")
+    with pytest.raises(RequestError, match="moves a message"):
+        one.render([row({"a": 1})])
+
+
+def test_a_nest_is_a_chain_with_chains_in_it() -> None:
+    one = renderer("gpt2", CHAT)
+    inner = Span("Inner.", reuse=Reuse.INDEPENDENT)
+    deep = Span(Nest((inner, Span("Deep."))), reuse=Reuse.INDEPENDENT)
+    parts = (Span('"a": "x",\n'), Span('"b"\n'), deep, Span("Last."))
+    nest = Span(Nest(parts), reuse=Reuse.INDEPENDENT)
+    (outer,) = one.render([(Span("Ask."), nest, Span("End."))])
+    (chain,) = [part for part in outer.parts if isinstance(part, Chain)]
+
+    def shape(chain: Chain) -> list[object]:
+        """Runs of tokens as text, chains as lists."""
+        shapes: list[object] = []
+        for part in chain.parts:
+            if isinstance(part, Chain):
+                shapes.append(shape(part))
+            elif shapes and isinstance(shapes[-1], list | str) and isinstance(shapes[-1], str):
+                shapes[-1] += one.decode(part.tolist())
+            else:
+                shapes.append(one.decode(part.tolist()))
+        return shapes
+
+    assert shape(chain) == ['"a": "x",\n"b"\n', [["Inner."], "Deep."], "Last."]
+    assert flat_tokens(chain)[: len(one.encode('"a": "x",\n"b"\n'))] == [
+        *one.encode('"a": "x",\n"b"\n')
+    ]
+
+
+def test_an_exchange_may_stand_in_a_nest() -> None:
+    one = renderer("gpt2", CHAT)
+    exchange = Span(Exchange((Span("Inner."),), one.encode(" Yes.")), reuse=Reuse.INDEPENDENT)
+    nest = Span(Nest((exchange, Span("More."))), reuse=Reuse.INDEPENDENT)
+    (outer,) = one.render([(nest, Span("End."))])
+    (chain,) = [part for part in outer.parts if isinstance(part, Chain)]
+    (inner,) = [part for part in chain.parts if isinstance(part, Chain)]
+    assert flat_tokens(inner) == [*tokens_of(one, (Span("Inner."),)), *one.encode(" Yes.")]
 
 
 def test_a_span_at_a_given_position_is_refused() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,18 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.model.dense import dense_logits
 from tests.model.networks import VOCABULARY, NoTokenizer, build
-from torch import Tensor
+from tests.model.recorded import Recorded
 
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
-from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.loop import Loop
 from relquery.engine.pieces import Chain, Placing
-from relquery.engine.request import Draw, Request
-from relquery.model import executor as executor_module
-from relquery.model.executor import TorchExecutor
+from relquery.engine.request import Request
 from relquery.model.load import LoadedModel, prepare
-from relquery.model.sampling import follow_draws
 
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
 ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]
@@ -54,35 +49,6 @@ def dense_chain(spec: Spec) -> Any:
     return tuple(
         np.array([part], np.int32) if isinstance(part, int) else dense_chain(part) for part in spec
     )
-
-
-class Recorded(TorchExecutor):
-    """Keeps the logits that each request's tokens were drawn from."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.logits: dict[int, list[Tensor]] = {}
-
-    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        drawing = [chunk.request for chunk in chunks if chunk.draw]
-
-        def draw(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
-            for request, row in zip(drawing, logits, strict=True):
-                self.logits.setdefault(request, []).append(row.clone())
-            return follow_draws(logits, draws)
-
-        with replaced(executor_module, "follow_draws", draw):
-            return super().execute(chunks)
-
-
-@contextmanager
-def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
-    old = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, old)
 
 
 def serve(

@@ -19,12 +19,12 @@ class State:
     preview: str
     tokens: int
     cached: int
-    independent: bool
+    depth: int
 
 
 class Inspected(Fake):
     def inspect(self, prompt):
-        return tuple(State(read((s,)), 7, 3, s.reuse.value != "prefix") for s in prompt)
+        return tuple(State(read((s,)), 7, 3, int(s.reuse.value != "prefix")) for s in prompt)
 
 
 def test_each_rule_stands_with_what_it_made_of_what():
@@ -94,3 +94,16 @@ def test_seconds_are_told_where_the_backend_predicts_them():
     explanation = explain(query, Predicting())
     assert explanation.asks[0].seconds == 7.5
     assert "in the cache, at most 7.5 s by itself" in str(explanation)
+
+
+def test_what_is_nested_stands_further_right():
+    child = span.seq("outer", span.plus("inner"), "again")
+    explanation = explain(span.generate("q", span.plus(child, "other")))
+    assert [(piece.preview, piece.depth) for piece in explanation.asks[0].pieces] == [
+        ("'q'", 0),
+        ("'outer'", 1),
+        ("'inner'", 2),
+        ("'again'", 1),
+        ("'other'", 1),
+    ]
+    assert "independent  'outer'\n  independent    'inner'\n" in str(explanation)

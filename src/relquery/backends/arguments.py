@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from relquery.errors import ConfigError
-from relquery.prompt import Exchange, Prompt, Reuse, Role, Span
+from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
 
 
 def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
@@ -43,12 +43,12 @@ def _prompt(index: int, given: object) -> Prompt:
         )
     for span in given:
         if not (
-            isinstance(span.content, (str, tuple, Exchange))
+            isinstance(span.content, (str, tuple, Exchange, Nest))
             and isinstance(span.role, Role)
             and isinstance(span.reuse, Reuse)
         ):
             raise ConfigError(
-                f"Prompt {index} has {span!r}. A span's content is a string, a tuple of token ids "
-                "or an Exchange; its role is a Role, and its reuse a Reuse."
+                f"Prompt {index} has {span!r}. A span's content is a string, a tuple of token "
+                "ids, an Exchange or a Nest; its role is a Role, and its reuse a Reuse."
             )
     return tuple(given)

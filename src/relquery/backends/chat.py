@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
-from itertools import groupby
 from typing import Any
 
 from relquery.errors import RequestError
-from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span, messages
 
 Messages = list[dict[str, str]]
 
 
 def to_messages(prompt: Prompt) -> Messages:
-    """Spans as messages, one per run of a role. Raises RequestError."""
+    """The messages of a prompt, neighbours of one role apart. Raises RequestError."""
     return [
-        {"role": role.value, "content": "".join(_text(span) for span in spans)}
-        for role, spans in groupby(prompt, key=lambda span: span.role)
+        {"role": role.value, "content": "".join(map(_text, spans))}
+        for role, spans in messages(prompt)
     ]
 
 
 def _text(span: Span) -> str:
-    if not isinstance(span.content, str):
-        raise RequestError("A provider takes text, and this prompt holds token ids.")
     if span.reuse is Reuse.INDEPENDENT or span.position is not None:
         raise RequestError(
             "A provider cannot serve independent spans or positions. Run the query with "
             "independent=False, which sends them as ordinary text, or use the embedded engine."
         )
+    if not isinstance(span.content, str):
+        raise RequestError("A provider takes text, and this prompt holds token ids.")
     try:
         span.content.encode()
     except UnicodeEncodeError as error:
@@ -37,6 +36,7 @@ def _text(span: Span) -> str:
 
 def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
     """Arguments of a chat completion. without: names in _DISPENSABLE that the server refuses."""
+    messages = _alternating(messages) if "neighbours" in without else messages
     limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
     body: dict[str, Any] = {
         "messages": messages,
@@ -56,6 +56,18 @@ def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> 
     elif sampling.allowed:
         body["response_format"] = _one_of(sampling.allowed)
     return body
+
+
+def _alternating(messages: Messages) -> Messages:
+    """Messages of one role in a row as one, a line break between them."""
+    found: Messages = []
+    for message in messages:
+        if not found or found[-1]["role"] != message["role"]:
+            found.append(dict(message))
+            continue
+        before = found[-1]["content"]
+        found[-1]["content"] = before.removesuffix("\n") + "\n" + message["content"]
+    return found
 
 
 def _wrapped(text: str) -> str:

@@ -22,7 +22,7 @@ from relquery.engine.jct import JobTime, JobTimeFit
 from relquery.engine.labels import Normalization
 from relquery.engine.loop import Loop
 from relquery.engine.measure_jct import LEAST, measure_jct
-from relquery.engine.pieces import Chain, Placing, own_pieces
+from relquery.engine.pieces import Chain, Placing, depths
 from relquery.engine.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.request import Request
 from relquery.engine.schedule import cached_tokens
@@ -38,12 +38,15 @@ PREVIEW_TOKENS = 12
 
 @dataclass(frozen=True, slots=True)
 class SpanState:
-    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve."""
+    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve.
+
+    depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
+    """
 
     preview: str
     tokens: int
     cached: int
-    independent: bool
+    depth: int
 
 
 class EmbeddedBackend:
@@ -145,15 +148,16 @@ class EmbeddedBackend:
             raise chain
         request = Request(-1, chain, 1, placing=self._placing)
         cached = cached_tokens(request, self.config, self.engine.pool)
-        own = set(own_pieces(request.pieces))
         return tuple(
             SpanState(
                 preview=self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist()),
                 tokens=len(piece.tokens),
                 cached=served,
-                independent=index not in own,
+                depth=depth,
             )
-            for index, (piece, served) in enumerate(zip(request.pieces, cached, strict=True))
+            for piece, served, depth in zip(
+                request.pieces, cached, depths(request.pieces), strict=True
+            )
             if len(piece.tokens)
         )
 

@@ -27,6 +27,7 @@ _DISPENSABLE = {
     "max_tokens": ("max_completion_tokens",),
     "response_format": ("response_format", "json_schema"),
     "top_p": ("top_p",),
+    "neighbours": ("alternat",),  # two messages of one role in a row
 }
 
 Item = tuple[int, Answer] | Exception | None

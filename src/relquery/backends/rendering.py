@@ -9,7 +9,7 @@ import numpy as np
 
 from relquery.engine.pieces import Chain
 from relquery.errors import RequestError
-from relquery.prompt import Exchange, Prompt
+from relquery.prompt import Exchange, Nest, Prompt
 
 if TYPE_CHECKING:
     from relquery.model.render import Renderer
@@ -49,6 +49,8 @@ def _check(prompt: Prompt, vocabulary: int) -> None:
             case Exchange(prompt=inner, output=ids):
                 _check(inner, vocabulary)
                 _check_ids(ids, vocabulary)
+            case Nest(spans=inner):
+                _check(inner, vocabulary)
             case ids:
                 _check_ids(ids, vocabulary)
 

@@ -8,8 +8,8 @@ and to those of the spans in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -154,12 +154,18 @@ def _reopen(pieces: list[Piece], at: _Open) -> None:
         at.length -= len(piece.tokens)
 
 
-def own_pieces(pieces: list[Piece]) -> Iterator[int]:
-    """Numbers of the pieces of the prompt's own chain, last to first; the others are spans'."""
-    index: int | None = len(pieces) - 1
-    while index is not None:
-        yield index
-        index = pieces[index].previous
+def depths(pieces: list[Piece]) -> list[int]:
+    """In how many spans, one in another, each piece stands; 0 for those of the prompt's own chain.
+
+    A span's pieces, and those of all spans in it, lie from the first of its chain to the last.
+    """
+    followed = {piece.previous for piece in pieces}
+    change = [0] * (len(pieces) + 1)
+    for index, piece in enumerate(pieces):
+        if index not in followed:
+            change[piece.first] += 1
+            change[index + 1] -= 1
+    return [spans - 1 for spans in accumulate(change[:-1])]
 
 
 def find_root(pieces: list[Piece], piece: Piece) -> bytes:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
-from relquery.errors import UnsupportedQueryError
+from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.places import children_of, word
-from relquery.prompt import Answer, Exchange, Prompt, Reuse, Role, Span
+from relquery.prompt import Answer, Exchange, Nest, Prompt, Reuse, Role, Span
+
+MAX_NESTING = 64  # of spans in spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,39 @@ class Answered:
     answer: Answer
 
 
-Spans = dict[tuple[str, str, Role], Span]
+Spans = dict[tuple[str, str, Role, bool], Span]
 # By id: what has become of a generation, and what a Retrieve stands for.
 Known = Mapping[int, Answered | Node]
+
+
+def lower(node: Node, spans: Spans | None = None, known: Known | None = None) -> Prompt:
+    """The prompt of one generation: PREFIX spans, one per piece of text that is not empty.
+
+    Texts that follow one another are messages, each of its own. A Bag with a separator is a list
+    within a message: it and the texts beside it are one. Its children stand in the order given, and
+    each but the last ends with the separator.
+
+    Each child of plus is an INDEPENDENT span: a generation as the exchange that lies in the cache,
+    or as the text of its answer if the backend tells no tokens; anything else as its text, said by
+    its role (texts of several roles are the user's). A plus in such a child has spans of its own in
+    that span: what follows them there attends to them, and to nothing outside. A plus of one child
+    that is all there is to read is that child.
+
+    Within one message, and in a child of plus, texts that follow one another without a space or a
+    line break between them get a line break.
+
+    A generation anywhere else is the text of its answer, said by the user; in a conversation that
+    goes on, right behind the very messages that it answers, it is the assistant's turn.
+
+    spans: shared by the calls for one table, so that equal pieces become one object and are built
+        once per distinct cell, not once per row; filled here.
+    known: what generations and retrievals inside the input have given, by the id of the node.
+
+    Raises UnsupportedQueryError for those that are not known, and for sugar that `optimize`
+    rewrites; QueryError for more than MAX_NESTING spans in one another.
+    """
+    lowering = _Lowering({} if spans is None else spans, {} if known is None else known)
+    return lowering.run(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,88 +67,186 @@ class _End:
     """The end of a child of plus."""
 
 
-_END = _End()
-# What is still to be lowered, the next last, and what closes its last span.
-_Todo = list[tuple[Node | _Apart | _End, str]]
+_MESSAGES = 0  # where the texts of a prompt stand that are messages
+_NOWHERE = -1
 
 
-def lower(node: Node, spans: Spans | None = None, known: Known | None = None) -> Prompt:
-    """The prompt of one generation: PREFIX spans, one per piece of text that is not empty.
+@dataclass(slots=True)
+class _Level:
+    """A prompt, or a child of plus, under way.
 
-    A Bag's children stand in the order given, and each but the last ends with the separator. Each
-    child of plus is an INDEPENDENT span: a generation as the exchange that lies in the cache, or
-    as the text of its answer if the backend tells no tokens; anything else as its text, said by
-    its role (texts of several roles are the user's, a line each). A plus further down in such a
-    child has spans of its own. A plus of one child that is all there is to read is that child.
-
-    A generation anywhere else is the text of its answer, said by the user; in a conversation that
-    goes on, right behind the very messages that it answers, it is the assistant's turn.
-
-    spans: shared by the calls for one table, so that equal pieces become one object and are built
-        once per distinct cell, not once per row; filled here.
-    known: what generations and retrievals inside the input have given, by the id of the node.
-
-    Raises UnsupportedQueryError for those that are not known, and for sugar that `optimize`
-    rewrites.
+    place: where its own texts stand, in the sense of `_Lowering`. start, end: in the list of all
+    spans, its first one and behind its last text. before: where the text stands that is right
+    before it. depth: of the spans in it.
     """
-    spans = {} if spans is None else spans
-    known = {} if known is None else known
-    lowered: list[Span] = []
-    runs: list[int] = []  # per child of plus that is under way, where its next span begins
-    todo: _Todo = [(_sole(node.input, known) if isinstance(node, Generate) else node, "")]
-    while todo:
-        current, ending = todo.pop()
-        if isinstance(current, Text):
-            key = (current.content, ending, current.role)
-            span = spans.get(key)
-            if span is None:
-                span = spans[key] = Span(current.content + ending, current.role)
-            if span.content:
-                lowered.append(span)
-        elif isinstance(current, Seq):
-            _push(todo, current.children, "", ending)
-        elif isinstance(current, Bag):
-            _push_bag(todo, current, ending)
-        elif isinstance(current, _Apart):
-            _begin(todo, lowered, runs, current.node, known)
-        elif isinstance(current, _End):
-            _join(lowered, runs.pop())
-            runs[-1:] = [len(lowered)] if runs else []
-        elif isinstance(current, Generate):
-            goes_on = bool(todo) and not ending and not runs
-            todo.append((_answer(current, known, lowered, goes_on), ending))
+
+    place: int
+    start: int = 0
+    end: int = 0
+    before: int = _NOWHERE
+    depth: int = 0
+
+
+_END = _End()
+# What is still to be lowered, the next last; what closes its last span; and where it stands.
+_Todo = list[tuple[Node | _Apart | _End, str, int]]
+
+
+class _Lowering:
+    """One prompt under way.
+
+    Texts that stand in one place are neighbours: the messages of a prompt, those in a child of
+    plus, or those in a child of a bag with a separator.
+    """
+
+    __slots__ = ("_known", "_last", "_levels", "_places", "_shared", "_spans", "_todo")
+
+    def __init__(self, shared: Spans, known: Known) -> None:
+        self._shared, self._known = shared, known
+        self._spans: list[Span] = []
+        self._levels = [_Level(_MESSAGES)]
+        self._places = _MESSAGES
+        self._last = _NOWHERE  # where the text stands that the last span ends with
+        self._todo: _Todo = []
+
+    def run(self, node: Node) -> Prompt:
+        """The prompt of a generation, or of what stands in one."""
+        root = _sole(node.input, self._known) if isinstance(node, Generate) else node
+        todo = self._todo
+        todo.append((root, "", _MESSAGES))
+        while todo:
+            current, ending, place = todo.pop()
+            if isinstance(current, Text):
+                self._say(current.content, current.role, ending, place)
+            elif isinstance(current, Seq):
+                self._push(current.children, ending, place)
+            elif isinstance(current, Bag):
+                self._push_bag(current, ending, place)
+            elif isinstance(current, _Apart):
+                self._begin(current.node)
+            elif isinstance(current, _End):
+                self._end()
+            elif isinstance(current, Generate):
+                self._answer(current, ending, place)
+            else:
+                todo.append((_meant(current, self._known), ending, place))
+        return tuple(self._spans)
+
+    def _say(self, content: str, role: Role, ending: str, place: int) -> None:
+        """Add a text, apart from its neighbour if it has one."""
+        begins = False
+        if place == self._last and content:
+            content, begins = self._apart(content, role)
+        key = (content, ending, role, begins)
+        span = self._shared.get(key)
+        if span is None:
+            span = self._shared[key] = Span(content + ending, role, begins=begins)
+        if span.content:
+            self._spans.append(span)
+            self._levels[-1].end = len(self._spans)
+            self._last = _NOWHERE if ending else place
+
+    def _apart(self, content: str, role: Role) -> tuple[str, bool]:
+        """A text behind its neighbour, and whether it begins a message."""
+        before = self._spans[-1]
+        if self._last == _MESSAGES:
+            return content, before.role is role
+        in_turn = len(self._levels) > 1
+        return (f"\n{content}" if _runs_on(before, content, role, in_turn) else content), False
+
+    def _push(self, children: tuple[Node, ...], ending: str, place: int) -> None:
+        if children:
+            self._todo.append((children[-1], ending, place))
+            self._todo += [(child, "", place) for child in children[-2::-1]]
+        elif ending:
+            self._todo.append((_NOTHING, ending, place))
+
+    def _push_bag(self, bag: Bag, ending: str, place: int) -> None:
+        children = bag.children
+        if bag.independent:
+            if ending:  # no part of a child of plus, so that each stays as it is
+                self._todo.append((_NOTHING, ending, place))
+            self._todo += [(_Apart(child), "", place) for child in reversed(children)]
+        elif not bag.separator or not children:
+            self._push(children, ending, place)
         else:
-            todo.append((_meant(current, known), ending))
-    return tuple(lowered)
+            self._places = last = self._places + len(children)
+            self._todo.append((children[-1], ending, last))
+            self._todo += [
+                (child, bag.separator, last - back)
+                for back, child in enumerate(children[-2::-1], 1)
+            ]
+
+    def _begin(self, node: Node) -> None:
+        """Begin a child of plus."""
+        if isinstance(node, Generate):
+            exchange = _exchange(node, self._known)
+            self._spans += exchange
+            self._last = _NOWHERE if exchange else self._last
+        else:
+            self._places += 1
+            start = len(self._spans)
+            self._levels.append(_Level(self._places, start, start, self._last))
+            self._todo += [(_END, "", _NOWHERE), (node, "", self._places)]
+
+    def _end(self) -> None:
+        """Make one span of a child of plus; spans behind its last text stand as well beside it."""
+        level = self._levels.pop()
+        if len(self._spans) == level.start:
+            self._last = level.before  # nothing parts what stands around it
+            return
+        self._last, depth = _NOWHERE, level.depth
+        if level.start < level.end:
+            span = _one_span(self._spans[level.start : level.end])
+            self._spans[level.start : level.end] = [span]
+            depth += isinstance(span.content, Nest)
+        if depth > MAX_NESTING:
+            raise QueryError(
+                f"More than {MAX_NESTING} spans stand one in another: a plus in a child of plus, "
+                "again and again. Write the inner ones as plain text."
+            )
+        self._levels[-1].depth = max(self._levels[-1].depth, depth)
+
+    def _answer(self, node: Generate, ending: str, place: int) -> None:
+        """The text of an answer; the assistant's if it answers what stands before, and goes on."""
+        answered = _found(node, self._known)
+        goes_on = bool(self._todo) and place == _MESSAGES and answered.prompt == tuple(self._spans)
+        role = Role.ASSISTANT if goes_on else Role.USER
+        self._say(answered.answer.text or "", role, ending, place)
 
 
-def _push(todo: _Todo, children: tuple[Node, ...], separator: str, ending: str) -> None:
-    if children:
-        todo.append((children[-1], ending))
-        todo += [(child, separator) for child in children[-2::-1]]
-    elif ending:
-        todo.append((Text(ending), ""))
+_NOTHING = Text("")
 
 
-def _push_bag(todo: _Todo, bag: Bag, ending: str) -> None:
-    if not bag.independent:
-        _push(todo, bag.children, bag.separator, ending)
-        return
-    if ending:  # no part of a child of plus, so that each stays as it is
-        todo.append((Text(ending), ""))
-    todo += [(_Apart(child), "") for child in reversed(bag.children)]
+def _runs_on(before: Span, content: str, role: Role, in_turn: bool) -> bool:
+    """Whether a text would run on from the one before it, were they joined as they are.
+
+    in_turn: both are said in one turn, also where their roles differ.
+    """
+    assert isinstance(before.content, str)
+    if before.role is not role:
+        return in_turn and not before.content.endswith("\n")
+    return not (before.content[-1].isspace() or content[0].isspace())
 
 
-def _begin(todo: _Todo, lowered: list[Span], runs: list[int], node: Node, known: Known) -> None:
-    """Begin a child of plus; what stands before it in one that it is part of is a span."""
-    if runs:
-        _join(lowered, runs[-1])
-    if isinstance(node, Generate):
-        lowered += _exchange(node, known)
-        runs[-1:] = [len(lowered)] if runs else []
-    else:
-        runs.append(len(lowered))
-        todo += [(_END, ""), (node, "")]
+def _one_span(spans: list[Span]) -> Span:
+    """One independent span of texts, and of spans that stand before or between them."""
+    roles = {span.role for span in spans}
+    role = roles.pop() if len(roles) == 1 else Role.USER
+    parts: list[Span] = []
+    texts: list[str] = []
+    for span in spans:
+        if span.reuse is Reuse.PREFIX:
+            texts.append(str(span.content))
+            continue
+        if texts:
+            parts.append(Span("".join(texts), role))
+            texts = []
+        parts.append(span)
+    text = Span("".join(texts), role, Reuse.INDEPENDENT)
+    if not parts:
+        return text
+    return Span(Nest((*parts, Span(text.content, role))), role, Reuse.INDEPENDENT)
 
 
 def _exchange(node: Generate, known: Known) -> list[Span]:
@@ -128,27 +257,6 @@ def _exchange(node: Generate, known: Known) -> list[Span]:
         exchange = Exchange(answered.prompt, answer.tokens)
         return [Span(exchange, reuse=Reuse.INDEPENDENT)]
     return [Span(answer.text, reuse=Reuse.INDEPENDENT)] if answer.text else []
-
-
-def _join(lowered: list[Span], start: int) -> None:
-    """Make one independent span of the texts from `start` on."""
-    if start < len(lowered):
-        lowered[start:] = [_joined(lowered[start:])]
-
-
-def _joined(texts: list[Span]) -> Span:
-    roles = [(role, list(run)) for role, run in groupby(texts, lambda span: span.role)]
-    parts = ["".join(str(span.content) for span in run) for _, run in roles]
-    lines = [part if part.endswith("\n") else f"{part}\n" for part in parts[:-1]]
-    role = roles[0][0] if len(roles) == 1 else Role.USER
-    return Span("".join([*lines, parts[-1]]), role, Reuse.INDEPENDENT)
-
-
-def _answer(node: Generate, known: Known, before: list[Span], goes_on: bool) -> Text:
-    """The text of an answer; the assistant's if it answers what stands before, and more follows."""
-    answered = _found(node, known)
-    turn = goes_on and answered.prompt == tuple(before)
-    return Text(answered.answer.text or "", Role.ASSISTANT if turn else Role.USER)
 
 
 def _found(node: Generate, known: Known) -> Answered:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from relquery.engine.pieces import Chain, Tokens
 from relquery.errors import RequestError
-from relquery.prompt import Exchange, Prompt, Reuse, Role, Span
+from relquery.model.template import ChatTemplate
+from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 
-_SLOT = "\ue000{}\ue001"  # private-use characters: no chat template holds them
 _KEPT_PIECES = 200_000
-_Run = int | Span | list[str]  # a special token, what stands apart, text cut into pieces
+_Run: TypeAlias = "int | Span | list[str] | tuple[_Run, ...]"
+"""A special token, what stands apart, text cut into pieces, or the runs of a nest."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
 
 
@@ -34,19 +34,19 @@ class Renderer:
         names = sorted(self._special, key=len, reverse=True)
         self._split_special = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
         self._start = _start_tokens(tokenizer)
-        self._templates: dict[tuple[Role, ...], tuple[str, ...]] = {}
+        self._template = ChatTemplate(tokenizer)
         self._pieces: dict[str, Tokens] = {}
         self.cuts = self._may_cut()
 
     def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
         """Token ids of each prompt, with the turn of the assistant opened.
 
-        Independent spans are chains in it, tokenised alone; equal exchanges are one object.
+        Independent spans are chains in it, tokenised alone; equal exchanges are one object. Two
+        messages of one role in a row are one with a line break where the template takes no two.
 
         Raises RequestError for a prompt that the template refuses or that is not text.
         """
-        contents = (span.content for prompt in prompts for span in prompt)
-        inner = {content for content in contents if isinstance(content, Exchange)}
+        inner = {exchange for prompt in prompts for exchange in _exchanges(prompt)}
         exchanges = {exchange: self._exchange(exchange) for exchange in inner}
         runs = [list(self._runs(prompt)) for prompt in prompts]
         self._tokenise({text for prompt in runs for text in _texts(prompt)})
@@ -73,6 +73,8 @@ class Renderer:
                 case Span(content=tuple(ids), reuse=reuse):
                     tokens = np.array(ids, dtype=np.int32)
                     parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,)))
+                case tuple():
+                    parts.append(self._join(run, exchanges))
                 case list():
                     parts += [self._pieces[piece] for piece in run]
         return Chain(tuple(parts))
@@ -94,14 +96,20 @@ class Renderer:
     def _runs(self, prompt: Prompt) -> Iterator[_Run]:
         """Special token ids, spans apart, and runs of ordinary text, cut into pieces."""
         yield from self._start if not self._tokenizer.chat_template else ()
+        yield from self._grouped(self._parts(prompt))
+
+    def _grouped(self, parts: Iterable[str | int | Span]) -> Iterator[_Run]:
         text: list[str] = []
-        for part in self._parts(prompt):
+        for part in parts:
             if isinstance(part, str):
                 text.append(part)
+                continue
+            if text:
+                yield self._cut(text)
+                text = []
+            if isinstance(part, Span) and isinstance(part.content, Nest):
+                yield tuple(self._grouped(map(_text_or_span, part.content.spans)))
             else:
-                if text:
-                    yield self._cut(text)
-                    text = []
                 yield part
         if text:
             yield self._cut(text)
@@ -120,55 +128,16 @@ class Renderer:
 
     def _parts(self, prompt: Prompt) -> Iterator[str | int | Span]:
         """The template's text and special tokens around the spans' own text, and spans apart."""
-        turns = [(role, list(spans)) for role, spans in groupby(prompt, lambda span: span.role)]
-        literals = self._template(tuple(role for role, _ in turns))
-        for literal, (_, spans) in zip(literals, turns, strict=False):
+        said, literals = self._template.around(prompt)
+        for literal, (_, spans) in zip(literals, said, strict=False):
             yield from self._literal(literal)
-            yield from (_text_or_span(span) for span in spans)
+            yield from map(_text_or_span, spans)
         yield from self._literal(literals[-1])
 
     def _literal(self, text: str) -> Iterator[str | int]:
         for part in self._split_special.split(text) if self._split_special else [text]:
             if part:
                 yield self._special.get(part, part)
-
-    def _template(self, roles: tuple[Role, ...]) -> tuple[str, ...]:
-        """What the chat template puts before, between and after the turns' contents."""
-        if roles not in self._templates:
-            self._templates[roles] = tuple(self._apply_template(roles))
-        return self._templates[roles]
-
-    def _apply_template(self, roles: tuple[Role, ...]) -> list[str]:
-        slots = [_SLOT.format(turn) for turn in range(len(roles))]
-        if not self._tokenizer.chat_template:
-            text = "\n\n".join(slots) + "\nAnswer:"
-        else:
-            messages = [
-                {"role": role.value, "content": slot}
-                for role, slot in zip(roles, slots, strict=True)
-            ]
-            text = self._chat(messages)
-        literals = re.split("|".join(slots), text) if slots else [text]
-        if len(literals) != len(slots) + 1:
-            raise RequestError("The model's chat template drops or repeats a message.")
-        return literals
-
-    def _chat(self, messages: list[dict[str, str]]) -> str:
-        def apply(chat: list[dict[str, str]]) -> str:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    chat, tokenize=False, add_generation_prompt=True
-                )
-            )
-
-        try:
-            return apply(messages)
-        except Exception as error:  # templates raise whatever their author chose
-            if [m["role"] for m in messages[:2]] != ["system", "user"]:
-                raise RequestError(f"The model's chat template refuses: {error}") from error
-            # Some templates know no system role; its text then opens the user's turn.
-            joined = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-            return apply([{"role": "user", "content": joined}, *messages[2:]])
 
     def _may_cut(self) -> bool:
         """Whether cutting after a newline gives the same tokens as tokenising jointly."""
@@ -201,14 +170,25 @@ def _text_or_span(span: Span) -> str | Span:
     return span
 
 
+def _exchanges(prompt: Prompt) -> Iterator[Exchange]:
+    """Those of a prompt, also in nests; not those in the prompts of others."""
+    for span in prompt:
+        if isinstance(span.content, Exchange):
+            yield span.content
+        elif isinstance(span.content, Nest):
+            yield from _exchanges(span.content.spans)
+
+
 def _texts(runs: Iterable[_Run]) -> Iterator[str]:
     """All that is to be tokenised."""
     for run in runs:
-        if isinstance(run, Span):
-            if isinstance(run.content, str):
-                yield run.content
-        elif not isinstance(run, int):
-            yield from run
+        match run:
+            case Span(content=str(text)):
+                yield text
+            case tuple():
+                yield from _texts(run)
+            case list():
+                yield from run
 
 
 def _start_tokens(tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Generate
-from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.spans.plain import as_plain
 from relquery.spans.streams import Streams
 from relquery.spans.work import Work
 
@@ -127,20 +128,11 @@ class _Execution:
             asked = (work, task, prompt)
             groups.setdefault(task.sampling, []).append(asked)
         for sampling, asked_together in reversed(groups.items()):
-            prompts = [self._form(prompt) for _, _, prompt in asked_together]
+            prompts = [
+                prompt if self._independent else as_plain(prompt) for _, _, prompt in asked_together
+            ]
             self.streams.send(prompts, sampling, asked_together)
         return failed
-
-    def _form(self, prompt: Prompt) -> Prompt:
-        return prompt if self._independent else tuple(map(_in_line, prompt))
-
-
-def _in_line(span: Span) -> Span:
-    """A child of plus as ordinary text, a line of its own."""
-    if span.reuse is Reuse.PREFIX or not isinstance(span.content, str):
-        return span
-    end = "" if span.content.endswith("\n") else "\n"
-    return Span(span.content + end, span.role)
 
 
 def _cut(work: Work, task: Generate, answer: Answer) -> str:

@@ -12,7 +12,7 @@ from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.rewrite import Step
 from relquery.ir.verify import verify
-from relquery.prompt import Exchange, Prompt, Reuse, Span
+from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
 from relquery.spans.work import Work
@@ -25,12 +25,21 @@ _LISTED = 16  # steps, prompts, and spans of one
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a prompt. tokens, cached: None where the backend does not tell."""
+    """A part of a prompt.
+
+    depth: in how many independent spans, one in another, it stands. tokens, cached: None where the
+    backend does not tell.
+    """
 
     preview: str
-    independent: bool
+    depth: int
     tokens: int | None = None
     cached: int | None = None
+
+    @property
+    def independent(self) -> bool:
+        """Whether it stands in an independent span."""
+        return self.depth > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +130,29 @@ def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
 def _pieces(prompt: Prompt, backend: Backend | None) -> tuple[Piece, ...]:
     inspect = getattr(backend, "inspect", None)
     if inspect is None:
-        return tuple(Piece(_short(_text(span)), span.reuse is Reuse.INDEPENDENT) for span in prompt)
+        return tuple(Piece(_short(_text(span)), depth) for span, depth in _parts(prompt, 0))
     return tuple(
-        Piece(_short(state.preview), state.independent, state.tokens, state.cached)
+        Piece(_short(state.preview), state.depth, state.tokens, state.cached)
         for state in inspect(prompt)
     )
+
+
+def _parts(prompt: Prompt, depth: int) -> Iterator[tuple[Span, int]]:
+    """Spans and the parts of nests, each with the number of independent spans that it stands in."""
+    for span in prompt:
+        inside = depth + (span.reuse is Reuse.INDEPENDENT)
+        if isinstance(span.content, Nest):
+            yield from _parts(span.content.spans, inside)
+        else:
+            yield span, inside
 
 
 def _text(span: Span) -> str:
     if isinstance(span.content, str):
         return span.content
-    if not isinstance(span.content, Exchange):
+    if isinstance(span.content, tuple):
         return f"{len(span.content)} tokens"
+    assert isinstance(span.content, Exchange), "a nest is told part by part"
     first = span.content.prompt[0].content if span.content.prompt else ""
     said = first if isinstance(first, str) else "..."
     return f"{said} ... and its answer of {len(span.content.output)} tokens"
@@ -177,6 +197,7 @@ def _shown(ask: Ask) -> Iterator[str]:
 
 def _line(piece: Piece) -> str:
     kind = "independent" if piece.independent else "prefix     "
+    said = "  " * (piece.depth - 1) + piece.preview  # what is nested deeper stands further right
     if piece.tokens is None:
-        return f"{kind}  {piece.preview}"
-    return f"{piece.tokens:>6}  {piece.cached:>6} cached  {kind}  {piece.preview}"
+        return f"{kind}  {said}"
+    return f"{piece.tokens:>6}  {piece.cached:>6} cached  {kind}  {said}"

@@ -10,12 +10,12 @@ from relquery.ir.lower import Answered, Spans, lower
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.places import children_of, path
 from relquery.ir.rules.desugar_retrieve import Lookup
-from relquery.prompt import Answer, Exchange, Prompt
+from relquery.prompt import Answer, Exchange, Nest, Prompt
 from relquery.spans.corpus import look_up_nothing
 from relquery.spans.result import Generation
 from relquery.spans.unshare import unshare
 
-MAX_DEPTH = 64  # of exchanges in exchanges
+MAX_DEPTH = 64  # of exchanges and nests in one another
 _Task = Generate | Retrieve
 
 
@@ -91,8 +91,7 @@ class Work:
     def take(self, task: Generate, prompt: Prompt, answer: Answer) -> list[Generate]:
         """Note an answer; gives the generations that can be asked now."""
         self.generations.append(Generation(self.where(task), task.sampling, answer))
-        contents = [span.content for span in prompt if isinstance(span.content, Exchange)]
-        depth = 1 + max((self._depths[id(content.prompt)] for content in contents), default=0)
+        depth = 1 + self._depth(prompt)
         if depth > MAX_DEPTH and answer.tokens is not None:
             answer = replace(answer, tokens=None)
             self.notes.append(
@@ -102,6 +101,16 @@ class Work:
         self._depths[id(prompt)] = depth
         self._known[id(task)] = Answered(prompt, answer)
         return self._ready(self._release(task))
+
+    def _depth(self, prompt: Prompt) -> int:
+        """Of the exchanges and nests in a prompt."""
+        depth = 0
+        for span in prompt:
+            if isinstance(span.content, Exchange):
+                depth = max(depth, self._depths[id(span.content.prompt)])
+            elif isinstance(span.content, Nest):
+                depth = max(depth, 1 + self._depth(span.content.spans))
+        return depth
 
     def outcome(self) -> tuple[tuple[str, ...], Answer | None]:
         """The texts of the whole query, and the outermost answer if there is one."""

@@ -1,0 +1,97 @@
+"""What a chat template puts around the messages of a prompt, found by filling it with slots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+
+from transformers import PreTrainedTokenizerBase
+
+from relquery.errors import RequestError
+from relquery.prompt import Message, Prompt, Role, Span, messages
+
+_SLOT = "\ue000{}\ue001"  # private-use characters: no chat template holds them
+_ANY_SLOT = re.compile(_SLOT.format(r"(\d+)"))
+_Literals = tuple[str, ...]
+
+
+class ChatTemplate:
+    """The chat template of a tokenizer; without one, messages are paragraphs."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[tuple[Role, ...], _Literals | None] = {}
+
+    def around(self, prompt: Prompt) -> tuple[list[Message], _Literals]:
+        """The messages of a prompt, and what stands before, between and after their contents.
+
+        Two messages of one role in a row are one with a line break where the template takes no two.
+        Raises RequestError for a prompt that the template refuses.
+        """
+        said = messages(prompt)
+        literals = self._literals(tuple(role for role, _ in said))
+        if literals is None:
+            said = _joined(said)
+            literals = self._literals(tuple(role for role, _ in said))
+            assert literals is not None, "neighbours of one role are left"
+        return said, literals
+
+    def _literals(self, roles: tuple[Role, ...]) -> _Literals | None:
+        """None where the template takes no two messages of one role in a row, and these are."""
+        if roles not in self._known:
+            try:
+                self._known[roles] = tuple(self._apply(roles))
+            except RequestError:
+                if not any(role is other for role, other in pairwise(roles)):
+                    raise
+                self._known[roles] = None
+        return self._known[roles]
+
+    def _apply(self, roles: tuple[Role, ...]) -> list[str]:
+        slots = [_SLOT.format(turn) for turn in range(len(roles))]
+        if not self._tokenizer.chat_template:
+            text = "\n\n".join(slots) + "\nAnswer:"
+        else:
+            chat = [
+                {"role": role.value, "content": slot}
+                for role, slot in zip(roles, slots, strict=True)
+            ]
+            text = self._filled_in_some_way(chat)
+        literals, order = _ANY_SLOT.split(text)[::2], _ANY_SLOT.findall(text)
+        if order != [str(turn) for turn in range(len(roles))]:
+            raise RequestError("The model's chat template drops, repeats or moves a message.")
+        return literals
+
+    def _filled_in_some_way(self, chat: list[dict[str, str]]) -> str:
+        try:
+            return self._filled(chat)
+        except RequestError:
+            if [message["role"] for message in chat[:2]] != ["system", "user"]:
+                raise
+            # Some templates know no system role; its text then opens the user's turn.
+            joined = f"{chat[0]['content']}\n\n{chat[1]['content']}"
+            return self._filled([{"role": "user", "content": joined}, *chat[2:]])
+
+    def _filled(self, chat: list[dict[str, str]]) -> str:
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    chat, tokenize=False, add_generation_prompt=True
+                )
+            )
+        except Exception as error:  # templates raise whatever their author chose
+            raise RequestError(f"The model's chat template refuses: {error}") from error
+
+
+def _joined(said: Iterable[Message]) -> list[Message]:
+    """Messages of one role in a row as one, a line break between them."""
+    joined: list[Message] = []
+    for role, spans in said:
+        if not joined or joined[-1][0] is not role:
+            joined.append((role, spans))
+            continue
+        before = joined[-1][1]
+        ends_line = str(before[-1].content).endswith("\n")
+        before += spans if ends_line else [Span("\n", role), *spans]
+    return joined

@@ -1,0 +1,44 @@
+"""An executor that keeps what tokens were drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.request import Draw
+from relquery.model import executor as executor_module
+from relquery.model.executor import TorchExecutor
+from relquery.model.sampling import follow_draws
+
+
+class Recorded(TorchExecutor):
+    """Keeps the logits that each request's tokens were drawn from."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logits: dict[int, list[Tensor]] = {}
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        drawing = [chunk.request for chunk in chunks if chunk.draw]
+
+        def draw(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
+            for request, row in zip(drawing, logits, strict=True):
+                self.logits.setdefault(request, []).append(row.clone())
+            return follow_draws(logits, draws)
+
+        with replaced(executor_module, "follow_draws", draw):
+            return super().execute(chunks)
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    old = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, old)

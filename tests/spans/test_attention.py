@@ -1,0 +1,134 @@
+"""Span queries of any nesting attend to what their tree says, whatever the network's positions."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.model.dense import masked_logits
+from tests.model.networks import VOCABULARY, build
+from tests.model.recorded import Recorded, replaced
+from tests.spans.reference import Sheet, sheet_of
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from relquery import span
+from relquery.backends.embedded import EmbeddedBackend
+from relquery.config import RELOCATIONS, EngineConfig, Relocation
+from relquery.ir.nodes import Generate, Node
+from relquery.model import executor as executor_module
+from relquery.model.load import LoadedModel, prepare
+from relquery.spans.run import run
+
+# Rotary; with a window; learned; ALiBi.
+ARCHITECTURES = ["llama", "gemma3", "gpt2", "opt", "bloom", "mpt"]
+ALPHABET = "\n\t" + "".join(map(chr, range(32, 127)))
+TOKENS = 2  # of an inner answer
+
+_MODELS: dict[str, LoadedModel] = {}
+_STOCK: dict[str, Any] = {}
+
+
+def letters() -> PreTrainedTokenizerFast:
+    """A token a character."""
+    assert len(ALPHABET) == VOCABULARY
+    vocabulary = {letter: index for index, letter in enumerate(ALPHABET)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False)
+
+
+def model(name: str) -> LoadedModel:
+    if name not in _MODELS:
+        _MODELS[name] = prepare(build(name), letters(), name)
+        _STOCK[name] = build(name)
+    return _MODELS[name]
+
+
+def backend_of(name: str, **limits: Any) -> tuple[EmbeddedBackend, Recorded]:
+    """An engine, and its executor, which keeps the logits of each request."""
+    loaded = model(name)
+    with replaced(executor_module, "TorchExecutor", Recorded):
+        backend = EmbeddedBackend(loaded, EngineConfig(**({"cache_tokens": 2048} | limits)))
+    return backend, cast(Recorded, backend._executor)
+
+
+def tokens_of(text: str) -> Any:
+    return np.array([ALPHABET.index(letter) for letter in text], np.int32)
+
+
+class Dense:
+    """Greedy answers of the stock network under an explicit mask."""
+
+    def __init__(self, name: str, tokens: int) -> None:
+        model(name)
+        self._network, self._tokens = _STOCK[name], tokens
+        self._known: dict[tuple[str, str], str] = {}
+
+    def __call__(self, sheet: Sheet) -> str:
+        """What an inner generation says to a prompt."""
+        key = sheet.text, str(sheet.paths)
+        if key not in self._known:
+            self._known[key], _ = self.generate(sheet, self._tokens)
+        return self._known[key]
+
+    def generate(self, sheet: Sheet, tokens: int) -> tuple[str, torch.Tensor]:
+        """An answer, and the logits (tokens, vocabulary) that it was drawn from."""
+        text, size = sheet.text, len(sheet.text)
+        seen = torch.ones(size + tokens, size + tokens, dtype=torch.bool).tril()
+        seen[:size, :size] = torch.tensor(sheet.mask())
+        drawn = []
+        for end in range(size, size + tokens):
+            drawn.append(masked_logits(self._network, tokens_of(text), seen[:end, :end])[-1])
+            text += ALPHABET[int(drawn[-1].argmax())]
+        return text[size:], torch.stack(drawn)
+
+
+def check(name: str, query: Generate, backend: EmbeddedBackend, executor: Recorded) -> None:
+    """The answer, and all that it reads, is what the dense reference says."""
+    dense = Dense(name, TOKENS)
+    expected, wanted = dense.generate(sheet_of(query, dense), query.sampling.max_tokens)
+    assert run(query, backend).text == expected
+    found = torch.stack(executor.logits[max(executor.logits)])  # of the request that came last
+    assert (found - wanted).abs().max() <= 1e-4 * max(1.0, float(wanted.abs().max()))
+
+
+WORDS = st.sampled_from(["AAAA", "bb ", "c\n", " dd", "Why?", "e" * 17, ""])
+
+
+def joins(children: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    several = st.lists(children, min_size=1, max_size=3)
+    return (
+        st.builds(span.seq, several)
+        | st.builds(span.plus, several)
+        | st.builds(span.bag, several, separator=st.sampled_from(["", ", ", ";"]))
+        | st.builds(span.prepare, children)
+        | st.builds(lambda child: span.generate(child, "?", max_tokens=TOKENS), children)
+    )
+
+
+TREES = st.recursive(WORDS.map(span.user), joins, max_leaves=9)
+QUERIES = st.lists(TREES, min_size=1, max_size=3).map(
+    lambda parts: span.generate(*parts, "end", max_tokens=3)
+)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@settings(deadline=None, max_examples=30)
+@given(
+    queries=st.lists(QUERIES, min_size=1, max_size=2),
+    block_size=st.sampled_from([1, 4, 16]),
+    relocation=st.sampled_from(RELOCATIONS),
+)
+def test_a_tree_of_any_nesting_is_answered_as_under_an_explicit_mask(
+    name: str, queries: list[Generate], block_size: int, relocation: Relocation
+) -> None:
+    backend, executor = backend_of(name, block_size=block_size, relocation=relocation)
+    for query in queries:
+        check(name, query, backend, executor)
+    backend.engine.pool.check()
