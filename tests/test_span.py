@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import doctest
+import itertools
 import pickle
 
 import pytest
@@ -137,7 +138,34 @@ def test_a_list_that_contains_itself_is_an_error():
     assert len(span.seq(twice, [twice, twice]).children) == 3
 
 
-@pytest.mark.parametrize("n", [0, True, "4", 1.0])
+def endless():
+    while True:
+        yield endless()
+
+
+def doubled(levels):
+    part: list[object] = []
+    for _ in range(levels):
+        part = [part, part]
+    return part
+
+
+@pytest.mark.parametrize("child", [itertools.repeat("a"), endless(), doubled(60)])
+def test_children_without_an_end_are_refused(monkeypatch, child):
+    monkeypatch.setattr(span, "_MOST_CHILDREN", 10_000)
+    with pytest.raises(QueryError, match=r"span\.plus has more than 10,000 children"):
+        span.plus(child)
+
+
+def test_nodes_that_double_with_each_level_are_counted_only_so_far():
+    node = span.user("a")
+    for _ in range(20_000):
+        node = span.seq(node, node)
+    with pytest.raises(QueryError, match="The query has more than 1,000,000,000,000,000,000,000"):
+        check_size(span.generate(node))
+
+
+@pytest.mark.parametrize("n", [0, True, "4", 1.0, 10**12])
 def test_repeat_takes_a_whole_number(n):
     with pytest.raises(QueryError, match="whole number"):
         span.repeat(n, "a")

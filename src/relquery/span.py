@@ -54,6 +54,7 @@ from relquery.ir.nodes import (
     Text,
 )
 from relquery.ir.text import parse_tree as parse
+from relquery.ir.verify import MAX_NODES
 from relquery.ir.wire import from_wire, to_wire
 from relquery.prompt import Role, Sampling
 
@@ -82,6 +83,7 @@ __all__ = [
 ]
 
 Child = Node | str | Iterable["Child"]
+_MOST_CHILDREN = 2_000_000  # of one call
 
 
 class Settings(TypedDict, total=False):
@@ -169,10 +171,10 @@ def repeat(n: int, child: Child) -> tuple[Node, ...]:
     A generation that is drawn at random (temperature above 0) from a given seed would give n equal
     answers; its copies take the seeds `seed`, `seed + 1`, and so on. Without a seed each copy is
     drawn anew, and at temperature 0 all n answers are equal. Generations deeper in the child stay
-    as they are. Raises QueryError if n is less than 1.
+    as they are. Raises QueryError if n is less than 1, or more than a query may have nodes.
     """
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise QueryError(f"repeat has n={n!r}; it must be a whole number from 1 on.")
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_NODES:
+        raise QueryError(f"repeat has n={n!r}; it must be a whole number from 1 to {MAX_NODES:,}.")
     node = _joined("repeat", (child,))
     if isinstance(node, Generate | Chat) and node.sampling.temperature > 0:
         seed = node.sampling.seed
@@ -198,17 +200,26 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
     nodes: list[Node] = []
     todo: list[Iterator[Child]] = [iter(children)]
     opened: list[object] = [children]
+    inside = {id(children)}
+    seen = 0
     while todo:
         for child in todo[-1]:
+            seen += 1
+            if seen > _MOST_CHILDREN:
+                raise QueryError(
+                    f"span.{parent} has more than {_MOST_CHILDREN:,} children, those of lists "
+                    "included. Is one a generator without an end? Ask in several queries."
+                )
             if isinstance(child, NODES):
                 nodes.append(child)
             elif isinstance(child, str):
                 nodes.append(Text(child))
             elif isinstance(child, Iterable) and not isinstance(child, bytes | dict):
-                if any(child is other for other in opened):
+                if id(child) in inside:
                     raise QueryError(f"span.{parent} has a list as a child that contains itself.")
                 todo.append(iter(child))
                 opened.append(child)
+                inside.add(id(child))
                 break
             else:
                 raise QueryError(
@@ -217,7 +228,7 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
                 )
         else:
             todo.pop()
-            opened.pop()
+            inside.remove(id(opened.pop()))
     return tuple(nodes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from tests.data import data_path
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.rebuild import with_children
 from relquery.ir.wire import dump_wire, from_wire, to_wire
 from relquery.prompt import Role, Sampling
 
@@ -113,6 +115,13 @@ def test_a_generation_without_settings_has_the_packages_temperature_and_our_limi
     assert query.node == generated(Text("a"))
 
 
+def test_a_temperature_that_is_null_is_0_as_the_package_sends_it():
+    query = from_wire({"g": {"model": "m", "input": {"user": "a"}, "temperature": None}})
+    assert query.node == generated(Text("a"), temperature=0.0)
+    mapped = {"metadata": {"model": "m", "temperature": None}, "inputs": ["a"]}
+    assert from_wire({"map": mapped}).node == generated(Text("a"), temperature=0.0)
+
+
 def test_an_augment_is_a_retrieval_and_its_document_is_kept():
     body, model = {"user": "Who?"}, "embedder"
     for content, kept in [({"Text": "Long ago"}, "Long ago"), ({"Binary": [1, 2]}, b"\1\2")]:
@@ -129,6 +138,90 @@ def test_braces_are_plain_text_where_no_variables_are_given():
 
 
 G = {"model": "m", "input": {"user": "a"}}
+AB = [{"user": "a"}, {"user": "b"}]
+
+
+def zipped(first, second):
+    return from_wire({"zip": {"first": first, "second": second}}).node
+
+
+@pytest.mark.parametrize("name", ["seq", "par", "cross", "plus"])
+def test_zip_puts_a_message_before_each_of_a_list(name):
+    a, b, x = Text("a"), Text("b"), Text("x")
+    join = Seq((x, a, x, b)) if name != "plus" else Bag((x, a, x, b), independent=True)
+    assert zipped({"user": "x"}, {name: AB}) == join
+    assert zipped({"seq": AB}, {name: AB}) == with_children(join, (Seq((a, b)), a, Seq((a, b)), b))
+
+
+def test_zip_of_two_messages_is_both_in_order():
+    x, a = Text("x"), Text("a")
+    for second in (AB[0], {"seq": AB[:1]}, {"plus": AB[:1]}, {"plus": [{"seq": AB[:1]}]}):
+        assert zipped({"user": "x"}, second) == Seq((x, a))
+    inner = generated(Text("a"))
+    assert zipped({"user": "x"}, {"g": G}) == Seq((x, inner))
+    assert zipped({"g": {**G, "temperature": 0}}, {"seq": AB}).children[0].sampling.temperature == 0
+    assert zipped({"user": "x"}, {"seq": []}) == Seq(())
+
+
+def test_zip_of_a_plus_joins_each_of_the_second_to_it():
+    a, b = Text("a"), Text("b")
+    both = [Bag((a, b, item), independent=True) for item in (a, b)]
+    assert zipped({"plus": AB}, {"seq": AB}) == Seq(tuple(both))
+    assert zipped({"plus": AB}, {"plus": AB}) == Bag(tuple(both), independent=True)
+    assert zipped({"plus": AB[:1]}, {"seq": AB}) == Seq((a, a, a, b))
+
+
+def test_zip_takes_what_a_repeat_or_a_map_comes_to_as_a_list():
+    x, inner = Text("x"), generated(Text("a"))
+    repeated = {"repeat": {"n": 2, "g": G}}
+    assert zipped({"user": "x"}, repeated) == Seq((x, inner, x, inner))
+    mapped = {"map": {"metadata": {"model": "m"}, "inputs": ["a", "b"]}}
+    assert zipped({"user": "x"}, mapped) == Seq((x, inner, x, generated(Text("b"))))
+
+
+def nodes_of(operator, levels):
+    data = {"user": "a"}
+    for _ in range(levels):
+        data = operator(data)
+    return data
+
+
+MAP = {"map": {"metadata": {"model": "m"}, "inputs": ["a"] * 1000}}
+ENDLESS: dict[str, list[object]] = {"seq": []}
+ENDLESS["seq"].append(ENDLESS)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"repeat": {"n": 1001, "query": MAP}}, "At repeat: the query has more than 2,000,000"),
+        (
+            {"repeat": {"n": 30, "query": {"repeat": {"n": 40, "query": MAP}}}},
+            "At repeat: the query has more than 2,000,000",
+        ),
+        (
+            nodes_of(lambda x: {"zip": {"first": x, "second": {"seq": AB * 2}}}, 12),
+            "At zip.first.*: the query has more than 2,000,000 nodes",
+        ),
+        (nodes_of(lambda x: {"seq": [x, x]}, 60), "At seq.*: the query has more than 2,000,000"),
+        (ENDLESS, r"At seq\[0\]: the value contains itself there"),
+        (
+            {"g": {"model": "m", "input": ENDLESS}},
+            r"At g.input.seq\[0\]: the value contains itself",
+        ),
+    ],
+)
+def test_what_grows_without_bound_is_refused_at_once(data, message):
+    start = time.perf_counter()
+    with pytest.raises(QueryError, match=message):
+        from_wire(data)
+    assert time.perf_counter() - start < 2
+
+
+def test_one_part_in_two_places_is_read_in_both():
+    part = {"seq": AB}
+    query = from_wire({"seq": [part, {"print": "x"}, part]})
+    assert query.node == Seq((Seq((Text("a"), Text("b"))),) * 2)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +265,18 @@ G = {"model": "m", "input": {"user": "a"}}
         ({"repeat": {"n": 2}}, None, "At repeat: expected either 'g' or 'query'"),
         ({"map": {"inputs": [1], "metadata": {"model": "m"}}}, None, r"map\.inputs\[0\]: got 1"),
         ({"ask": "Who?"}, None, "'ask' is not read: it waits for a person"),
-        ({"zip": [{"user": "a"}] * 2}, None, "'zip' is not read"),
+        ({"zip": [{"user": "a"}] * 2}, None, "At zip: got a list of 2; expected an object with"),
+        (
+            {"zip": {"first": {"user": "a"}, "second": {"augment": {"body": AB[0], "doc": "d"}}}},
+            None,
+            "At zip: how many passages the second retrieves is known only when it is run",
+        ),
+        (
+            {"zip": {"first": {"g": {**G, "temperature": 0.5}}, "second": {"seq": AB}}},
+            None,
+            "At zip: the first holds a generation at random",
+        ),
+        ({"zip": {"first": {"user": "a"}}}, None, "At zip: the key 'second' is missing"),
         ({"augment": {"body": {"user": "a"}, "doc": [1]}}, None, "augment.doc: got a list of 1"),
         ({"augment": {"body": {"user": "a"}, "doc": ["x", {}]}}, None, "either 'Text' or 'Binary'"),
         (

@@ -7,6 +7,7 @@ from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retr
 from relquery.ir.places import awaits_answer, check_node, children_of, distinct, path
 
 MAX_NODES = 20_000_000
+_COUNTED = 10**24  # as far as nodes are counted
 _Parents = dict[int, tuple[Node, int]]
 
 
@@ -69,11 +70,14 @@ def check_size(node: Node) -> None:
     nodes = list(distinct(node))
     sizes: dict[int, int] = {}
     for each in _children_first(nodes):
-        sizes[id(each)] = 1 + sum(sizes[id(child)] for child in each.children)
-    if sizes[id(nodes[0])] > MAX_NODES:
+        size = 1 + sum(sizes[id(child)] for child in each.children)
+        sizes[id(each)] = min(size, _COUNTED)  # it may double with each level
+    size = sizes[id(nodes[0])]
+    if size > MAX_NODES:
+        more = "more than " if size == _COUNTED else ""
         raise QueryError(
-            f"The query has {sizes[id(nodes[0])]:,} nodes, each counted wherever it stands; it may "
-            f"have {MAX_NODES:,}. Repeat less, or ask in several queries."
+            f"The query has {more}{size:,} nodes, each counted wherever it stands; it may have "
+            f"{MAX_NODES:,}. Repeat less, or ask in several queries."
         )
 
 

@@ -9,10 +9,12 @@ A query is an object with one key, its operator:
     system, user, assistant     Text
     seq, par, cross             Seq: the package runs par at once, and joins it in order
     plus                        an independent Bag
-    g                           Generate; without temperature 0.6, as in the package; max_tokens
-                                that is missing, null or 0 leaves the limit to who answers: ours
+    g                           Generate; without temperature 0.6, and 0 where it is null, as in
+                                the package; max_tokens that is missing, null or 0 leaves the limit
+                                to who answers: ours
     repeat                      n times the same node, put into the list where it stands
     map                         one Generate per input, put into the list where it stands
+    zip                         the first's messages in between the second's (`ir.wire_zip`)
     augment                     Retrieve from the corpus that doc names (paper 002, R)
     monad                       nothing in the query: it runs for its effect on a cache
     print                       nothing in the query: a message for who runs it
@@ -44,8 +46,8 @@ def from_wire(
         is no template: braces in its texts are plain text.
 
     Raises QueryError with line and column where the text is not JSON, and with the path of the
-    spot, e.g. g.input.seq[2], where the query is malformed, a placeholder is not filled, two models
-    are named, or more than two million nodes come out.
+    spot, e.g. g.input.seq[2], where the query is malformed or contains itself, a placeholder is not
+    filled, two models are named, or more than two million nodes come out.
     """
     if isinstance(data, bytes):
         try:
@@ -54,8 +56,9 @@ def from_wire(
             raise QueryError(
                 f"Byte {error.start} of the query is not UTF-8; save the file as UTF-8."
             ) from None
-    value = decode(data.removeprefix("\ufeff")) if isinstance(data, str) else data
-    return read(value, variables)
+    if isinstance(data, str):
+        return read(decode(data.removeprefix("\ufeff")), variables, is_tree=True)
+    return read(data, variables)
 
 
 def to_wire(node: Node, model: str = "default") -> dict[str, object]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, QueryError, did_you_mean
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
+from relquery.ir.wire_ends import check_count, check_ends
 from relquery.ir.wire_fields import Spot, Variables, expect_list, expect_object, expect_text
+from relquery.ir.wire_zip import interleave, one, times_interleaved
 from relquery.prompt import Role, Sampling
 
 MAX_NODES = 2_000_000
-TEMPERATURE = 0.6  # the package's, where a query gives none
+TEMPERATURE = 0.6  # the package's, where a query does not name one; null is 0 there
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,12 @@ class WireQuery:
     documents: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
-def read(value: object, variables: Mapping[str, object] | None) -> WireQuery:
-    """See `relquery.ir.wire.from_wire`."""
+def read(
+    value: object, variables: Mapping[str, object] | None, *, is_tree: bool = False
+) -> WireQuery:
+    """See `relquery.ir.wire.from_wire`. is_tree: no part of the value stands in two places."""
+    if not is_tree:
+        check_ends(value, _OPERATORS, MAX_NODES)
     reader = _Reader(Variables(variables))
     return reader.query(value)
 
@@ -40,19 +46,18 @@ def read(value: object, variables: Mapping[str, object] | None) -> WireQuery:
 # Nodes that an operator puts into the list where it stands.
 _Nodes = tuple[Node, ...]
 _Build = Callable[[list[_Nodes]], _Nodes]
+# How many nodes it comes to, of what its operands are built to and how many each of these is.
+_Count = Callable[[list[_Nodes], list[int]], int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An operator as read: how it is built from what its operands are built to.
-
-    times: how often its operands are put into the list.
-    """
+    """An operator as read: how it is built from what its operands are built to."""
 
     spot: Spot
     operands: list[tuple[object, Spot]]
     build: _Build
-    times: int = 1
+    count: _Count = lambda lists, counts: 1 + sum(counts)
 
 
 class _Reader:
@@ -67,7 +72,7 @@ class _Reader:
         nodes = self._build(self._steps(value))
         self.effects.reverse()  # steps are built from the last one
         return WireQuery(
-            _one(nodes), self.model, tuple(self.messages), tuple(self.effects), self.documents
+            one(nodes), self.model, tuple(self.messages), tuple(self.effects), self.documents
         )
 
     def _steps(self, value: object) -> list[_Step]:
@@ -79,16 +84,17 @@ class _Reader:
             step = self._step(below, spot)
             steps.append(step)
             todo += reversed(step.operands)
-            _check_count(len(steps) + len(todo), spot)
+            check_count(len(steps) + len(todo), MAX_NODES, spot)
         return steps
 
     def _build(self, steps: list[_Step]) -> _Nodes:
         built: list[tuple[_Nodes, int]] = []  # nodes, and how many there are below and with them
         for step in reversed(steps):
             operands = [built.pop() for _ in step.operands]
-            count = 1 + step.times * sum(count for _, count in operands)
-            _check_count(count, step.spot)
-            built.append((step.build([nodes for nodes, _ in operands]), count))
+            lists = [nodes for nodes, _ in operands]
+            count = step.count(lists, [count for _, count in operands])
+            check_count(count, MAX_NODES, step.spot)
+            built.append((step.build(lists), count))
         return built.pop()[0]
 
     def _step(self, value: object, spot: Spot) -> _Step:
@@ -131,7 +137,7 @@ class _Reader:
         return _Step(
             spot,
             [(settings["input"], spot / "input")],
-            lambda lists: (Generate(_one(lists[0]), sampling),),
+            lambda lists: (Generate(one(lists[0]), sampling),),
         )
 
     def _settings(self, settings: Mapping[str, object], spot: Spot) -> Sampling:
@@ -143,9 +149,9 @@ class _Reader:
                 "Name the same one, or ask in two queries."
             )
         self.model = model
-        limit, temperature = settings.get("max_tokens"), settings.get("temperature")
+        limit, temperature = settings.get("max_tokens"), settings.get("temperature", TEMPERATURE)
         tokens = 0 if limit is None else self.fill.integer(limit, spot / "max_tokens")
-        heat = TEMPERATURE
+        heat = 0.0
         if temperature is not None:
             heat = self.fill.number(temperature, spot / "temperature")
         try:
@@ -162,7 +168,12 @@ class _Reader:
             raise (spot / "n").error(f"got {times}; expected 0 or more.")
         # "g" stands for a query with that operator, "query" holds any.
         operand = ({"g": fields["g"]}, spot) if "g" in fields else (fields["query"], spot / "query")
-        return _Step(spot, [operand], lambda lists: lists[0] * times, times)
+        return _Step(
+            spot,
+            [operand],
+            lambda lists: lists[0] * times,
+            lambda lists, counts: 1 + times * counts[0],
+        )
 
     def _map(self, content: object, spot: Spot) -> _Step:
         fields = expect_object(content, spot, ["metadata", "inputs"])
@@ -175,11 +186,26 @@ class _Reader:
             Generate(Text(self.fill.text(text, at)), sampling)
             for text, at in _items(fields["inputs"], spot / "inputs")
         )
-        return _Step(spot, [], lambda _: nodes)
+        return _Step(spot, [], lambda _: nodes, lambda lists, counts: 1 + 2 * len(nodes))
+
+    def _zip(self, content: object, spot: Spot) -> _Step:
+        fields = expect_object(content, spot, ["first", "second"])
+        operands = [(fields[name], spot / name) for name in ("first", "second")]
+
+        def build(lists: list[_Nodes]) -> _Nodes:
+            try:
+                return (interleave(*lists),)
+            except QueryError as error:
+                raise spot.error(str(error)) from None
+
+        def count(lists: list[_Nodes], counts: list[int]) -> int:
+            return 1 + (1 + counts[0]) * times_interleaved(lists[1]) + counts[1]
+
+        return _Step(spot, operands, build, count)
 
     def _monad(self, content: object, spot: Spot) -> _Step:
         def build(lists: list[_Nodes]) -> _Nodes:
-            self.effects.append(_one(lists[0]))
+            self.effects.append(one(lists[0]))
             return ()
 
         return _Step(spot, [(content, spot)], build)
@@ -196,7 +222,7 @@ class _Reader:
         return _Step(
             spot,
             [(fields["body"], spot / "body")],
-            lambda lists: (Retrieve(_one(lists[0]), corpus),),
+            lambda lists: (Retrieve(one(lists[0]), corpus),),
         )
 
     def _document(self, doc: object, spot: Spot) -> str:
@@ -234,18 +260,6 @@ def _joined(lists: list[_Nodes]) -> _Nodes:
     return tuple(node for nodes in lists for node in nodes)
 
 
-def _one(nodes: _Nodes) -> Node:
-    """One node for what may be several (repeat, map) or none (print, monad)."""
-    return nodes[0] if len(nodes) == 1 else Seq(nodes)
-
-
-def _check_count(count: int, spot: Spot) -> None:
-    if count > MAX_NODES:
-        raise spot.error(
-            f"the query has more than {MAX_NODES:,} nodes; repeat less, or ask in several queries."
-        )
-
-
 _OPERATORS: dict[str, Callable[[_Reader, object, Spot], _Step]] = {
     **dict.fromkeys(["system", "user", "assistant"], _Reader._text),
     **dict.fromkeys(["seq", "par", "cross"], _Reader._seq),
@@ -253,11 +267,11 @@ _OPERATORS: dict[str, Callable[[_Reader, object, Spot], _Step]] = {
     "g": _Reader._generate,
     "repeat": _Reader._repeat,
     "map": _Reader._map,
+    "zip": _Reader._zip,
     "monad": _Reader._monad,
     "print": _Reader._print,
     "augment": _Reader._augment,
 }
 _UNREAD: dict[str, str] = {
     "ask": 'it waits for a person at a console. Write what they say: {"user": "..."}.',
-    "zip": "it depends on how many messages come out below. Write them into a seq or plus.",
 }
