@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,7 @@ from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, did_you_mean
 from relquery.ledger import Ledger
 from relquery.prompt import Sampling
+from relquery.spans.orders import Orders
 from relquery.sql import hosts
 from relquery.sql.ask import Asker, Progress
 from relquery.sql.database import Database
@@ -93,6 +94,8 @@ class Connection:
     ledger: Ledger | None
     clock: Callable[[], float]
     owns_backend: bool
+    orders: Orders = field(default_factory=Orders)
+    """In which order bags of span queries were asked."""
 
     def register(self, name: str, data: object) -> None:
         """Make a file or an object of another library readable as a table; see sql.hosts."""
@@ -159,6 +162,7 @@ class Connection:
                 corpora=corpora,
                 independent=independent,
                 progress=progress,
+                orders=self.orders,
                 clock=self.clock,
             )
 
@@ -192,6 +196,7 @@ class Connection:
                 corpora=corpora,
                 independent=independent,
                 progress=progress,
+                orders=self.orders,
                 clock=self.clock,
             )
 
@@ -211,7 +216,15 @@ class Connection:
         from relquery.spans.explain import explain
 
         with self._turn():
-            return explain(query, self.backend, for_=for_, arity=arity, corpora=corpora, warm=warm)
+            return explain(
+                query,
+                self.backend,
+                for_=for_,
+                arity=arity,
+                corpora=corpora,
+                warm=warm,
+                orders=self.orders,
+            )
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

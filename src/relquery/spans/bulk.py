@@ -9,13 +9,17 @@ from collections.abc import Callable, Sequence
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Bag, Fragment, Node, Prepare, Text
-from relquery.ir.optimize import Goal
+from relquery.ir.optimize import Goal, optimize
 from relquery.ir.places import children_of, distinct
+from relquery.ir.rules.desugar_retrieve import Lookup
 from relquery.ir.tree import Tree
-from relquery.spans.corpus import Corpora
+from relquery.ir.verify import verify
+from relquery.spans.bags import beginnings, order_bags
+from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
+from relquery.spans.orders import Orders, as_table
 from relquery.spans.result import SpanReport, SpanResult
-from relquery.spans.run import plan, result_of
+from relquery.spans.run import result_of
 from relquery.spans.work import Work
 from relquery.table.reorder import reorder
 
@@ -33,9 +37,13 @@ def run_bulk(
     corpora: Corpora | None = None,
     independent: bool = True,
     progress: Progress | None = None,
+    orders: Orders | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[SpanResult]:
     """Answer span queries; results come in the order given.
+
+    They are asked in an order in which what they share comes close in time, and their bags are put
+    into orders in which prompts begin alike.
 
     cache_tokens: what the backend's cache holds; by default what its config says. The other
         arguments: see `run`.
@@ -44,18 +52,14 @@ def run_bulk(
     """
     start = clock()
     _check(nodes, cache_tokens)
-    works: list[Work | str] = []
-    for node in nodes:
-        try:
-            works.append(plan(node, for_, arity, corpora))
-        except QueryError as error:
-            works.append(str(error))
+    find = lookup(corpora or {})
+    works = _plan(nodes, for_, arity, find, orders or Orders())
     results: dict[int, SpanResult] = {}
     index_of = {id(work): index for index, work in enumerate(works)}
     planned = [work for work in works if isinstance(work, Work)]
     if cache_tokens is None:
         cache_tokens = getattr(getattr(backend, "config", None), "cache_tokens", None)
-    order = order_of([passages(work.root) for work in planned], cache_tokens)
+    order = order_of([shared_parts(work.root) for work in planned], cache_tokens)
     ordered = [planned[place] for place in order]
     for work in execute(ordered, backend, independent=independent, progress=progress):
         results[index_of[id(work)]] = result_of(work, clock() - start)
@@ -63,6 +67,27 @@ def run_bulk(
         SpanResult((), None, SpanReport((), 0.0), work) if isinstance(work, str) else results[index]
         for index, work in enumerate(works)
     ]
+
+
+def _plan(
+    nodes: Sequence[Node], for_: Goal, arity: int, find: Lookup, orders: Orders
+) -> list[Work | str]:
+    """The queries ready to be executed, or why they cannot be."""
+    trees: dict[int, Node] = {}
+    found: dict[int, Work | str] = {}
+    for index, node in enumerate(nodes):
+        try:
+            verify(node)
+            trees[index] = optimize(node, for_, arity=arity, retrieve=find)
+        except QueryError as error:
+            found[index] = str(error)
+    ordered = order_bags(list(trees.values()), orders)
+    for index, tree in zip(trees, ordered, strict=True):
+        try:
+            found[index] = Work(tree, find)
+        except QueryError as error:
+            found[index] = str(error)
+    return [found[index] for index in range(len(nodes))]
 
 
 def _check(nodes: object, cache_tokens: object) -> None:
@@ -89,8 +114,13 @@ def passages(root: Node) -> list[str]:
     return list(found)
 
 
+def shared_parts(root: Node) -> list[str]:
+    """What a cache may hold of a query, each once: passages, and beginnings with items of bags."""
+    return [*passages(root), *beginnings(root)]
+
+
 def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> list[int]:
-    """An order of queries, given the passages of each, in which shared ones follow one another.
+    """An order of queries, given the parts of each, in which shared ones follow one another.
 
     It is a table with a row for each query, whose columns are one bag, that is reordered. With
     `cache_tokens` the order given is kept where it is as good.
@@ -105,15 +135,9 @@ def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> 
     if not width:
         return given
     names = [f"passage {column}" for column in range(width)]
-    # NULLs would be equal passages, so each cell that lacks one has a text of its own.
-    table = {
-        name: [
-            row[column] if column < len(row) else f"{index}.{column}"
-            for index, row in enumerate(shared)
-        ]
-        for column, name in enumerate(names)
-    }
-    schedule = reorder(table, bags=[names], weight="tokens", cache_tokens=cache_tokens)
+    schedule = reorder(
+        as_table(shared, names), bags=[names], weight="tokens", cache_tokens=cache_tokens
+    )
     found = [int(row) for row in schedule.rows]
     if cache_tokens is None:
         return found

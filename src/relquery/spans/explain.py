@@ -13,8 +13,10 @@ from relquery.ir.optimize import Goal, optimize
 from relquery.ir.rewrite import Step
 from relquery.ir.verify import verify
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
+from relquery.spans.bags import order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
+from relquery.spans.orders import Orders
 from relquery.spans.work import Work
 
 _SHOWN = 60  # characters of a text
@@ -58,7 +60,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """before, after: the tree as given and as optimised. steps: what was rewritten, in order."""
+    """before, after: the tree as given, and as it is asked. steps: what was rewritten, in order."""
 
     before: Node
     after: Node
@@ -93,6 +95,7 @@ def explain(
     corpora: Corpora | None = None,
     warm: bool = False,
     progress: Progress | None = None,
+    orders: Orders | None = None,
 ) -> Explanation:
     """Say what `run` would do with a query.
 
@@ -105,7 +108,8 @@ def explain(
     """
     verify(node)
     find, steps = lookup(corpora or {}), list[Step]()
-    after = optimize(node, for_, arity=arity, retrieve=find, trace=steps)
+    optimized = optimize(node, for_, arity=arity, retrieve=find, trace=steps)
+    (after,) = order_bags([optimized], orders or Orders(), keep=warm, traces=[steps])
     work = Work(after, find, hold_root=True)
     if warm:
         if backend is None:

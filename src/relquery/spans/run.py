@@ -10,8 +10,10 @@ from relquery.errors import RequestError
 from relquery.ir.nodes import Node
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.verify import verify
+from relquery.spans.bags import order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
+from relquery.spans.orders import Orders
 from relquery.spans.result import SpanReport, SpanResult
 from relquery.spans.work import Work
 
@@ -25,38 +27,36 @@ def run(
     corpora: Corpora | None = None,
     independent: bool = True,
     progress: Progress | None = None,
+    orders: Orders | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> SpanResult:
     """Answer a span query.
 
     for_, arity: see `relquery.optimize`; "cache" asks what the query says, "attention" more and
-        shorter questions.
+        shorter questions, whose answers differ.
     corpora: what `retrieve` reads, by name: texts, a Corpus, or a function (query, limit) -> texts.
     independent: False sends children of plus as ordinary text one after another, for providers
         and for comparison: then each is read in the light of those before it.
     progress: called with ("generations", answered so far, in all).
+    orders: in which order bags were asked earlier; these are put into one that begins alike, and
+        are noted there.
 
     An inner answer that is cut by max_tokens is read on as it is, and noted in the report; so is
     the outermost. Raises QueryError for a tree that cannot be run, RequestError with the place of
     the generation that failed, and what the backend raises.
     """
     start = clock()
-    work = plan(node, for_, arity, corpora)
+    find = lookup(corpora or {})
+    verify(node)
+    optimized = optimize(node, for_, arity=arity, retrieve=find)
+    (ordered,) = order_bags([optimized], orders or Orders())
+    work = Work(ordered, find)
     for _ in execute([work], backend, independent=independent, progress=progress):
         pass
     result = result_of(work, clock() - start)
     if result.error is not None:
         raise RequestError(result.error)
     return result
-
-
-def plan(
-    node: Node, for_: Goal, arity: int, corpora: Corpora | None, *, hold_root: bool = False
-) -> Work:
-    """A checked and optimised query, ready to be executed. Raises QueryError."""
-    verify(node)
-    find = lookup(corpora or {})
-    return Work(optimize(node, for_, arity=arity, retrieve=find), find, hold_root=hold_root)
 
 
 def result_of(work: Work, seconds: float) -> SpanResult:

@@ -14,8 +14,10 @@ from relquery.bench.spans.setup import sides
 from relquery.config import EngineConfig
 from relquery.connection import Connection
 from relquery.ir.nodes import Node
+from relquery.ir.optimize import optimize
 from relquery.spans.execute import execute
-from relquery.spans.run import plan, result_of
+from relquery.spans.run import result_of
+from relquery.spans.work import Work
 
 if TYPE_CHECKING:
     from relquery.model.load import LoadedModel
@@ -128,7 +130,7 @@ def _in_bulk(connection: Connection, queries: list[Node]) -> int:
 def _as_given(connection: Connection, queries: list[Node]) -> int:
     """What `run_bulk` does, without its order."""
     backend: Backend = connection.backend
-    works = [plan(query, "cache", 2, None) for query in queries]
+    works = [Work(optimize(query)) for query in queries]
     results = [result_of(work, 0.0) for work in execute(works, backend)]
     assert not any(result.error for result in results)
     return sum(result.report.cached_tokens for result in results)
