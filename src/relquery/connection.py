@@ -16,12 +16,12 @@ from relquery.errors import ConfigError, did_you_mean
 from relquery.ledger import Ledger
 from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
-from relquery.sql import hosts
+from relquery.sql import hosts, stub
+from relquery.sql.answers import readings
 from relquery.sql.ask import Asker, Progress
 from relquery.sql.database import Database
 from relquery.sql.result import Result
 from relquery.sql.run import run_query
-from relquery.sql.stub import install
 
 if TYPE_CHECKING:
     from relquery.ir.nodes import Node
@@ -57,7 +57,8 @@ def connect(
     config = QueryConfig(order=order, on_error=on_error)
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(str(database))))
-        install(host)
+        stub.install(host)
+        readings.install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(model, str)
         backend = _load(model, options) if isinstance(model, str) else _checked(model, options)

@@ -5,6 +5,7 @@ RelqueryError
 │   ├── SqlSyntaxError       does not parse; carries line, column and a caret
 │   ├── UnknownColumnError   names the nearest column
 │   ├── UnknownTableError    names the nearest table
+│   ├── LateQueryError       found when calls were paid for already
 │   └── UnsupportedQueryError  valid SQL that relquery does not run yet
 ├── TableError               a file or object cannot be read as a table
 ├── ConfigError              a setting is out of range or contradicts another
@@ -72,6 +73,25 @@ class UnknownTableError(QueryError):
             + did_you_mean(table, known)
             + f" Register it with con.register('{table}', data) or --table {table}=FILE."
         )
+
+
+class LateQueryError(QueryError):
+    """What no check could find before the answers were there.
+
+    calls: how many were made. kept: whether the ledger has their answers.
+    """
+
+    def __init__(self, message: str, calls: int, *, kept: bool) -> None:
+        self.calls, self.kept = calls, kept
+        made = "a call was made" if calls == 1 else f"{calls} calls were made"
+        where = (
+            "The ledger has the answers, so that a corrected query asks only for what is new: "
+            "TRY(...) gives NULL where an expression fails."
+            if kept
+            else "Their answers are not kept."
+        )
+        said = message if message.endswith(".") else f"{message}."
+        super().__init__(f"{said} This was found after {made}. {where}")
 
 
 class UnsupportedQueryError(QueryError):

@@ -17,18 +17,19 @@ from rich.console import Console
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.exits import INTERRUPTED, ROWS_LOST
+from relquery.cli.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.explained import explanation, is_explanation, is_plan
 from relquery.cli.options import CacheTokens, Cost
 from relquery.cli.show import errors_console, progress, result_table, to_json
 from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
 from relquery.connection import connect
-from relquery.errors import PartialResultWarning
+from relquery.errors import LateQueryError, PartialResultWarning
 from relquery.sql.result import Result, distinct_names
 from relquery.sql.run import explained
 
 _SHOWN = 50
+_KEEP = "Give --ledger FILE to keep what was answered."
 
 
 class Format(Enum):
@@ -130,6 +131,8 @@ def sql(
                 result = connection.sql(text, progress=advance, **sampling)
             except KeyboardInterrupt:
                 raise typer.Exit(_interrupted(ledger)) from None
+            except LateQueryError as error:
+                raise typer.Exit(_failed_late(error, ledger)) from None
     if write is not None:
         write(result)
     _print(result, form)
@@ -145,12 +148,19 @@ def _load(model: str, options: dict[str, Any]) -> Backend:
 
 def _interrupted(ledger: Path | None) -> int:
     kept = (
-        "Give --ledger FILE to keep what was answered."
+        _KEEP
         if ledger is None
         else f"Answers so far are in {ledger}; run the same command to go on."
     )
     errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
     return INTERRUPTED
+
+
+def _failed_late(error: LateQueryError, ledger: Path | None) -> int:
+    # Without a file, the ledger ends with this command.
+    said = error if ledger is not None else f"{error.__cause__} {_KEEP}"
+    errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+    return ERROR
 
 
 def _order(name: str) -> Order:

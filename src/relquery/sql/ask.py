@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -97,21 +97,19 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
     return None
 
 
-def failed(question: Question, row: int, trouble: str) -> str:
-    """What stopped a query: the stage, the inputs of its row `row`, and what is wrong."""
-    cells = [
-        f"{name} = {_short(column[row].as_py())}"
-        for name, column in zip(question.cells.column_names, question.cells.columns, strict=True)
-    ]
+def failed(stage: str, inputs: Mapping[str, str | None], trouble: str) -> str:
+    """What stopped a query: the stage, the inputs of a row of it, and what is wrong."""
+    cells = [f"{name} = {_short(cell)}" for name, cell in inputs.items()]
     more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
-    inputs = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
-    return f"{question.name}{inputs}: {trouble}"
+    row = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
+    return f"{stage}{row}: {trouble}"
 
 
 def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
     trouble = problem(answer, question.sampling)
     if trouble is not None:
-        raise RequestError(failed(question, inputs.row_of(index), trouble))
+        (row,) = question.cells.slice(inputs.row_of(index), 1).to_pylist() or [{}]
+        raise RequestError(failed(question.name, row, trouble))
 
 
 def _short(text: str | None) -> str:

@@ -36,8 +36,8 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     Empty if some place reads the answer itself. A place that is not seen to compare it counts as
     one: not all that names a column is read as a column by the parser (x.lower(), x -> '$.a').
     """
-    names = [answer_column(call.index, number=number) for number in (False, True)]
-    named = re.compile(rf"\b(?:{'|'.join(names)})\b", re.IGNORECASE)
+    name = answer_column(call.index)
+    named = re.compile(rf"\b{name}\b", re.IGNORECASE)
     written = [plan.base, to_sql(plan.final), *plan.guards.values()]
     written += [one.predicate for one in plan.filters]
     written += [part.sql for other in plan.calls for part in other.fields]
@@ -45,7 +45,7 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     for sql in written:
         places = len(named.findall(sql))
         if places:
-            compared = list(_comparisons_with(names[0], sql))
+            compared = list(_comparisons_with(name, sql))
             if len(compared) < places:
                 return ()
             texts |= dict.fromkeys(chain.from_iterable(compared))

@@ -18,7 +18,7 @@ from relquery.sql.scopes import Context
 from relquery.table.columns import Int64s, encode
 
 _COLUMN = re.compile(r"\b_rq_\w+")
-_WHOLE_ANSWER = re.compile(r"_rq_(?:text|number)_(\d+)")
+_WHOLE_ANSWER = re.compile(r"_rq_text_(\d+)")
 
 
 @dataclass(slots=True)
@@ -55,15 +55,15 @@ class ForeseenRows(Rows):
         rows.known = replace(known, most=rows.count) if known.held else known
         return rows
 
-    def matching(self, predicate: str) -> Int64s:
-        """All rows alive where a predicate depends on answers.
+    def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
+        """All rows where a predicate depends on answers.
 
         Raises QueryError for a predicate that DuckDB cannot run.
         """
         if not self.is_open(predicate):
-            return Rows.matching(self, predicate)
+            return Rows.matching(self, predicate, rows)
         self.database.describe(self.sql(f"SELECT {predicate} FROM {ROWS}", self.alive[:0]))
-        return self.alive
+        return self.alive if rows is None else rows
 
     def narrow(self, predicate: str) -> None:
         """Keep the rows: a filter may leave any of them."""

@@ -28,15 +28,17 @@ def guards_of(select: exp.Select, aggregates: Aggregates) -> Guards:
     return guards
 
 
-def guard_of(node: exp.Expr, select: exp.Select, aggregates: Aggregates) -> exp.Expr | None:
-    """The condition under which a node of a SELECT is read; None if it is read in every row.
+def guard_of(node: exp.Expr, top: exp.Expr, aggregates: Aggregates) -> exp.Expr | None:
+    """The condition under which a node is read in `top`, a SELECT or an expression of one.
+
+    None if it is read in every row.
 
     Conditions are nested as in the query: one that another decides about is not computed where
     that does not hold. Where computing it fails, the node counts as read.
     """
     conditions = [
         condition
-        for condition in _conditions(node, select, aggregates)
+        for condition in _conditions(node, top, aggregates)
         if not _is_of_more_than_a_row(condition, aggregates)
     ]
     if not conditions:
@@ -50,15 +52,15 @@ def _only_where(inner: exp.Expr, outer: exp.Expr) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=outer, true=inner)])
 
 
-def _conditions(node: exp.Expr, select: exp.Select, aggregates: Aggregates) -> list[exp.Expr]:
+def _conditions(node: exp.Expr, top: exp.Expr, aggregates: Aggregates) -> list[exp.Expr]:
     """Conditions that all hold where a node is read, outer ones first.
 
     Those around a window function do not count: it reads other rows than the one it stands in. Nor
     do those around an aggregate beside ROLLUP and its like, where a key may be NULL in the result.
     """
     found: list[exp.Expr] = []
-    has_sets = has_grouping_sets(select)
-    while node.parent is not None and node.parent is not select:
+    has_sets = isinstance(top, exp.Select) and has_grouping_sets(top)
+    while node.parent is not None and node is not top:
         parent = node.parent
         if isinstance(parent, exp.Window) or (has_sets and aggregates.is_aggregate(node)):
             break

@@ -88,12 +88,9 @@ class _Constraint:
 
 
 def _known_of(query: exp.Select, known: dict[str, Known]) -> Known | None:
-    """What is known of the rows of `SELECT * FROM stand-in`."""
+    """What is known of the rows of `SELECT ... FROM stand-in`, its columns by their names."""
     source = query.args.get("from_")
-    is_whole = query.is_star and {key for key, arg in query.args.items() if arg} == {
-        "expressions",
-        "from_",
-    }
+    is_whole = {key for key, arg in query.args.items() if arg} == {"expressions", "from_"}
     return known.get(source.this.name) if source is not None and is_whole else None
 
 

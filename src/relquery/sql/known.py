@@ -19,7 +19,7 @@ from relquery.sql.groups import keys_of
 from relquery.sql.normalize import has_grouping_sets
 from relquery.sql.source import DIALECT
 
-_ANSWER = re.compile(r"_rq_(?:text|number)_\d+")
+_ANSWER = re.compile(r"_rq_text_\d+")
 _CUTS = ("distinct", "having", "qualify", "limit", "offset")
 
 

@@ -1,4 +1,4 @@
-"""What the place of a call in its SELECT asks of its answers.
+"""Whether a call is asked for rows or for groups, by its place in its SELECT.
 
 Noted on the nodes before the tree is taken apart, because copies keep notes and lose parents.
 """
@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relquery.sql.numbers import needs_number
 from relquery.sql.scopes import calls_in
 from relquery.sql.source import call_number, readable
 from relquery.sql.sources import FIELD_NAME
 
-_NUMBER = "needs_number"
-
 
 def note_places(select: exp.Select) -> None:
-    """Note for every call of a normalized SELECT what `is_number` reads, and its name as a field.
+    """Note for every call of a normalized SELECT its name as a field.
 
     The name is the number of the first call that is equal to it.
     """
@@ -24,9 +21,3 @@ def note_places(select: exp.Select) -> None:
     for call in sorted(calls_in(select), key=lambda call: call_number(call) or 0):
         number = first.setdefault(readable(call), call_number(call) or 0)
         call.meta.setdefault(FIELD_NAME, f"llm_{number + 1}")
-        call.meta[_NUMBER] = needs_number(call)
-
-
-def is_number(call: exp.Expr) -> bool:
-    """Whether the answers are cast to DOUBLE."""
-    return bool(call.meta[_NUMBER])

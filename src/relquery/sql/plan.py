@@ -10,7 +10,6 @@ A call is the same call wherever it stands: equal prompt, fields and sampling ar
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -18,13 +17,15 @@ from sqlglot import exp
 from relquery.errors import UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.aggregates import Aggregates
+from relquery.sql.answers.checks import Check, Note, checks_in, note_to_write
+from relquery.sql.answers.needs import Need, needs_in
 from relquery.sql.database import Database
 from relquery.sql.fields import Field, name_fields
 from relquery.sql.functions import read_call
 from relquery.sql.guards import guards_of
 from relquery.sql.limits import LIMITS, early_limits
 from relquery.sql.normalize import conjuncts, without_alias
-from relquery.sql.places import is_number, note_places
+from relquery.sql.places import note_places
 from relquery.sql.rewrite import ROW, Rewriter, note_wholes
 from relquery.sql.scopes import Context, has_call
 from relquery.sql.source import Source, call_number, to_sql
@@ -34,19 +35,18 @@ from relquery.sql.sources import Sources, from_only, is_star, star_columns
 ROWS = "_rq_rows"
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
-_ANSWER_COLUMN = re.compile(r"_rq_(?:text|number)_(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A distinct call. needs: the calls whose answers are among its fields."""
+    """A distinct call. needs: the answers that its fields read."""
 
     index: int
     text: str
     prompt: str
     sampling: Sampling
     fields: tuple[Field, ...]
-    needs: tuple[int, ...]
+    needs: tuple[Need, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +62,25 @@ class SelectPlan:
     """How one SELECT is run; SQL other than `base` reads the table `ROWS`.
 
     final: the SELECT itself, as a tree: its own text would not always parse to it again.
-    numeric: the calls that some place needs as numbers.
     guards: conditions over the rows by call; only rows for which it is true are asked.
+    checks: where answers must be more than text. written: for each column of the final SELECT, how
+        it is cast where it is written to a table; None where DuckDB does that alone.
     """
 
     base: str
     calls: tuple[PlannedCall, ...]
-    numeric: frozenset[int]
     guards: dict[int, str]
+    checks: tuple[Check, ...]
     filters: tuple[Filter, ...]
     outputs: tuple[int, ...]
     aggregated: bool
     final: exp.Select
+    written: tuple[Note | None, ...]
 
 
-def answer_column(index: int, number: bool) -> str:
-    """The column of `ROWS` with the answers to a call, as text or as DOUBLE."""
-    return f"_rq_{'number' if number else 'text'}_{index}"
+def answer_column(index: int) -> str:
+    """The column of `ROWS` with the answers to a call."""
+    return f"_rq_text_{index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +115,13 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
     return SelectPlan(
         base=_base(select, scope, calls.rewriter.base, plain, early or {}),
         calls=tuple(calls.planned),
-        numeric=frozenset(calls.numeric),
         guards=guards,
+        checks=tuple(dict.fromkeys(calls.checks)),
         filters=filters,
         outputs=outputs,
         aggregated=scope.aggregates.in_select(select),
         final=final,
+        written=tuple(note_to_write(without_alias(item)) for item in select.expressions),
     )
 
 
@@ -139,6 +142,7 @@ def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...
     ]
     final.set("expressions", items)
     final.set("from_", exp.From(this=exp.to_table(ROWS)))
+    calls.checks += checks_in(final, scope.aggregates)
     return final
 
 
@@ -167,7 +171,7 @@ class _Calls:
 
     def __init__(self, select: exp.Select, scope: Scope) -> None:
         self.planned: list[PlannedCall] = []
-        self.numeric: set[int] = set()
+        self.checks: list[Check] = []
         self.rewriter = Rewriter(
             scope.database,
             scope.context,
@@ -183,7 +187,9 @@ class _Calls:
 
     def filter(self, predicate: exp.Expr) -> Filter:
         """Plan a predicate as a stage of its own."""
-        return Filter(to_sql(self.rewriter.rewrite(predicate)), self.take_used())
+        rewritten = self.rewriter.rewrite(predicate)
+        self.checks += checks_in(rewritten, self._scope.aggregates)
+        return Filter(to_sql(rewritten), self.take_used())
 
     def take_used(self) -> tuple[int, ...]:
         """The calls met since the last time, inner ones first."""
@@ -204,17 +210,17 @@ class _Calls:
         assert number is not None
         text = self._scope.source.text(number)
         call = read_call(node, text, self._scope.defaults)
-        pairs = [(one, self._field_sql(one)) for one in self._expand(call.fields)]
+        given = self._expand(call.fields)
+        values = [self._field(one) for one in given]
+        pairs = zip(given, map(to_sql, values), strict=True)
         fields = name_fields(pairs, self._scope.sources)
         index = self._identities.setdefault((call.prompt, fields, call.sampling), len(self.planned))
         if index == len(self.planned):
-            needs = _calls_in_fields(fields)
+            needs = needs_in(values, self._scope.aggregates)
             self.planned.append(PlannedCall(index, text, call.prompt, call.sampling, fields, needs))
         self._used[index] = None
         self._guards.setdefault(index, []).extend(self._guards_by_number[number])
-        if is_number(node):
-            self.numeric.add(index)
-        return exp.column(answer_column(index, is_number(node)))
+        return exp.column(answer_column(index))
 
     def _expand(self, arguments: tuple[exp.Expr, ...]) -> list[exp.Expr]:
         scope = self._scope
@@ -228,7 +234,7 @@ class _Calls:
                 expanded.append(argument)
         return expanded
 
-    def _field_sql(self, argument: exp.Expr) -> str:
+    def _field(self, argument: exp.Expr) -> exp.Expr:
         for found in self._scope.aggregates.inside(argument):
             raise UnsupportedQueryError(
                 f"{to_sql(found)} stands inside of an LLM call. Aggregate in a subquery and call "
@@ -240,9 +246,6 @@ class _Calls:
                 "call LLM on its rows."
             )
         # Its columns are lifted, and not the whole: only rows that are asked compute the rest.
-        return to_sql(self.rewriter.rewrite_field(argument))
-
-
-def _calls_in_fields(fields: tuple[Field, ...]) -> tuple[int, ...]:
-    numbers = (int(found) for one in fields for found in _ANSWER_COLUMN.findall(one.sql))
-    return tuple(dict.fromkeys(numbers))
+        value = self.rewriter.rewrite_field(argument)
+        self.checks += checks_in(value, self._scope.aggregates)
+        return value

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from relquery.sql.answers.checks import Check
+from relquery.sql.answers.values import Failure, Values
 from relquery.sql.database import Database, Scratch
 from relquery.sql.fields import Field
-from relquery.sql.plan import ROWS, SelectPlan, answer_column
+from relquery.sql.plan import ROWS, PlannedCall, SelectPlan, answer_column
 from relquery.sql.prompt_template import Form, as_text
 from relquery.sql.rewrite import ROW
 from relquery.sql.scopes import Context
 from relquery.sql.source import to_sql
-from relquery.sql.values import Values
 from relquery.table.columns import Int64s
 
 
@@ -47,7 +48,7 @@ class Rows:
     def of_call(self, index: int) -> Values:
         """Where the answers to a call are kept."""
         if index not in self.values:
-            self.values[index] = Values.none_yet(self.count)
+            self.values[index] = Values.none_yet(index, self.count)
         return self.values[index]
 
     def sql(self, select: str, rows: Int64s | None = None) -> str:
@@ -61,10 +62,10 @@ class Rows:
         """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
         return self.sql(to_sql(self.plan.final), rows)
 
-    def matching(self, predicate: str) -> Int64s:
-        """The rows alive for which a predicate over ROWS is true."""
+    def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
+        """The rows for which a predicate over ROWS is true, of those given or all alive."""
         found = self.database.fetch(
-            self.sql(f"SELECT {ROW} FROM {ROWS} WHERE {predicate} ORDER BY {ROW}")
+            self.sql(f"SELECT {ROW} FROM {ROWS} WHERE {predicate} ORDER BY {ROW}", rows)
         )
         ids: Int64s = found.column(0).to_numpy()
         return ids
@@ -72,6 +73,35 @@ class Rows:
     def narrow(self, predicate: str) -> None:
         """Give up the rows for which a filter, its calls answered, is not true."""
         self.alive = self.matching(predicate)
+
+    def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
+        """Those of some rows in which the fields of a call depend on no answer that was lost."""
+        for need in call.needs:
+            lost = rows[self.of_call(need.call).lost[rows]]
+            if len(lost):
+                rows = np.setdiff1d(rows, self.matching(need.reads, lost))
+        return rows
+
+    def failures(self, call: int, stage: str) -> list[Failure]:
+        """Answers that are no value in a place that reads them, now that a stage asked `call`.
+
+        Each is given once.
+        """
+        found: list[Failure] = []
+        for check in self.plan.checks:
+            if call in check.needs and check.needs <= self.begun:
+                found += self._failures_of(check, stage)
+        return found
+
+    def _failures_of(self, check: Check, stage: str) -> list[Failure]:
+        select = f"SELECT {ROW}, {check.value} FROM {ROWS} WHERE {check.failed} ORDER BY {ROW}"
+        table = self.database.fetch(self.sql(select))
+        values = self.of_call(check.calls[-1])
+        return [
+            values.fail(row, check.trouble(value), stage)
+            for row, value in zip(*map(pa.ChunkedArray.to_pylist, table.columns), strict=True)
+            if not values.failed[row]
+        ]
 
     def cells(self, fields: tuple[Field, ...], rows: Int64s) -> tuple[pa.Table, tuple[Form, ...]]:
         """The fields of some rows as text."""
@@ -100,10 +130,6 @@ class Rows:
     def _answers(self, rows: Int64s) -> pa.Table:
         columns: dict[str, pa.Array] = {ROW: pa.array(rows)}
         for call in self.plan.calls:
-            values = self.of_call(call.index)
-            text = pa.array(values.texts[rows], pa.large_string())
-            columns[answer_column(call.index, number=False)] = text
-            if call.index in self.plan.numeric:
-                number = pa.array(values.numbers[rows], pa.float64())
-                columns[answer_column(call.index, number=True)] = number
+            texts = self.of_call(call.index).texts[rows]
+            columns[answer_column(call.index)] = pa.array(texts, pa.large_string())
         return pa.table(columns)

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
 from relquery.errors import (
+    LateQueryError,
     PartialResultWarning,
     QueryError,
     RequestError,
     UnknownColumnError,
     UnsupportedQueryError,
 )
+from relquery.ledger import has_one_answer
 from relquery.prompt import Sampling
 from relquery.report import Report, StageReport
 from relquery.sql.aggregates import Aggregates
+from relquery.sql.answers.values import Failure
 from relquery.sql.ask import Asker, Replies, ask, failed
 from relquery.sql.database import Database, Scratch
 from relquery.sql.explain import Foretelling
@@ -32,7 +39,6 @@ from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context
 from relquery.sql.source import Source, read_source
 from relquery.sql.sources import in_scope
-from relquery.sql.values import Failure
 from relquery.sql.walk import Walk
 from relquery.table.columns import Int64s
 
@@ -136,11 +142,12 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
         database.bind(rehearsed.sql)
         check_insert(database, rehearsed.sql, rehearsal.stand_ins)
         asked = _Asked(database, scratch, asker)
-        done = Walk(source, database, macros, defaults, asked).statement(source.parse())
-        table = database.fetch(done.sql)
+        with asked.paid_for():
+            done = Walk(source, database, macros, defaults, asked).statement(source.parse())
+            table = database.fetch(done.sql)
     if done.names is not None:
         table = table.rename_columns(done.names)
-    return Result(table, tuple(asked.errors), Report(tuple(asked.stages), asker.clock() - start))
+    return Result(table, tuple(asked.errors), asked.report(start))
 
 
 def _prepare_or_execute(statement: str, database: Database) -> str | None:
@@ -193,13 +200,28 @@ def _warn(errors: tuple[RowError, ...]) -> None:
 
 @dataclass(slots=True)
 class _Asked:
-    """Stages that are run, and what they have cost so far."""
+    """Stages that are run, and what they have cost so far.
+
+    kept: whether the ledger has all answers.
+    """
 
     database: Database
     scratch: Scratch
     asker: Asker
     stages: list[StageReport] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
+    kept: bool = True
+
+    @contextmanager
+    def paid_for(self) -> Iterator[None]:
+        """Raises LateQueryError for a QueryError that comes when calls were made."""
+        try:
+            yield
+        except QueryError as error:
+            calls = sum(stage.calls for stage in self.stages)
+            if not calls:
+                raise
+            raise LateQueryError(str(error), calls, kept=self.kept) from error
 
     def rows(self, plan: SelectPlan, context: Context) -> Rows:
         return Rows.of(plan, context, self.database, self.scratch)
@@ -208,15 +230,22 @@ class _Asked:
         start = self.asker.clock()
         cells, forms = rows.cells(call.fields, wanted)
         question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms)
+        self.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
         replies = ask(question, self.asker)
-        numeric = call.index in rows.plan.numeric
-        failures = rows.of_call(call.index).store(replies, wanted, call.sampling, numeric)
-        self.errors += [_row_error(name, failure, cells, wanted) for failure in failures]
-        if failures and self.asker.config.on_error == "raise":
-            raise RequestError(failed(question, failures[0].position, failures[0].trouble))
-        self.stages.append(
-            _report(name, call, replies, self.asker, len(wanted), len(failures), start)
-        )
+        values = rows.of_call(call.index)
+        failures = values.store(replies, wanted, call.sampling, name)
+        failures += rows.failures(call.index, name)
+        errors = _row_errors(failures, rows)
+        if errors and self.asker.config.on_error == "raise":
+            raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
+        self.errors += errors
+        self.stages.append(_report(name, call, replies, self.asker, len(wanted), start))
+
+    def report(self, start: float) -> Report:
+        """What the stages have cost, and how many of their answers are no values."""
+        failed = Counter(error.stage for error in self.errors)
+        stages = tuple(replace(stage, errors=failed[stage.name]) for stage in self.stages)
+        return Report(stages, self.asker.clock() - start)
 
     def table(self, rows: Rows) -> str:
         return self.scratch.table(rows.final())
@@ -225,15 +254,25 @@ class _Asked:
         return rows.final()
 
 
-def _row_error(stage: str, failure: Failure, cells: pa.Table, rows: Int64s) -> RowError:
-    at, answer = failure.position, failure.answer
-    inputs = {
-        name: column[at].as_py()
-        for name, column in zip(cells.column_names, cells.columns, strict=True)
-    }
-    return RowError(
-        stage, int(rows[at]), inputs, failure.trouble, answer.text, answer.finish, answer.attempts
-    )
+def _row_errors(failures: list[Failure], rows: Rows) -> list[RowError]:
+    inputs: dict[tuple[int, int], dict[str, str | None]] = {}
+    for call in {failure.call for failure in failures}:
+        failed_rows = np.unique([failure.row for failure in failures if failure.call == call])
+        cells, _ = rows.cells(rows.plan.calls[call].fields, failed_rows)
+        for at, cells_of_row in enumerate(cells.to_pylist()):
+            inputs[call, int(failed_rows[at])] = cells_of_row
+    return [
+        RowError(
+            failure.stage,
+            failure.row,
+            inputs.get((failure.call, failure.row), {}),
+            failure.trouble,
+            failure.answer.text,
+            failure.answer.finish,
+            failure.answer.attempts,
+        )
+        for failure in failures
+    ]
 
 
 def _report(
@@ -242,7 +281,6 @@ def _report(
     replies: Replies,
     asker: Asker,
     rows: int,
-    errors: int,
     start: float,
 ) -> StageReport:
     sent = [answer for answer in replies.answers if answer.attempts]
@@ -256,7 +294,7 @@ def _report(
         cached_tokens=sum(answer.cached_tokens for answer in sent),
         output_tokens=sum(answer.output_tokens for answer in sent),
         attempts=sum(answer.attempts for answer in sent),
-        errors=errors,
+        errors=0,  # counted when all places that read the answers are known
         seconds=asker.clock() - start,
         solver_seconds=replies.solver_seconds,
         order=asker.config.order,

@@ -12,14 +12,15 @@ import re
 from sqlglot import exp
 
 from relquery.errors import QueryError
+from relquery.sql.answers.numbers import needs_number
 from relquery.sql.database import Database
-from relquery.sql.numbers import needs_number
 from relquery.sql.scopes import Context, calls_in
 from relquery.sql.source import Source, call_number, readable, to_sql
 
 _MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
 _NULLS = "_rq_nulls"
-_MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)\)")
+_MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)")
+_QUOTED_OR_PAREN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]""")
 
 
 def install(database: Database) -> None:
@@ -31,24 +32,38 @@ def install(database: Database) -> None:
         )
 
 
-def check(database: Database, tree: exp.Expr) -> None:
+def check(database: Database, source: Source, tree: exp.Expr) -> None:
     """Raises QueryError if DuckDB finds anything wrong with the statement around its calls."""
     if isinstance(tree, exp.Query):
         database.describe(stubbed(tree))
-        return
+    elif (empty := with_nulls(database, source, tree)) is not None:
+        database.bind(empty)
+
+
+def with_nulls(database: Database, source: Source, tree: exp.Expr) -> str | None:
+    """A statement that writes the rows of a query, with one row of NULL in their place.
+
+    Names and types of its columns are those of the query. None if the statement has no query.
+    """
     place = "this" if isinstance(tree, exp.Copy) else "expression"
     query = tree.args.get(place)
-    if isinstance(query, exp.Query):
-        whole = tree.copy()
-        whole.set(place, exp.select(_NULLS).subquery())
-        database.bind(to_sql(whole).replace(_NULLS, _nulls(database.describe(stubbed(query)))))
+    if not isinstance(query, exp.Query):
+        return None
+    whole = tree.copy()
+    whole.set(place, exp.select(_NULLS).subquery())
+    columns = database.describe(stubbed(query))
+    named = [(_as_written(name, source), kind) for name, kind in columns]
+    return to_sql(whole).replace(_NULLS, _nulls(named))
 
 
-def column_names(database: Database, select: exp.Select, context: Context) -> list[str]:
+def column_names(
+    database: Database, source: Source, select: exp.Select, context: Context
+) -> list[str]:
     """Names of the columns of a SELECT that may stand inside of a larger query."""
     alone = select.copy()
     alone.set("with_", None)
-    return [name for name, _ in database.describe(context.sql(stubbed(alone)))]
+    columns = database.describe(context.sql(stubbed(alone)))
+    return [_as_written(name, source) for name, _ in columns]
 
 
 def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str] | None:
@@ -68,7 +83,22 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
         names = [name for name, _ in database.describe(text)]
     except QueryError:  # in a form that DuckDB takes as a tree only, such as `x -> x + 1`
         return None
-    return [_MACRO_CALL.sub(lambda found: source.text(int(found[1])), name) for name in names]
+    return [_as_written(name, source) for name in names]
+
+
+def _as_written(name: str, source: Source) -> str:
+    """The name of a column with calls in the place of their stand-ins."""
+    found = _MACRO_CALL.search(name)
+    if found is None:
+        return name
+    depth, end = 0, len(name)
+    for part in _QUOTED_OR_PAREN.finditer(name, found.start()):
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        if not depth and part[0] == ")":
+            end = part.end()
+            break
+    call = source.text(int(found[1]))
+    return name[: found.start()] + call + _as_written(name[end:], source)
 
 
 def stubbed(tree: exp.Expr) -> str:

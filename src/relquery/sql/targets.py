@@ -34,6 +34,16 @@ def has_nothing_to_do(database: Database, tree: exp.Expr) -> bool:
     )
 
 
+def take_data_clause(tree: exp.Expr) -> bool:
+    """Take WITH [NO] DATA out of a statement; gives whether its table is to have the rows."""
+    properties = tree.args.get("properties")
+    clause = properties.find(exp.WithDataProperty) if properties is not None else None
+    if clause is None:
+        return True
+    clause.pop()
+    return not clause.args.get("no")
+
+
 def _is_there(database: Database, tree: exp.Create) -> bool:
     """Whether a table or view has the name of the one to create, which may not replace it."""
     table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this

@@ -10,6 +10,9 @@ from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
+from relquery.sql.answers.conversions import convert
+from relquery.sql.answers.kinds import Kinds
+from relquery.sql.answers.writing import read_rows, types_written
 from relquery.sql.compared import note_compared
 from relquery.sql.database import Database
 from relquery.sql.groups import asks_about_groups, over_groups
@@ -21,8 +24,8 @@ from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context, context_of, next_select, with_inside
 from relquery.sql.source import Source, readable, to_sql
 from relquery.sql.sources import read_sources
-from relquery.sql.stub import check, column_names, result_names, stubbed
-from relquery.sql.targets import check_target, has_nothing_to_do
+from relquery.sql.stub import check, column_names, result_names, stubbed, with_nulls
+from relquery.sql.targets import check_target, has_nothing_to_do, take_data_clause
 from relquery.table.columns import Int64s
 
 R = TypeVar("R", bound=Rows)
@@ -77,28 +80,33 @@ class Walk(Generic[R]):
         _check_statement(tree)
         tree = self.macros.expand(with_inside(tree), self.source.sql)
         check_forms(tree)
-        check(self.database, tree)
+        has_data = take_data_clause(tree)
+        check(self.database, self.source, tree)
         check_target(self.database, tree)
         if has_nothing_to_do(self.database, tree):
             return Done(stubbed(tree), None)
+        if not has_data:
+            return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
         names = result_names(self.database, self.source, tree)
         while (select := next_select(tree)) is not None:
-            rows = self._select(select, outermost=select is tree)
+            rows = self._select(select, tree)
             if isinstance(rows, exp.Expr):
                 tree = _replaced(tree, select, rows)
             elif select is tree:
                 return Done(self.stages.final(rows), names)
             else:
-                select.replace(exp.select("*").from_(self.stages.table(rows)))
+                table = self.stages.table(rows)
+                select.replace(read_rows(self.database, table, rows.plan.written))
         return Done(to_sql(tree), names)
 
-    def _select(self, select: exp.Select, outermost: bool) -> R | exp.Expr:
-        """Go through the stages of a SELECT and give its rows.
+    def _select(self, select: exp.Select, tree: exp.Expr) -> R | exp.Expr:
+        """Go through the stages of a SELECT of a statement and give its rows.
 
         Or, before that, another SELECT that has to take its place.
         """
         context = context_of(select)
-        names = self._names(select, context, outermost)
+        names = self._names(select, context, outermost=select is tree)
+        wanted = types_written(self.database, tree, select, names)
         select, joined = take_conditions(select)
         check_places(select)
         sources = read_sources(self.database, select, context)
@@ -121,7 +129,8 @@ class Walk(Generic[R]):
             self.defaults,
             names,
         )
-        plan = plan_select(normal, scope)
+        kinds = Kinds(self.database, context, normal)
+        plan = plan_select(convert(normal, kinds, self.macros.aggregates, wanted), scope)
         if self.database.compares_exactly:
             plan = note_compared(plan)
         rows = self.stages.rows(plan, context)
@@ -133,7 +142,7 @@ class Walk(Generic[R]):
 
     def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
         try:
-            return column_names(self.database, select, context)
+            return column_names(self.database, self.source, select, context)
         except QueryError as error:
             if outermost:
                 raise
@@ -150,8 +159,8 @@ class Walk(Generic[R]):
             guard = rows.plan.guards.get(index)
             wanted = rows.alive if guard is None else rows.matching(guard)
             wanted = wanted[~values.asked[wanted]]
-            for needed in call.needs:  # an input that is missing gives no answer worth having
-                wanted = wanted[~rows.of_call(needed).failed[wanted]]
+            # An input that is not known gives no answer worth having.
+            wanted = rows.determined(call, wanted)
             if len(wanted) or index not in rows.begun:
                 rows.begun.add(index)
                 self._kinds[kind] += 1

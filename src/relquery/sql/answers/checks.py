@@ -1,0 +1,135 @@
+"""Which rows have an answer that is no value where the query reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relquery.sql.aggregates import Aggregates
+from relquery.sql.answers.readings import is_number, reading, text_of
+from relquery.sql.guards import guard_of
+from relquery.sql.source import DIALECT, call_number, readable, to_sql
+
+ANSWER = re.compile(r"_rq_text_(\d+)")
+# On a node: how it was written, before it took another form.
+WRITTEN = "written"
+
+_NOTE = "note"
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the place of an expression over answers asks of it.
+
+    kind: a type; None where the expression itself may fail. whole: the expression as written; empty
+    where it is the answer. later: whether it is cast where it is written to a table, and not here;
+    is_text: and is a text until then.
+    """
+
+    kind: str | None
+    whole: str
+    later: bool = False
+    is_text: bool = True
+
+    def read(self, value: exp.Expr) -> exp.Expr:
+        """A value as what is asked."""
+        assert self.kind is not None
+        if self.is_text:
+            return reading(value, self.kind)
+        return exp.TryCast(this=value, to=exp.DataType.build(self.kind, DIALECT, udt=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A place where answers are read, as SQL over the rows of a plan.
+
+    failed: true where what is read is no value. value: what was to be one, as text.
+    calls: those whose answers are read. needs: these, and those that decide whether it is read.
+    note: what the place asks for.
+    """
+
+    failed: str
+    value: str
+    calls: tuple[int, ...]
+    needs: frozenset[int]
+    note: Note
+
+    def trouble(self, value: str | None) -> str:
+        """What is wrong with a value that failed."""
+        kind, whole = self.note.kind, self.note.whole
+        shown = "NULL" if value is None else repr(value[:_SHOWN])
+        if kind is None:
+            return f"{whole} fails for the answer {shown}. Ask for another form in the prompt."
+        needs = f"{whole or 'The answer'} is {shown}; the query needs"
+        if is_number(kind):
+            which = "" if kind == "DOUBLE" else f" ({kind})"
+            return (
+                f"{needs} a number{which} here. Ask for only a number in the prompt, or give "
+                "labels := ['1', '2', ...]."
+            )
+        return f"{needs} a value of type {kind} here. Ask for only that in the prompt."
+
+
+def note(node: exp.Expr, read: exp.Expr, kind: str | None) -> exp.Expr:
+    """Note on a node that `read`, which holds calls, may be no value there; see Note."""
+    node.meta[_NOTE] = Note(kind, _whole(read))
+    return node
+
+
+def note_written(value: exp.Expr, kind: str, is_text: bool) -> exp.Expr:
+    """An expression with calls, with the note that it is written to a column of a type."""
+    noted = exp.paren(value)
+    noted.meta[_NOTE] = Note(kind, _whole(value), later=True, is_text=is_text)
+    return noted
+
+
+def note_on(node: exp.Expr) -> Note | None:
+    """The note on a node, or on the one that it was copied from."""
+    found: Note | None = node.meta.get(_NOTE)
+    return found
+
+
+def note_to_write(item: exp.Expr) -> Note | None:
+    """How a column of a SELECT is cast where it is written; None where DuckDB does that alone."""
+    found = note_on(item)
+    return found if found is not None and found.later else None
+
+
+def checks_in(tree: exp.Expr, aggregates: Aggregates) -> Iterator[Check]:
+    """The checks of a part of a plan, its calls replaced by the columns of their answers."""
+    for node in tree.walk():
+        if (found := note_on(node)) is not None:
+            yield _check(node, found, tree, aggregates)
+
+
+def answers_in(node: exp.Expr) -> tuple[int, ...]:
+    """The calls whose answers an expression reads."""
+    return tuple(dict.fromkeys(int(found) for found in ANSWER.findall(to_sql(node))))
+
+
+def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) -> Check:
+    calls = answers_in(node)
+    if asked.kind is None:
+        value: exp.Expr = exp.column(f"_rq_text_{calls[0]}")
+        # A hash is never NULL, so that TRY gives NULL for failures alone.
+        failed: exp.Expr = _is_null(exp.Try(this=exp.func("hash", node.this)))
+    else:
+        value = node.this if asked.later else text_of(node)
+        read = asked.read(value.copy()) if asked.later else node
+        failed = exp.and_(exp.not_(_is_null(value)), _is_null(read))
+    if (where := guard_of(node, tree, aggregates)) is not None:
+        failed = exp.and_(where, failed)
+    shown = to_sql(exp.cast(value, "text"))
+    return Check(to_sql(failed), shown, calls, frozenset(answers_in(failed)), asked)
+
+
+def _whole(read: exp.Expr) -> str:
+    return "" if call_number(read) is not None else read.meta.get(WRITTEN) or readable(read)
+
+
+def _is_null(node: exp.Expr) -> exp.Expr:
+    return exp.Is(this=exp.paren(node), expression=exp.null())

@@ -1,0 +1,48 @@
+"""Types of the expressions of one SELECT, as DuckDB names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.sql.database import Database
+from relquery.sql.scopes import Context
+from relquery.sql.source import to_sql
+from relquery.sql.sources import from_only
+from relquery.sql.stub import stubbed
+
+
+@dataclass(slots=True)
+class Kinds:
+    """DuckDB is asked, with stand-ins for calls; None is what it does not say."""
+
+    database: Database
+    context: Context
+    select: exp.Select
+    _known: dict[str, str | None] = field(default_factory=dict)
+
+    def of(self, node: exp.Expr) -> str | None:
+        """The type of an expression over the FROM clause."""
+        probe = from_only(self.select)
+        probe.set("expressions", [node.copy()])
+        return self._described(self.context.sql(stubbed(probe)))
+
+    def named(self, kind: exp.DataType) -> str | None:
+        """DuckDB's own name of a type as written."""
+        return self._described(f"SELECT {to_sql(exp.cast(exp.null(), kind))}")
+
+    def binds(self, select: exp.Select) -> bool:
+        """Whether DuckDB finds nothing wrong with another form of the SELECT."""
+        alone = select.copy()
+        alone.set("with_", None)
+        return self._described(self.context.sql(stubbed(alone))) is not None
+
+    def _described(self, query: str) -> str | None:
+        if query not in self._known:
+            try:
+                self._known[query] = self.database.describe(query)[0][1]
+            except QueryError:
+                self._known[query] = None
+        return self._known[query]

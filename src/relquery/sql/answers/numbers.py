@@ -1,0 +1,123 @@
+"""Where SQL needs a number of an LLM call, and does not say of which type."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.Pow)
+_COMPARISONS = (
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.NullSafeEQ,
+    exp.NullSafeNEQ,
+    exp.Between,
+    exp.In,
+)
+_NUMERIC_FUNCTIONS = (
+    exp.Avg,
+    exp.Sum,
+    exp.Stddev,
+    exp.StddevPop,
+    exp.StddevSamp,
+    exp.Variance,
+    exp.VariancePop,
+    exp.Median,
+    exp.Quantile,
+    exp.PercentileCont,
+    exp.PercentileDisc,
+    exp.Corr,
+    exp.CovarPop,
+    exp.CovarSamp,
+    exp.Abs,
+    exp.Round,
+    exp.Floor,
+    exp.Ceil,
+    exp.Sqrt,
+    exp.Exp,
+    exp.Ln,
+    exp.Log,
+    exp.Sign,
+)
+_NUMERIC_NAMES = {
+    "mean",
+    "favg",
+    "fsum",
+    "sumkahan",
+    "kahan_sum",
+    "product",
+    "geomean",
+    "geometric_mean",
+    "mad",
+    "skewness",
+    "kurtosis",
+    "kurtosis_pop",
+    "sem",
+    "quantile_cont",
+    "quantile_disc",
+    "stddev_pop",
+    "stddev_samp",
+    "var_pop",
+    "var_samp",
+    "trunc",
+}
+_EXACT_DIGITS = 15  # of a decimal number, which a DOUBLE keeps
+
+
+def needs_number(call: exp.Expr) -> bool:
+    """Whether the place of a call in its query takes a number and no text.
+
+    That is: directly inside a numeric aggregate or function, an arithmetic operator, or a
+    comparison with numbers. A cast says itself what it needs.
+    """
+    node, parent = _place(call)
+    if isinstance(parent, exp.Anonymous):
+        return str(parent.this).lower() in _NUMERIC_NAMES
+    if (others := _compared_with(node, parent)) is not None:
+        return bool(others) and all(map(_is_number, others))
+    return isinstance(parent, (*_ARITHMETIC, *_NUMERIC_FUNCTIONS))
+
+
+def beyond_double(call: exp.Expr) -> list[exp.Expr]:
+    """The numbers that a call is compared with, where a DOUBLE does not tell them apart."""
+    others = _compared_with(*_place(call)) or []
+    return others if any(_digits(other) > _EXACT_DIGITS for other in others) else []
+
+
+def _place(call: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
+    """(what has the value of the call, what takes it)."""
+    node, parent = call, call.parent
+    while parent is not None and _passes_value(node, parent):
+        node, parent = parent, parent.parent
+    return node, parent
+
+
+def _passes_value(node: exp.Expr, parent: exp.Expr) -> bool:
+    """Whether the value of `parent` is the value of `node`, as in COALESCE(LLM(...), 0)."""
+    if isinstance(parent, exp.If | exp.Case):
+        return node.arg_key in ("true", "false", "default", "ifs")
+    return isinstance(parent, exp.Paren | exp.Distinct | exp.Coalesce | exp.Filter)
+
+
+def _compared_with(node: exp.Expr, parent: exp.Expr | None) -> list[exp.Expr] | None:
+    """What a value is compared with; None where it is not compared."""
+    if isinstance(parent, exp.Case) and node.arg_key == "this":
+        return [branch.this for branch in parent.args["ifs"]]
+    if isinstance(parent, _COMPARISONS):
+        return [other for other in parent.iter_expressions() if other is not node]
+    return None
+
+
+def _is_number(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Neg | exp.Paren):
+        return _is_number(node.this)
+    return isinstance(node, exp.Literal) and not node.is_string
+
+
+def _digits(number: exp.Expr) -> int:
+    """How many digits a number is written with; 0 where it is a DOUBLE as written."""
+    text = str(number.find(exp.Literal) or "").lower()
+    return 0 if "e" in text else sum(map(str.isdigit, text.lstrip("0.")))

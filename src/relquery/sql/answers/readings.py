@@ -1,0 +1,87 @@
+"""How a text becomes a value of another type: one rule wherever an answer is cast.
+
+The text, without the white space around it, is cast as DuckDB's TRY_CAST does it: NULL where it is
+no value of the type. A number must be written in decimal (-1.5, 1e3) and lie in the type's range,
+so that NaN, inf, 0x1F and 1_000 are none. Types that hold any text keep its white space.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relquery.sql.database import Database
+from relquery.sql.source import DIALECT
+
+_TRIMMED, _DECIMAL, _FINITE = "_rq_trimmed", "_rq_decimal", "_rq_finite"
+_MACROS = {
+    _TRIMMED: r"trim(answer, e' \t\n\r\f\x0b')",
+    _DECIMAL: (
+        f"CASE WHEN regexp_full_match({_TRIMMED}(answer), "
+        r"'[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?') "
+        f"THEN {_TRIMMED}(answer) END"
+    ),
+    _FINITE: "CASE WHEN isfinite(answer) THEN answer END",
+}
+_NUMBERS = {
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "UHUGEINT",
+    "BIGNUM",
+    "FLOAT",
+    "DOUBLE",
+}
+_ANY_TEXT = ("VARCHAR", "BLOB", "VARIANT", "UNION(")
+
+
+def install(database: Database) -> None:
+    """Create the functions that readings call."""
+    for name, body in _MACROS.items():
+        database.execute(f"CREATE OR REPLACE TEMP MACRO {name}(answer) AS {body}")
+
+
+def uninstall(database: Database) -> None:
+    """Drop them."""
+    for name in _MACROS:
+        database.execute(f"DROP MACRO IF EXISTS temp.{name}")
+
+
+def is_number(kind: str) -> bool:
+    """Whether a type, named as DuckDB does, is one of numbers."""
+    return kind in _NUMBERS or kind.startswith("DECIMAL(")
+
+
+def reading(text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Expr:
+    """A text as a value of a type; NULL if it is none.
+
+    kind: the type as DuckDB names it. to: the same as written, if it was.
+    """
+    to = exp.DataType.build(kind, dialect=DIALECT, udt=True) if to is None else to
+    if is_number(kind):
+        value: exp.Expr = exp.TryCast(this=_macro(_DECIMAL, text), to=to)
+        return _macro(_FINITE, value) if kind in ("FLOAT", "DOUBLE") else value
+    if not kind.startswith(_ANY_TEXT):
+        text = _macro(_TRIMMED, text)
+    return exp.TryCast(this=text, to=to)
+
+
+def text_of(value: exp.Expr) -> exp.Expr:
+    """What a cast reads that `reading` gave, or a plain TRY_CAST."""
+    inner = value.expressions[0].this if is_macro(value) else value.this
+    found: exp.Expr = inner.expressions[0] if is_macro(inner) else inner
+    return found
+
+
+def is_macro(node: exp.Expr) -> bool:
+    """Whether a node calls one of the functions that readings call."""
+    return isinstance(node, exp.Anonymous) and str(node.this).lower() in _MACROS
+
+
+def _macro(name: str, argument: exp.Expr) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[argument])
