@@ -84,11 +84,12 @@ class LateQueryError(QueryError):
     def __init__(self, message: str, calls: int, *, kept: bool) -> None:
         self.calls, self.kept = calls, kept
         made = "a call was made" if calls == 1 else f"{calls} calls were made"
+        answers = "answer is" if calls == 1 else "answers are"
         where = (
-            "The ledger has the answers, so that a corrected query asks only for what is new: "
+            f"The {answers} in the ledger, so that a corrected query asks only for what is new; "
             "TRY(...) gives NULL where an expression fails."
             if kept
-            else "Their answers are not kept."
+            else f"The {answers} not kept."
         )
         said = message if message.endswith(".") else f"{message}."
         super().__init__(f"{said} This was found after {made}. {where}")

@@ -216,7 +216,7 @@ def test_no_name_of_ours_is_in_a_message(query, con):
         ("SELECT avg(u) FROM (SELECT LLM('up', id) AS u FROM films)", QueryError,
          r"CAST\(LLM\(...\) AS DOUBLE\)"),
         ("SELECT nope(LLM('up', id)) FROM films", QueryError, "nope"),
-        ("SELECT CAST(LLM('up', id) AS DATE) FROM films", QueryError, r"column LLM\(\.\.\.\)"),
+        ("SELECT max(LLM('up', id))::DATE FROM films", QueryError, r"column max\(LLM\(\.\.\.\)\)"),
         ("SELECT id, count(LLM('up', id)) FROM films", QueryError, "GROUP BY"),
         ("SELECT id FROM films WHERE LLM('yes', id)", QueryError, r"LLM\(...\) = 'Yes'"),
         ("SELECT if(NOT LLM('yes', id), 1, 2) FROM films", QueryError, r"LLM\(...\) = 'Yes'"),
