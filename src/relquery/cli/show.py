@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -80,20 +81,32 @@ def progress(title: str = "") -> Iterator[Advance]:
 
 
 def to_json(value: object) -> str:
-    """Strict JSON: no NaN or infinity (null), bytes as base64, dates and the like as text."""
+    """Strict JSON: no NaN or infinity (null), bytes as base64, dates and the like as text.
+
+    Text, too, are decimals with more digits than a float has.
+    """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, pa.MonthDayNano):
+        return {part: getattr(value, part) for part in ("months", "days", "nanoseconds")}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float | Decimal):
-        return float(value) if math.isfinite(value) else None
+        return _number(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value if isinstance(value, bool | int | str | None) else str(value)
+
+
+def _number(value: float | Decimal) -> float | str | None:
+    number = float(value)
+    if isinstance(value, Decimal) and Decimal(str(number)) != value:
+        return str(value)
+    return number if math.isfinite(number) else None
 
 
 def _cell(value: object) -> Text:

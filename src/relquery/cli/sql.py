@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import typer
@@ -25,6 +24,7 @@ from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import LateQueryError, PartialResultWarning
+from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.result import Result, distinct_names
 from relquery.sql.run import explained
 
@@ -175,7 +175,7 @@ def _print(result: Result, form: Format) -> None:
         shown = explanation(result) if is_explanation(result) else result_table(result, _SHOWN)
         Console().print(shown)
     elif form is Format.CSV:
-        pa_csv.write_csv(_flat(result), sys.stdout.buffer)
+        pa_csv.write_csv(for_csv(result.table, _names(result)), sys.stdout.buffer)
     else:
         rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
         report = result.report.to_dict()
@@ -200,29 +200,20 @@ def _names(result: Result) -> list[str]:
     return distinct_names(result.columns)
 
 
-def _flat(result: Result) -> pa.Table:
-    """The result with names that differ, and nested values as text, for CSV."""
-    columns = [
-        pa.array([None if v is None else str(v) for v in column.to_pylist()])
-        if pa.types.is_nested(column.type)
-        else column
-        for column in result.table.columns
-    ]
-    return pa.Table.from_arrays(columns, names=_names(result))
-
-
 def _write_json(result: Result, path: Path) -> None:
     rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
     path.write_text(to_json(rows), encoding="utf-8")
 
 
-_WRITERS = {
-    ".parquet": lambda result, path: pq.write_table(
-        result.table.rename_columns(_names(result)), path
-    ),
-    ".csv": lambda result, path: pa_csv.write_csv(_flat(result), path),
-    ".json": _write_json,
-}
+def _write_csv(result: Result, path: Path) -> None:
+    pa_csv.write_csv(for_csv(result.table, _names(result)), path)
+
+
+def _write_parquet(result: Result, path: Path) -> None:
+    pq.write_table(for_parquet(result.table, _names(result)), path)
+
+
+_WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
 
 
 def _writer(path: Path) -> Any:

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from relquery.errors import RelqueryError
+from relquery.sql.exchange.export import to_arrow
 from relquery.sql.foreign import Tables, busy, from_duckdb
 
 SCRATCH = "_rq_"
@@ -66,6 +67,12 @@ class Database:
         with _translated(sql, self):
             relation = self.connection.sql(sql)
             return pa.table({}) if relation is None else relation.to_arrow_table()
+
+    def result(self, sql: str) -> pa.Table:
+        """The same for whoever asked for it: every value in a form that Arrow has."""
+        with _translated(sql, self):
+            relation = self.connection.sql(sql)
+            return pa.table({}) if relation is None else to_arrow(relation)
 
     def describe(self, query: str) -> list[tuple[str, str]]:
         """(name, type) of every column the query gives, without running it."""

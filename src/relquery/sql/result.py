@@ -12,6 +12,8 @@ import pyarrow as pa
 from relquery.errors import MissingExtraError
 from relquery.prompt import Finish
 from relquery.report import Report
+from relquery.sql.exchange.frames import for_polars, to_series
+from relquery.sql.exchange.python import to_python
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +67,7 @@ class Result:
         except ImportError as error:
             raise MissingExtraError("Result.df()", "pandas") from error
         # By position, as names may repeat.
-        data = {at: _plain(column).to_pandas() for at, column in enumerate(self.table.columns)}
+        data = {at: to_series(*pair) for at, pair in enumerate(self._columns())}
         frame = pd.DataFrame(data)
         frame.columns = pd.Index(self.columns)
         return frame
@@ -76,13 +78,16 @@ class Result:
             import polars as pl
         except ImportError as error:
             raise MissingExtraError("Result.pl()", "polars") from error
-        frame = pl.from_arrow(self.table.rename_columns(distinct_names(self.columns)))
+        frame = pl.from_arrow(for_polars(self.table, distinct_names(self.columns)))
         assert isinstance(frame, pl.DataFrame)
         return frame
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """As Python tuples."""
-        return list(zip(*map(_to_python, self.table.columns), strict=True))
+        return list(zip(*(to_python(*pair) for pair in self._columns()), strict=True))
+
+    def _columns(self) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
+        return zip(self.table.columns, self.table.schema, strict=True)
 
     def head(self, rows: int) -> Result:
         """The first rows, with the errors and report of the whole."""
@@ -127,29 +132,6 @@ def _html_row(cells: Iterable[str], tag: str) -> str:
 def missing_values(count: int) -> str:
     """`1 LLM value is`, `2 LLM values are`."""
     return "1 LLM value is" if count == 1 else f"{count} LLM values are"
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """HUGEINT, which DuckDB gives to sums and Arrow knows as decimal only, as integers."""
-    if not _is_hugeint(column.type):
-        return column
-    try:
-        return column.cast(pa.int64())
-    except pa.ArrowInvalid:  # too large
-        return column.cast(pa.float64())
-
-
-def _to_python(column: pa.ChunkedArray) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    if _is_hugeint(column.type):
-        return [None if value is None else int(value) for value in values]
-    if pa.types.is_map(column.type):
-        return [None if value is None else dict(value) for value in values]
-    return values
-
-
-def _is_hugeint(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal128(kind)) and kind.scale == 0 and kind.precision == 38
 
 
 def distinct_names(names: list[str]) -> list[str]:

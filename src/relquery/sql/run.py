@@ -120,7 +120,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
                 f"EXPLAIN stands before {len(statements)} statements, of which it would explain "
                 "the first and run the others. Explain them one by one."
             )
-        return Result(database.fetch(text.given), (), Report(seconds=asker.clock() - start))
+        return Result(database.result(text.given), (), Report(seconds=asker.clock() - start))
     if len(statements) > 1:
         raise UnsupportedQueryError(
             f"The text holds {len(statements)} statements, and LLM calls. Run them one by one."
@@ -144,7 +144,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
         asked = _Asked(database, scratch, asker)
         with asked.paid_for():
             done = Walk(source, database, macros, defaults, asked).statement(source.parse())
-            table = database.fetch(done.sql)
+            table = database.result(done.sql)
     if done.names is not None:
         table = table.rename_columns(done.names)
     return Result(table, tuple(asked.errors), asked.report(start))

@@ -1,0 +1,79 @@
+"""Rows of DuckDB as an Arrow table that holds every value of theirs.
+
+Some types of DuckDB are none of Arrow's, and would come as bytes that only DuckDB reads, or without
+a part of their value. They are written as text, in lists and structs, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+# On a field of an Arrow table: the type that its column has in DuckDB.
+KIND = b"duckdb_type"
+
+_AS_TEXT = {"bit", "bignum", "uhugeint", "time with time zone"}
+
+
+def to_arrow(relation: Any) -> pa.Table:
+    """All rows of a relation; its types are noted on the table's fields.
+
+    BIT, BIGNUM, UHUGEINT and TIMETZ are text, VARIANT is JSON text.
+    """
+    kinds = relation.types
+    if any(map(_is_foreign, kinds)):
+        items = (
+            f"{_written(kind, f'#{at}')} AS {quoted(name)}"
+            for at, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
+        )
+        relation = relation.project(", ".join(items))
+    table: pa.Table = relation.to_arrow_table()
+    fields = (
+        field.with_metadata({**(field.metadata or {}), KIND: str(kind)})
+        for field, kind in zip(table.schema, kinds, strict=True)
+    )
+    return pa.Table.from_arrays(table.columns, schema=pa.schema(list(fields)))
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def parts_of(kind: Any) -> dict[str, Any]:
+    """The types in a nested one by name; none in any other."""
+    nested = kind.id in ("list", "array", "map", "struct", "union")
+    return {name: part for name, part in kind.children if name != "size"} if nested else {}
+
+
+def _is_foreign(kind: Any) -> bool:
+    """Whether Arrow has no type for the values of a type."""
+    return kind.id in (*_AS_TEXT, "variant") or any(map(_is_foreign, parts_of(kind).values()))
+
+
+def _written(kind: Any, column: str) -> str:
+    return f"CAST({column} AS {_in_arrow(kind)})" if _is_foreign(kind) else column
+
+
+def _in_arrow(kind: Any) -> str:
+    """The type that stands for a type."""
+    if kind.id in _AS_TEXT:
+        return "VARCHAR"
+    if kind.id == "variant":
+        return "JSON"
+    return _nested(kind) if parts_of(kind) else str(kind)
+
+
+def _nested(kind: Any) -> str:
+    parts = {name: _in_arrow(part) for name, part in parts_of(kind).items()}
+    match kind.id:
+        case "list":
+            return f"{parts['child']}[]"
+        case "array":
+            return f"{parts['child']}[{dict(kind.children)['size']}]"
+        case "map":
+            return f"MAP({parts['key']}, {parts['value']})"
+    # The first part of a UNION, which has no name, is its tag.
+    members = (f"{quoted(name)} {part}" for name, part in parts.items() if name)
+    return f"{kind.id.upper()}({', '.join(members)})"

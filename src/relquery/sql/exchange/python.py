@@ -1,0 +1,92 @@
+"""Columns of results as values of Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import time
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from relquery.sql.exchange.export import KIND, parts_of
+from relquery.sql.exchange.texts import as_text, is_beyond_python
+
+Convert = Callable[[Any], Any]
+
+
+def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
+    """The values of a column. Dates and times that Python has not are text."""
+    values = _values(column)
+    kind = kind_of(field)
+    convert = None if kind is None else _converter(kind)
+    if convert is None:
+        return values
+    return [None if value is None else convert(value) for value in values]
+
+
+def kind_of(field: pa.Field) -> Any:
+    """The type of a column in DuckDB; None where that is not noted."""
+    noted = (field.metadata or {}).get(KIND)
+    return None if noted is None else duckdb.sqltype(noted.decode())
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    try:
+        if not is_beyond_python(column):
+            return list(column.to_pylist())
+    except OverflowError:  # in a list or struct
+        pass
+    return list(map(_value, column, as_text(column).to_pylist()))
+
+
+def _value(scalar: pa.Scalar, text: str | None) -> Any:
+    try:
+        beyond = scalar.is_valid and is_beyond_python(pa.chunked_array([[scalar]], scalar.type))
+        return text if beyond else scalar.as_py()
+    except OverflowError:
+        return text
+
+
+def _converter(kind: Any) -> Convert | None:
+    """What makes a value of DuckDB's type of one of Arrow's; None where it is one."""
+    if kind.id in _CONVERT:
+        return _CONVERT[kind.id]
+    parts = {name: _converter(part) for name, part in parts_of(kind).items()}
+    if kind.id == "map":
+        return lambda pairs: _dict(pairs, parts["key"], parts["value"])
+    if kind.id in ("list", "array") and (convert := parts["child"]):
+        return lambda values: [_converted(value, convert) for value in values]
+    if kind.id == "struct" and any(parts.values()):
+        return lambda struct: {key: _converted(value, parts[key]) for key, value in struct.items()}
+    return None
+
+
+def _converted(value: Any, convert: Convert | None) -> Any:
+    return value if value is None or convert is None else convert(value)
+
+
+def _dict(pairs: list[tuple[Any, Any]], key: Convert | None, value: Convert | None) -> Any:
+    """A dict; the pairs where a key can be none of a dict."""
+    converted = [(_converted(one, key), _converted(other, value)) for one, other in pairs]
+    try:
+        return dict(converted)
+    except TypeError:
+        return converted
+
+
+def _time(text: str) -> time | str:
+    try:
+        return time.fromisoformat(text)
+    except ValueError:  # 24:00
+        return text
+
+
+_CONVERT: dict[str, Convert] = {
+    "hugeint": int,
+    "uhugeint": int,
+    "bignum": int,
+    "time with time zone": _time,
+    "variant": json.loads,
+}

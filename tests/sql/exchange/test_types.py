@@ -1,0 +1,169 @@
+"""A value of any type of DuckDB leaves the database whole, whatever it leaves it as."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import date, time, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pytest
+from tests.sql.fakes import FakeBackend
+
+from relquery.cli.show import to_json
+from relquery.connection import Connection, connect
+from relquery.sql.exchange.files import for_csv, for_parquet
+from relquery.sql.exchange.texts import holds
+
+# Read as DuckDB's own Python client reads them.
+AS_DUCKDB = [
+    "'101'::BIT",
+    "['101'::BIT, NULL]",
+    "['1'::BIT, '01'::BIT]::BIT[2]",
+    "{'a b': '101'::BIT, 'h': 5::HUGEINT, 't': '12:30:00+02'::TIMETZ}",
+    "{'a': 1, 'b': {'c': 'x'}}::VARIANT",
+    "[1::VARIANT, 'x'::VARIANT, NULL]",
+    "'x'::VARIANT",
+    "170141183460469231731687303715884105727::HUGEINT",
+    "(-170141183460469231731687303715884105728)::HUGEINT",
+    "[1::HUGEINT, NULL]",
+    "340282366920938463463374607431768211455::UHUGEINT",
+    "9007199254740993::BIGINT",
+    "18446744073709551615::UBIGINT",
+    "9007199254740993.25::DECIMAL(18, 2)",
+    "12345678901234567890123456789012345678::DECIMAL(38, 0)",
+    "'12:30:00+02'::TIMETZ",
+    "'12:30:00.5-02:30'::TIMETZ",
+    "['12:30:00+02'::TIMETZ]",
+    "'12:30:00.123456789'::TIME_NS",
+    "'24:00:00'::TIME",
+    "MAP {'a': 1}",
+    "{'a': MAP {'k': 1, 'l': NULL}}",
+    "MAP {'k': '101'::BIT}",
+    "union_value(a := '101'::BIT)",
+    "'\\xff\\x00ab'::BLOB",
+    "'a'::ENUM('a', 'b')",
+    "'0044-03-15 (BC)'::DATE",
+    "[DATE '2024-02-29', NULL]",
+    "'{\"a\": 1}'::JSON",
+    "'nan'::DOUBLE",
+    "1.5::FLOAT",
+    "'POINT(1 2)'::GEOMETRY",
+]
+OTHERWISE: list[tuple[str, Any]] = [
+    ("'123456789012345678901234567890123456789012345'::BIGNUM", int("1234567890" * 4 + "12345")),
+    ("['12'::BIGNUM]", [12]),
+    ("MAP {'101'::BIT: '1'::BIGNUM}", {"101": 1}),
+    ("MAP {{'a': 1}: 2}", [({"a": 1}, 2)]),
+    ("'00000000-0000-0000-0000-000000000001'::UUID", str(UUID(int=1))),
+    ("INTERVAL '1 month 3 days 2 seconds'", pa.MonthDayNano([1, 3, 2 * 10**9])),
+    ("'infinity'::DATE", "infinity"),
+    ("'-infinity'::TIMESTAMP", "-infinity"),
+    ("['infinity'::DATE]", "[infinity]"),
+    ("'24:00:00+02'::TIMETZ", "24:00:00+02"),
+]
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    with connect(FakeBackend(lambda query, fields: "7"), ledger=None) as connection:
+        yield connection
+
+
+def same(one: Any, other: Any) -> bool:
+    return repr(one) == repr(other)  # NaN is not itself
+
+
+@pytest.mark.parametrize("value", AS_DUCKDB)
+def test_a_value_in_python_is_the_one_that_duckdb_gives(value: str, con: Connection) -> None:
+    query = f"SELECT {value} AS a, LLM('Say 7') UNION ALL SELECT NULL, 'x'"
+    with duckdb.connect() as plain:
+        ((wanted, _),) = plain.execute(f"SELECT {value}, '7'").fetchall()
+    if isinstance(wanted, tuple):  # DuckDB's fixed-size lists
+        wanted = list(wanted)
+    ((got, answer), empty) = con.sql(query).fetchall()
+    assert same(got, wanted)
+    assert (answer, empty) == ("7", (None, "x"))
+
+
+@pytest.mark.parametrize(("value", "wanted"), OTHERWISE)
+def test_some_values_in_python_are_others_than_duckdbs(
+    value: str, wanted: Any, con: Connection
+) -> None:
+    assert con.sql(f"SELECT {value} AS a UNION ALL SELECT NULL").fetchall() == [(wanted,), (None,)]
+
+
+@pytest.mark.parametrize("value", [*AS_DUCKDB, *(value for value, _ in OTHERWISE)])
+def test_no_form_of_a_result_fails_or_holds_bytes_that_only_duckdb_reads(
+    value: str, con: Connection, tmp_path: Path
+) -> None:
+    result = con.sql(f"SELECT {value} AS a, 1 AS a UNION ALL SELECT NULL, 2")
+    assert len(result.df()) == len(result.pl()) == 2
+    assert repr(result)
+    assert result._repr_html_()
+    json.loads(to_json([list(row) for row in result.fetchall()]))
+    names = ["a", "b"]
+    pa_csv.write_csv(for_csv(result.table, names), tmp_path / "a.csv")
+    pq.write_table(for_parquet(result.table, names), tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").column_names == names
+    if not any(one in value for one in ("BLOB", "GEOMETRY")):
+        assert not holds(result.arrow().schema.field(0).type, pa.types.is_binary)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("'101'::BIT", "101"),
+        ("'12'::BIGNUM", "12"),
+        ("{'a': 1}::VARIANT", '{"a":1}'),
+        ("'12:30:00+02'::TIMETZ", "12:30:00+02"),
+        ("340282366920938463463374607431768211455::UHUGEINT", str(2**128 - 1)),
+    ],
+)
+def test_what_arrow_has_no_type_for_is_text(value: str, text: str, con: Connection) -> None:
+    result = con.sql(f"SELECT {value} AS a")
+    assert result.arrow().to_pylist() == [{"a": text}]
+    assert result.pl().item() == text
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "HUGEINT", "UBIGINT"])
+def test_a_frame_keeps_every_digit_beside_null(kind: str, con: Connection) -> None:
+    result = con.sql(f"SELECT 9007199254740993::{kind} AS a UNION ALL SELECT NULL")
+    assert int(result.df().iloc[0, 0]) == int(result.pl()["a"][0]) == 9007199254740993
+    assert result.df().isna().iloc[1, 0]
+    huge = con.sql("SELECT 170141183460469231731687303715884105727 AS a")
+    assert int(huge.df().iloc[0, 0]) == int(huge.pl()["a"][0]) == 2**127 - 1
+
+
+def test_a_column_of_small_numbers_is_a_plain_one_in_pandas(con: Connection) -> None:
+    frame = con.sql("SELECT sum(1) AS a, 1 AS b, NULL::INT AS c").df()
+    assert [str(kind) for kind in frame.dtypes] == ["int64", "int32", "float64"]
+
+
+def test_dates_beside_one_that_python_has_not_stay_dates(con: Connection) -> None:
+    rows = con.sql("SELECT unnest(['infinity'::DATE, DATE '2024-02-29', NULL])").fetchall()
+    assert rows == [("infinity",), (date(2024, 2, 29),), (None,)]
+
+
+def test_an_answer_of_such_a_type_reads_alike(con: Connection) -> None:
+    con.sql("CREATE TABLE o AS SELECT LLM('?')::BIGNUM AS n, LLM('?')::VARIANT AS v")
+    assert con.sql("SELECT n, v, LLM('?')::HUGEINT FROM o").fetchall() == [(7, "7", 7)]
+
+
+def test_times_with_a_zone_keep_it(con: Connection) -> None:
+    zone = timezone(timedelta(hours=2))
+    assert con.sql("SELECT '12:30:00+02'::TIMETZ").fetchall() == [(time(12, 30, tzinfo=zone),)]
+
+
+def test_no_digit_is_lost_in_json() -> None:
+    values = [Decimal("1.50"), Decimal("9007199254740993.25"), 2**64, pa.MonthDayNano([1, 2, 3])]
+    assert json.loads(to_json(values)) == [
+        1.5, "9007199254740993.25", 2**64, {"months": 1, "days": 2, "nanoseconds": 3},
+    ]  # fmt: skip
