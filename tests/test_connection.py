@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from threading import Thread
 
+import duckdb
 import pandas as pd
 import pytest
 
@@ -246,3 +248,56 @@ def test_a_setting_of_the_wrong_kind_is_refused(settings, message):
 def test_labels_that_are_none_are_refused_by_their_name(labels, message):
     with connect(Echo()) as con, pytest.raises(ConfigError, match=message):
         con.sql("SELECT LLM('?')", labels=labels)
+
+
+def test_a_duckdb_connection_is_used_as_it_is_and_not_closed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as own:
+        own.execute("CREATE TEMP TABLE passing AS SELECT 1 AS id, 'a' AS text")
+        own.execute("CREATE VIEW seen AS SELECT 2 AS id, 'b' AS text")
+        own.register("given", pd.DataFrame({"id": [3], "text": ["c"]}))
+        own.execute("SET threads = 1")
+        with connect(Echo(), database=own) as con:
+            query = "SELECT LLM('up', text) FROM {} t"
+            for table, answer in (("passing", "A"), ("seen", "B"), ("given", "C")):
+                assert con.sql(query.format(table)).fetchall() == [(answer,)]
+            con.sql("CREATE TABLE kept AS SELECT LLM('up', text) AS up FROM passing")
+            con.register("mine", {"text": ["d"]})
+            assert own.execute("SELECT up FROM kept, mine").fetchall() == [("A",)]
+        assert own.execute("SELECT up FROM kept").fetchall() == [("A",)]
+        assert own.execute("SELECT current_setting('threads')").fetchall() == [(1,)]
+        assert not [name for (name,) in own.execute("SHOW TABLES").fetchall() if "_rq_" in name]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_duckdb_connection_looks_into_python_again_after_each_query():
+    frame = pd.DataFrame({"text": ["a"]})
+    with duckdb.connect() as own, connect(Echo(), database=own) as con:
+        for query in ("SELECT 1", "SELECT LLM('up', 1)", "SELECT nope"):
+            with contextlib.suppress(QueryError):
+                con.sql(query)
+            assert own.sql("SELECT text FROM frame").fetchall() == [("a",)]
+        with pytest.raises(QueryError, match="frame"):
+            con.sql("SELECT LLM('up', text) FROM frame")
+        own.execute("SET python_enable_replacements = false")
+        con.sql("SELECT 1")
+        with pytest.raises(duckdb.Error, match="frame"):
+            own.sql("SELECT text FROM frame")
+    assert len(frame)
+
+
+def test_a_duckdb_connection_that_is_closed_says_so():
+    own = duckdb.connect()
+    con = connect(Echo(), database=own)
+    own.close()
+    with pytest.raises(QueryError, match="closed"):
+        con.sql("SELECT 1")
+    con.close()
+
+
+@pytest.mark.parametrize("database", [duckdb, 3, None, b"x.duckdb"])
+def test_what_is_no_database_is_refused(database, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="Give the path of a DuckDB file"):
+        connect(Echo(), database=database)
+    assert list(tmp_path.iterdir()) == []

@@ -24,6 +24,8 @@ from relquery.sql.result import Result
 from relquery.sql.run import run_query
 
 if TYPE_CHECKING:
+    import duckdb
+
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
     from relquery.spans.corpus import Corpora
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 def connect(
     model: str | Backend,
     *,
-    database: str | Path = ":memory:",
+    database: str | Path | duckdb.DuckDBPyConnection = ":memory:",
     order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
     ledger: str | Path | None = ":memory:",
@@ -45,7 +47,9 @@ def connect(
 
     model: a backend, "openai:NAME" for a provider's model, or the name or folder of a model for
         the embedded engine.
-    database: a DuckDB file whose tables are at hand, or ":memory:".
+    database: a DuckDB file whose tables are at hand, ":memory:", or a connection of
+        duckdb.connect(...), which is used as it is: its tables, views and settings are at hand,
+        what is registered stays there, and it is not closed.
     order, on_error: see QueryConfig.
     ledger: where answers are kept: ":memory:" as long as the connection lives, a file to find
         them again later, None for nowhere (benchmarks). Only calls that would give the same
@@ -56,7 +60,7 @@ def connect(
     """
     config = QueryConfig(order=order, on_error=on_error)
     with ExitStack() as opened:  # closes what is open if the rest fails
-        host = opened.enter_context(closing(Database.open(str(database))))
+        host = opened.enter_context(closing(Database.open(database)))
         stub.install(host)
         readings.install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))

@@ -84,6 +84,23 @@ def test_a_table_reads_the_same_from_every_source(source, con: Connection, tmp_p
     assert con.tables()["my rows"] == ["id", "my text"]
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "wanted"),
+    [
+        ([{"a": 1}, {"a": 2, "b": "z"}], ["a", "b"], [(1, None), (2, "z")]),
+        ([{"b": "z"}, {}, {"a": 2, "c": [1]}], ["b", "a", "c"],
+         [("z", None, None), (None, None, None), (None, 2, [1])]),
+        ([{}, {"a": {"x": 1}}, {"a": {"y": 2}}], ["a"],
+         [(None,), ({"x": 1, "y": None},), ({"x": None, "y": 2},)]),
+        ([{"A": 1}, {"a": 2}], ["A", "a_1"], [(1, None), (None, 2)]),
+    ],
+)  # fmt: skip
+def test_rows_have_the_columns_of_all_of_them(rows, columns, wanted, con):
+    con.register("t", rows)
+    assert con.tables()["t"] == columns
+    assert con.sql("FROM t").fetchall() == wanted
+
+
 def test_registering_a_name_again_replaces_the_table(con, tmp_path):
     con.register("t", ROWS)
     con.register("t", {"other": [7]})

@@ -6,13 +6,14 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from relquery.errors import RelqueryError
+from relquery.errors import ConfigError, RelqueryError
 from relquery.sql.exchange.export import to_arrow
 from relquery.sql.foreign import Tables, busy, from_duckdb
 
@@ -21,41 +22,80 @@ SCRATCH = "_rq_"
 
 @dataclass(slots=True)
 class _Turn:
-    """Whose turn it is on a connection: one thread's, and with scratch tables one query's."""
+    """Whose turn it is on a connection: one thread's, and with scratch tables one query's.
+
+    entered: how often the thread has it.
+    """
 
     thread: threading.RLock = field(default_factory=threading.RLock)
+    entered: int = 0
     has_scratch: bool = False
+
+
+# While this is set, a misspelt table would silently be a Python variable of ours.
+_REPLACEMENTS = "python_enable_replacements"
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
     """One DuckDB connection. Raises QueryError where two threads use it at once.
 
-    prepared: statements with LLM calls by lower-case name, as DuckDB cannot prepare these.
+    is_ours: whether it was opened here. prepared: statements with LLM calls by lower-case name, as
+        DuckDB cannot prepare these.
     """
 
     connection: Any
+    is_ours: bool = True
     _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
     prepared: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: str = ":memory:") -> Database:
-        """Open a DuckDB file, or a database in memory. Raises TableError if it is none."""
+    def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
+        """Open a DuckDB file or a database in memory, or take a connection as it is.
+
+        Raises TableError for a file that is no database, ConfigError for what is none of these.
+        """
+        if isinstance(source, duckdb.DuckDBPyConnection):
+            return cls(source, is_ours=False)
+        if not isinstance(source, str | Path):
+            raise ConfigError(
+                f"database is {source!r}. Give the path of a DuckDB file, ':memory:', or a "
+                "connection of duckdb.connect(...)."
+            )
         with _translated("", None):
-            connection = duckdb.connect(path)
-            # Otherwise a misspelt table would silently be a Python variable of ours.
-            connection.execute("SET python_enable_replacements = false")
+            connection = duckdb.connect(str(source))
+            connection.execute(f"SET {_REPLACEMENTS} = false")
         return cls(connection)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Keep other threads out. Raises QueryError if one is in."""
-        if not self._turn.thread.acquire(blocking=False):
+        turn = self._turn
+        if not turn.thread.acquire(blocking=False):
             raise busy()
+        turn.entered += 1
+        try:
+            is_first = turn.entered == 1 and not self.is_ours
+            with self._without_replacements() if is_first else contextlib.nullcontext():
+                yield
+        finally:
+            turn.entered -= 1
+            turn.thread.release()
+
+    @contextlib.contextmanager
+    def _without_replacements(self) -> Iterator[None]:
+        """Do what `open` does for connections of our own, until this turn ends."""
+        given = None
+        with contextlib.suppress(duckdb.Error):  # the statement itself says what is wrong
+            setting = f"SELECT current_setting('{_REPLACEMENTS}')"
+            (given,) = self.connection.execute(setting).fetchone()
+            self.connection.execute(f"SET {_REPLACEMENTS} = false")
         try:
             yield
         finally:
-            self._turn.thread.release()
+            if given:
+                with contextlib.suppress(duckdb.Error):
+                    self.connection.execute(f"SET {_REPLACEMENTS} = true")
 
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
@@ -132,8 +172,9 @@ class Database:
         return {name: tables[name] for name in tables if name in names}
 
     def close(self) -> None:
-        """Close the connection."""
-        self.connection.close()
+        """Close the connection, unless it was handed in."""
+        if self.is_ours:
+            self.connection.close()
 
 
 @contextlib.contextmanager

@@ -208,9 +208,16 @@ def _arrow_of(data: object) -> pa.Table | None:
     if isinstance(data, Mapping):
         return pa.table(dict(data))
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
-        return pa.Table.from_pylist([dict(row) for row in data])
+        return _of_rows(data)
     convert = _FRAMES.get(type(data).__module__.partition(".")[0])
     return convert(data) if convert else None
+
+
+def _of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
+    """Columns are the names of all rows, as they come; a row without one has NULL there."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = [pa.array([row.get(name) for row in rows]) for name in names]
+    return pa.Table.from_arrays(columns, names=[str(name) for name in names])
 
 
 def _of_pandas(data: Any) -> pa.Table | None:

@@ -46,12 +46,6 @@ def install(database: Database) -> None:
         database.execute(f"CREATE OR REPLACE TEMP MACRO {name}(answer) AS {body}")
 
 
-def uninstall(database: Database) -> None:
-    """Drop them."""
-    for name in _MACROS:
-        database.execute(f"DROP MACRO IF EXISTS temp.{name}")
-
-
 def is_number(kind: str) -> bool:
     """Whether a type, named as DuckDB does, is one of numbers."""
     return kind in _NUMBERS or kind.startswith("DECIMAL(")
