@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, did_you_mean
+
+_OF_OPENAI = re.compile(
+    r"(?:openai/)?(?P<name>(?:chatgpt-|gpt-\d|o\d(?![^-])).*)", re.IGNORECASE | re.DOTALL
+)
+# A folder of Windows has a colon after a single letter.
+_ELSEWHERE = re.compile(
+    r"(?:(?P<provider>[\w-]{2,}):|(?:anthropic/|google/)?(?P<name>claude|gemini)-).*",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def load(model: str, **options: Any) -> Backend:
@@ -21,9 +32,25 @@ def load(model: str, **options: Any) -> Backend:
     provider, _, name = model.partition(":")
     if provider == "openai":
         return _load_openai(name, options)
+    _check_local(model)
     from relquery.backends.local import load_backend
 
     return load_backend(model, **options)
+
+
+def _check_local(model: str) -> None:
+    """Raises ConfigError for a provider's model, which the embedded engine cannot load."""
+    if Path(model).exists() or model.startswith("random:"):
+        return
+    if found := _OF_OPENAI.fullmatch(model):
+        raise ConfigError(f"The model '{model}' is OpenAI's. Write 'openai:{found['name']}'.")
+    if found := _ELSEWHERE.fullmatch(model):
+        provider = found["provider"] or found["name"]
+        raise ConfigError(
+            f"The model '{model}' cannot be opened: '{provider}' is not supported yet. What is: "
+            "'openai:NAME', for OpenAI and for every server of its chat-completions form, given by "
+            "base_url=... or OPENAI_BASE_URL." + did_you_mean(provider, ["openai", "random"])
+        )
 
 
 def _load_openai(name: str, options: dict[str, Any]) -> Backend:
