@@ -33,6 +33,7 @@ _QUOTED = re.compile(r'"([^"]+)"')
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
 _OUR_NAMES = {
+    re.compile(r" when casting from source column _rq_column_\d+"): "",
     re.compile(r"_rq_(?:text|number)_\d+"): "LLM(...)",
     re.compile(r"_rq_(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
     re.compile(r"_rq_column_\d+"): "a column of it",
