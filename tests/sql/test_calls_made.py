@@ -17,6 +17,25 @@ def test_equal_inputs_are_asked_once(con: Connection, backend: FakeBackend):
     assert (result.report.stages[0].rows, result.report.calls) == (6, 5)
 
 
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        ("NULL::JSON, 'null', ' null '", 1),
+        ("'[1]'::JSON, '[1]', '[2]'", 2),
+        ("NULL::VARCHAR, '', 'null'", 3),
+        ("NULL::VARIANT, 'null'::JSON::VARIANT, 'null'::VARIANT", 2),
+        ("[NULL], NULL, ['']", 3),
+        ("'nan'::DOUBLE, 'nan', NULL", 2),
+    ],
+)
+def test_inputs_that_send_the_same_text_are_one_call(values, asked, con, backend):
+    result = con.sql(f"SELECT LLM('up', v), v FROM (SELECT unnest([{values}]) AS v)")
+    assert len(result) == 3
+    assert len({str(request.prompt) for request in backend.asked}) == len(backend.asked) == asked
+    explained = con.sql(f"EXPLAIN SELECT LLM('up', v) FROM (SELECT unnest([{values}]) AS v)")
+    assert explained.fetchall()[0][explained.columns.index("calls")] == asked
+
+
 def test_a_call_that_stands_in_several_clauses_is_asked_once(con, backend):
     con.sql(
         "SELECT LLM('up', title), upper(llm('up', films.TITLE)) FROM films "

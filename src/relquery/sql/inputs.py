@@ -46,16 +46,18 @@ class Inputs:
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
-        """By first appearance."""
+        """By first appearance. What sends the same text is the same, as NULL and JSON's null."""
         columns = encode(question.cells)
         codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
+        pieces = []
+        for at, (name, form) in enumerate(zip(columns.names, question.forms, strict=True)):
+            cells = field_pieces(name, form, columns.values[at].to_pylist())
+            distinct, number = _distinct(cells)
+            pieces.append(distinct)
+            codes[:, at] = number[codes[:, at]]
         first, of_row = distinct_rows(codes)
-        pieces = [
-            field_pieces(name, form, cells.to_pylist())
-            for name, form, cells in zip(columns.names, question.forms, columns.values, strict=True)
-        ]
-        form = template(question.prompt, bool(pieces), question.sampling)
-        return cls(pieces, codes[first], of_row, form, {})
+        head = template(question.prompt, bool(pieces), question.sampling)
+        return cls(pieces, codes[first], of_row, head, {})
 
     @property
     def count(self) -> int:
@@ -100,6 +102,13 @@ class Inputs:
             for field, pieces in enumerate(self.pieces)
         ]
         return encode(pa.Table.from_arrays(arrays, names=[""] * len(arrays)))
+
+
+def _distinct(pieces: list[Text]) -> tuple[list[Text], Int64s]:
+    """(pieces that differ, which of these each is)."""
+    first = {piece.content: piece for piece in pieces}
+    numbers = {content: number for number, content in enumerate(first)}
+    return list(first.values()), np.array([numbers[one.content] for one in pieces], dtype=np.int64)
 
 
 def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
