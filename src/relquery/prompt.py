@@ -187,8 +187,9 @@ class Answer:
     error: why there is no whole answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
     tokens: ids of the answer, which continue the prompt's own; None where they are not known.
-    scores: log-probability of each of `Sampling.allowed`, as if there were no other answers; None
-        where they were not weighed.
+    scores: log-probability of each of `Sampling.allowed` among them, normalised as the call asks;
+        else that with which decoding held to them draws it at temperature 1. None where they were
+        not weighed.
     """
 
     text: str | None

@@ -45,12 +45,12 @@ def simulate(
     starvation: Annotated[
         float | None,
         typer.Option(
-            help="Seconds of waiting per request after which a relQuery goes first. Like the next "
-            "two not for fcfs and sarathi."
+            help="Seconds per request, since its arrival, after which a relQuery of which requests "
+            "wait goes first. Like --weight for policies that rank relQueries."
         ),
     ] = None,
     aging: Annotated[
-        float, typer.Option(help="Seconds of remaining time that a second of waiting makes up for.")
+        float, typer.Option(help="Seconds of work that a second of waiting makes up for.")
     ] = 0.0,
     weight: Annotated[
         list[str] | None,
