@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from relquery import span
+from relquery import connect, span
+from relquery.backends.embedded import EmbeddedBackend
 from relquery.bench.harness import Benchmark, Figure, Settings, document
 from relquery.bench.spans import benchmark as spans
 from relquery.bench.spans import bulk as spans_bulk
@@ -19,6 +20,7 @@ from relquery.bench.spans import moves as spans_moves
 from relquery.bench.spans import needles as spans_needles
 from relquery.bench.spans import nested as spans_nested
 from relquery.bench.spans import rag as spans_rag
+from relquery.bench.spans.benchmark import JUDGED_AT_ANY_SIZE
 from relquery.bench.spans.bulk import Bulk
 from relquery.bench.spans.document import Results, render
 from relquery.bench.spans.needles import Found
@@ -27,6 +29,8 @@ from relquery.bench.spans.rag import FirstTokens
 from relquery.bench.spans.setup import PASSAGES, Writer, load_model, read_passages, sides
 from relquery.bench.spans.sizes import PROCESSOR, QUICK, Sizes
 from relquery.config import EngineConfig
+from relquery.connection import Connection
+from relquery.prompt import Answer, Prompt, Sampling
 
 if TYPE_CHECKING:
     from relquery.model.load import LoadedModel
@@ -47,6 +51,8 @@ TINY = Sizes(
     steps=4,
     hays=(0,),
     cases=1,
+    generated_hays=(2,),
+    generated_cases=1,
 )
 ROWS = [
     ["a b c\n", "d e f\n"],
@@ -139,18 +145,60 @@ def test_the_bound_of_a_bulk_counts_each_passage_once(model: LoadedModel) -> Non
     length = [len(model.tokenizer(text)["input_ids"]) for text in passages]
     distinct = [len(model.tokenizer(text)["input_ids"]) for text in set(passages)]
     assert spans_bulk.count_tokens(model, ROWS) == (sum(length), sum(distinct))
-    bulk = Bulk("x", 4, 2.0, 900, 400, plain=30.0, sparse=20.0, ours=12.0, cached=300)
-    assert (bulk.bound, bulk.bound_in_tokens) == (2.0, 2.25)
-    assert (bulk.sparse_gain, bulk.speedup) == (1.5, 2.5)
-    assert values(spans_bulk.figures(bulk)) == {"x": pytest.approx(2.5 / 3)}
+    bulk = Bulk(
+        "x", 4, 900, 400, plain=30.0, ordered=24.0, sparse=20.0, given=15.0, ours=12.0,
+        given_cached=100, cached=300,
+    )  # fmt: skip
+    assert (bulk.bound, bulk.sparse_gain, bulk.speedup) == (2.25, 1.5, 2.5)
+    assert values(spans_bulk.figures(bulk)) == {
+        "x": pytest.approx(2.5 / 3.375),
+        "x_tokens": 0.6,
+        "x_ordered": 2.0,
+    }
+    unlike = replace(bulk, tokens=400)
+    assert {each.name: each.value for each in spans_bulk.figures(unlike)}["x_tokens"] is None
 
 
 def test_a_bulk_reuses_what_its_queries_share(model: LoadedModel) -> None:
     bulk = spans_bulk.measure(model, "x", ROWS, silent)
     tokens, distinct = spans_bulk.count_tokens(model, ROWS)
     assert (bulk.queries, bulk.tokens, bulk.distinct) == (4, tokens, distinct)
-    assert bulk.cached == tokens - distinct
-    assert set(values(spans_bulk.figures(bulk))) == {"x"}
+    assert bulk.cached == bulk.given_cached == tokens - distinct
+    assert set(values(spans_bulk.figures(bulk))) == {"x", "x_tokens", "x_ordered"}
+
+
+def asked_of(connection: Connection) -> list[str]:
+    """The prompts as text, as they are asked from now on."""
+    backend, texts = connection.backend, []
+
+    def answer(prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        texts.extend("".join(str(span.content) for span in prompt) for prompt in prompts)
+        return EmbeddedBackend.answer(backend, prompts, sampling)
+
+    backend.answer = answer
+    return texts
+
+
+def test_all_sides_of_a_bulk_are_asked_the_same_text(model: LoadedModel) -> None:
+    asked: dict[str, list[str]] = {}
+    for name in ("_plain", "_ordered", "_given", "_in_bulk"):
+        with sides(model, EngineConfig(cache_tokens=1024), 1) as (connection,):
+            asked[name] = asked_of(connection)
+            getattr(spans_bulk, name)(connection, ROWS)
+    assert asked["_plain"] == asked["_given"]
+    assert sorted(asked["_in_bulk"]) == sorted(asked["_plain"])
+
+    def as_sets(prompts: list[str]) -> list[list[str]]:
+        return sorted(sorted(prompt.split("\n")) for prompt in prompts)
+
+    assert as_sets(asked["_ordered"]) == as_sets(asked["_plain"])
+    assert asked["_ordered"] != asked["_plain"]
+
+
+@pytest.mark.parametrize("rows", [ROWS, [["a\n", "b\n", "c\n"], ["c\n"]]])
+def test_rows_of_different_lengths_are_ordered(model: LoadedModel, rows: list[list[str]]) -> None:
+    with sides(model, EngineConfig(cache_tokens=1024), 1) as (connection,):
+        assert spans_bulk._ordered(connection, rows) >= 0
 
 
 def test_spans_are_moved_in_three_ways(model: LoadedModel) -> None:
@@ -167,14 +215,27 @@ def test_both_sides_decode_after_the_same_tokens(model: LoadedModel) -> None:
 
 def test_needles_are_asked_of_one_judge_and_of_a_tree(model: LoadedModel) -> None:
     spec = "random:layers=1,hidden=16,heads=1,ffn=16"
-    assert list(spans_needles.measure(TINY, 0, silent, spec)) == [Found(0, 1, 0.0, 0.0)]
+    assert list(spans_needles.measure(TINY, 0, silent, spec)) == [
+        Found(0, 1, 0.0, 0.0),
+        Found(2, 1, 0.0, 0.0, generated=True),
+    ]
+
+
+def test_generated_candidates_are_drawn_from_their_texts_and_the_judge_reads_these() -> None:
+    case = [["a Anna", "b Boris"], ["c Clara", "d David"]]
+    with connect("random:layers=1,hidden=16,heads=1,ffn=16", ledger=None) as connection:
+        result = connection.run(spans_needles.ask(case))
+    drawn = [generation.answer.text for generation in result.report.generations[:-1]]
+    assert sorted(spans_needles._candidates(case, result).split("\n")) == sorted(drawn)
+    assert all(any(text in texts for text in drawn) for texts in case)
 
 
 def test_the_needle_figure_is_the_trees_share_where_one_judge_is_first_lost() -> None:
     rows = [Found(0, 10, 1.0, 1.0), Found(8, 10, 0.4, 0.9), Found(16, 10, 0.1, 0.2)]
-    assert spans_needles.figure(rows).value == 0.9
-    never = spans_needles.figure(rows[:1])
-    assert never.value is None
+    given, generated = spans_needles.figures([*rows, Found(8, 5, 0.2, 0.8, generated=True)])
+    assert (given.value, generated.value) == (0.9, 0.8)
+    never, none = spans_needles.figures(rows[:1])
+    assert never.value is none.value is None
     assert "at every amount of hay" in never.note
 
 
@@ -197,12 +258,17 @@ def test_the_benchmark_writes_what_it_found_and_says_what_is_absent(
         "nested_p99_24",
         "bulk_2wiki",
         "bulk_nq",
+        "bulk_nq_tokens",
+        "bulk_nq_ordered",
         "decode_with_16_spans",
         "locality_tree_right",
+        "locality_generated_right",
     ]
     assert "absent" in figures["bulk_2wiki"].note
     assert "at a small size" in figures["bulk_nq"].note
-    assert all(figure.value is None for figure in figures.values())
+    judged = {name for name, figure in figures.items() if figure.value is not None}
+    assert judged == {"bulk_nq_tokens"}, "the tiny sizes ask for names of the demo model"
+    assert judged < JUDGED_AT_ANY_SIZE
     text = (tmp_path / "out" / "spans.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in figures)
     assert text.count("\n## ") == 5

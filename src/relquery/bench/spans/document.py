@@ -15,7 +15,7 @@ from relquery.bench.spans import words
 from relquery.bench.spans.bulk import CACHE_SHARE, Bulk
 from relquery.bench.spans.decode import Decoded
 from relquery.bench.spans.moves import QUERIES, Moved
-from relquery.bench.spans.needles import NEEDLES, Found
+from relquery.bench.spans.needles import DRAWN_FROM, NEEDLES, Found
 from relquery.bench.spans.nested import Judged
 from relquery.bench.spans.plot import plot
 from relquery.bench.spans.rag import FirstTokens
@@ -109,14 +109,35 @@ def _judged(results: Results) -> Iterator[str]:
 def _bulks(results: Results) -> Iterator[str]:
     yield words.BULK.format(share=CACHE_SHARE)
     yield from table(
-        ("data", "queries", "plain", "spans", "ours", "speedup", "bound", "reached", "cached"),
+        ("data", "queries", "plain", "ordered", "spans, no reuse", "spans, as given", "ours"),
         [
             (
                 each.name.removeprefix("bulk_"),
                 f"{each.queries:,}",
-                *(f"{seconds:.1f}" for seconds in (each.plain, each.sparse, each.ours)),
+                *(
+                    f"{seconds:.1f}"
+                    for seconds in (each.plain, each.ordered, each.sparse, each.given, each.ours)
+                ),
+            )
+            for each in results.bulks
+        ],
+    )
+    yield from table(
+        (
+            "data",
+            "speedup",
+            "bound in tokens",
+            "reached",
+            "over ordered",
+            "cached as given",
+            "ours",
+        ),
+        [
+            (
+                each.name.removeprefix("bulk_"),
                 *(f"{ratio:.3f}" for ratio in (each.speedup, each.bound, each.reached)),
-                f"{each.cached / each.tokens:.1%}",
+                f"{each.ordered / each.ours:.3f}",
+                *(f"{cached / each.tokens:.1%}" for cached in (each.given_cached, each.cached)),
             )
             for each in results.bulks
         ],
@@ -143,11 +164,17 @@ def _moved(results: Results, drawn: bool) -> Iterator[str]:
 
 
 def _found(results: Results) -> Iterator[str]:
-    yield words.NEEDLES.format(needles=NEEDLES)
+    yield words.NEEDLES.format(needles=NEEDLES, drawn=DRAWN_FROM)
     yield from table(
-        ("words", "cases", "one judge", "tree"),
+        ("candidates", "words", "cases", "one judge", "tree"),
         [
-            (str(each.hay_words), str(each.cases), f"{each.flat:.0%}", f"{each.tree:.0%}")
+            (
+                "generated" if each.generated else "given",
+                str(each.hay_words),
+                str(each.cases),
+                f"{each.flat:.0%}",
+                f"{each.tree:.0%}",
+            )
             for each in results.found
         ],
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 INSTRUCTION_TOKENS = 30  # of the system's message, and as many of the user's
 JUDGED = 0.5  # temperature of the figures
+QUESTION = "Which of them is the best?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,11 @@ def _executions(
                 temperature=temperature,
                 seed=execution * fan_out,
             )
-            query = _judge(span.plus(span.repeat(fan_out, inner)))
+            query = _judge(span.plus(span.repeat(fan_out, inner)), QUESTION)
             seconds, result = _judge_seconds(our_side, query)
             ours.append(seconds)
-            seconds, as_text = timed(plain_side, _judge(span.seq(_answers(result, fan_out))))
+            plain_query = _judge("".join(_answers(result, fan_out)) + QUESTION)
+            seconds, as_text = timed(plain_side, plain_query)
             plain.append(seconds)
     judge = result.report.generations[-1].answer
     return Judged(
@@ -109,10 +111,8 @@ def _executions(
     )
 
 
-def _judge(answers: span.Child) -> Generate:
-    return span.generate(
-        span.system("You judge answers.\n"), answers, "Which of them is the best?", max_tokens=1
-    )
+def _judge(*read: span.Child) -> Generate:
+    return span.generate(span.system("You judge answers.\n"), *read, max_tokens=1)
 
 
 def _judge_seconds(connection: Connection, query: Generate) -> tuple[float, SpanResult]:

@@ -62,8 +62,8 @@ def _round(
 ) -> FirstTokens:
     """One of each."""
     documents = writer.documents(count, tokens)
-    ask, again = span.user(writer.question()), span.user(writer.question())
-    as_text = _answer(span.seq(documents), ask)
+    ask, again = writer.question(), writer.question()
+    as_text = _answer("".join(documents) + ask)
     before = timed(plain, as_text)[0] if plain_first else None
     miss, _ = timed(ours, _answer(span.plus(documents), ask))
     hit, result = timed(ours, _answer(span.plus(writer.shuffled(documents)), again))

@@ -17,7 +17,8 @@ class Sizes:
     executions: of the nested query that gives figures; others: of each other one.
     fan_outs: inner generations, the last of which gives figures. inner_tokens: of their answers.
     queries: of a bulk. spans: sizes of moved spans, in tokens. steps: of decoding.
-    hays: words around each needle. cases: for each of these.
+    hays: words around each needle. cases: for each of these. generated_hays, generated_cases: the
+        same where the texts are generated.
     """
 
     model: str
@@ -35,6 +36,8 @@ class Sizes:
     steps: int = 64
     hays: tuple[int, ...] = (0, 4, 8, 16, 24, 32, 48, 64, 96)
     cases: int = 100
+    generated_hays: tuple[int, ...] = (8, 16, 32, 48)
+    generated_cases: int = 50
 
 
 PROCESSOR = Sizes("random:layers=8,hidden=288,heads=4,ffn=1152")
@@ -53,6 +56,8 @@ QUICK = Sizes(
     steps=16,
     hays=(0, 16, 48),
     cases=10,
+    generated_hays=(48,),
+    generated_cases=5,
 )
 
 

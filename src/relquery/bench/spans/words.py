@@ -34,12 +34,17 @@ BULK = """\
 ## Bulks
 
 Seconds to answer all queries, one token each, given at once (Table 4). The cache holds {share:.0%}
-of the distinct passages. *Plain* sends passages as text in the order given; *spans* is the same
-order with spans and nothing reused, so that only attention is sparser; *ours* is `run_bulk`, the
-time to find an order included. *Bound* is all passages over distinct ones, and *reached* the
-speedup over bound x plain / spans.
+of the distinct passages. *Plain* sends passages as text in the order given; *ordered* sends them
+as text, queries and the passages in each in the order of `reorder(bags=...)`, its time included.
+*No reuse* is spans in the order given with nothing cached, so that only attention is sparser;
+*as given* is the same with a cache. *Ours* is `run_bulk`, the time to find an order included.
+
+*Bound* is the tokens of all passages over those of the distinct ones, what an unlimited cache
+would save; *reached* is the speedup of ours over plain, divided by bound x plain / no reuse. The
+last columns are the tokens of passages that came from the cache.
+
 Every side has the memory of its whole cache before it is timed. The sides run one after another, so
-that a noisy machine moves the last figures by some percent.
+that a noisy machine moves the figures in seconds by some percent.
 """
 
 MOVES = """\
@@ -60,5 +65,15 @@ NEEDLES = """\
 
 Share of cases in which the demo model lists all {needles} names, right and in order, that are
 hidden one per text among so many other words (Fig. 17). *One judge* reads all texts; *tree* is the
-same query under `for_="attention"`, two at a time.
+same query under `for_="attention"`, two at a time, whose answers are other answers to other
+questions.
+
+The demo model was trained on this very task, in this wording: lessons of up to eight names and up
+to about 150 words of hay in all, 16 to 19 around each of eight names. Beyond that one judge reads
+more than it has learned to read, while each judge of the tree stays within. So the rows show what a
+reduction gains where a model's range ends; they do not show where the range of others does.
+
+*Given* candidates are texts in the query. *Generated* ones are answers of inner generations, as in
+the paper: each is generated token by token, bound to one of {drawn} texts of which the model draws
+at temperature 1; what counts are the names in those that were drawn.
 """
