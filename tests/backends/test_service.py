@@ -179,8 +179,12 @@ def test_the_policy_is_shortest_and_its_costs_are_measured_unless_it_is_said() -
         assert engine.cost is not None
         config = engine._worker._backend.config
         assert (config.weights, config.starvation) == ({"a": 2.0}, 0.5)
-    with Engine(MODEL, policy="fcfs") as engine:
-        assert engine.cost is None
+    unpredicting: tuple[PolicyName, ...] = ("fcfs", "static")
+    for policy in unpredicting:
+        with Engine(MODEL, policy=policy) as engine:
+            assert engine.cost is None
+    with Engine(MODEL, policy="static", aging=0.5, cache_tokens=512) as engine:
+        assert engine.cost is not None, "aging weighs tokens against seconds"
 
 
 def test_jobs_of_several_threads_each_get_their_own_answers(engine: Engine) -> None:
