@@ -1,4 +1,4 @@
-"""Storms on a network: whatever comes and in whatever order, answers are those of a prompt alone."""
+"""Storms on a network: whatever comes in any order, answers are those of a prompt alone."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def storm(backend: EmbeddedBackend, rng: Random) -> Iterator[tuple[str, list[int
             batches.step()
             backend.engine.pool.check()
 
-    for _ in range(5):
+    for _ in range(6):
         for _ in range(rng.randint(1, 3)):
             kind = rng.choice(list(KINDS))
             numbers = [rng.randrange(len(PROMPTS)) for _ in range(rng.randint(1, 6))]
@@ -134,7 +134,7 @@ def test_in_any_storm_each_prompt_has_the_answer_that_it_has_alone(
             if expected.scores is not None and answer.scores is not None:
                 assert answer.scores == pytest.approx(expected.scores, abs=1e-4)
             checked += 1
-    assert checked > 20
+    assert checked > 10
     assert backend.engine.pool.held == 0
     assert not backend.engine.relqueries
     backend.close()
