@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.source import readable
-from relquery.sql.sources import FIELD_NAME, Sources
+from relquery.sql.source import FIELD_NAME, readable
+from relquery.sql.sources import Sources
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from sqlglot import exp
 from relquery.sql.aggregates import Aggregates
 from relquery.sql.normalize import conjuncts, group_keys, is_order_name, without_alias
 from relquery.sql.scopes import calls_in, compared_with_query, has_call, is_subquery
-from relquery.sql.source import readable
-from relquery.sql.sources import FIELD_NAME, Sources
+from relquery.sql.source import FIELD_NAME, readable, unnumbered
+from relquery.sql.sources import Sources
 
 _INNER = ("from_", "joins", "laterals", "where", "sample", "group")
 _OUTER = ("with_", "distinct", "qualify", "windows", "order", "limit", "offset")
@@ -98,7 +98,7 @@ class _Names:
 
     def text(self, node: exp.Expr) -> str:
         """Without outer parentheses and numbers of calls, names in one spelling."""
-        return readable(node.unnest().transform(self._plain))
+        return unnumbered(node.unnest().transform(self._plain))
 
     def _plain(self, node: exp.Expr) -> exp.Expr:
         found = self.sources.resolve(node) if isinstance(node, exp.Column) else None

@@ -21,7 +21,8 @@ from sqlglot import exp
 from relquery.errors import UnsupportedQueryError
 from relquery.sql.normalize import conjuncts, in_subquery, without_alias
 from relquery.sql.scopes import has_call
-from relquery.sql.sources import FIELD_NAME, Sources
+from relquery.sql.source import FIELD_NAME
+from relquery.sql.sources import Sources
 
 _ROWS = "_rq_joined"
 

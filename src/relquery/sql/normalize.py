@@ -17,8 +17,8 @@ from relquery.sql.binding import is_variable, outer_columns
 from relquery.sql.database import Database
 from relquery.sql.methods import restore_columns
 from relquery.sql.scopes import Context, calls_in, has_call
-from relquery.sql.source import to_sql
-from relquery.sql.sources import FIELD_NAME, Sources, is_star, star_columns
+from relquery.sql.source import FIELD_NAME, to_sql
+from relquery.sql.sources import Sources, is_star, star_columns
 
 _SETS_OF_KEYS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
 _BEFORE_ROWS = ("from_", "joins", "laterals", "sample", "limit", "offset")

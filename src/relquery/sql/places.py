@@ -8,8 +8,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from relquery.sql.scopes import calls_in
-from relquery.sql.source import call_number, readable
-from relquery.sql.sources import FIELD_NAME
+from relquery.sql.source import FIELD_NAME, call_number, unnumbered
 
 
 def note_places(select: exp.Select) -> None:
@@ -19,5 +18,5 @@ def note_places(select: exp.Select) -> None:
     """
     first: dict[str, int] = {}
     for call in sorted(calls_in(select), key=lambda call: call_number(call) or 0):
-        number = first.setdefault(readable(call), call_number(call) or 0)
+        number = first.setdefault(unnumbered(call), call_number(call) or 0)
         call.meta.setdefault(FIELD_NAME, f"llm_{number + 1}")

@@ -18,6 +18,8 @@ from relquery.sql.foreign import from_sqlglot
 
 DIALECT = "duckdb"
 CALL = "_rq_llm_"
+# On an expression that took the place of a name: that name, which the model sees.
+FIELD_NAME = "field_name"
 _CALL_NAME = re.compile(rf"{CALL}(\d+)")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 # What stands before a schema's function, an alias with columns, a table or a macro to create.
@@ -125,8 +127,19 @@ def to_sql(node: exp.Expr) -> str:
 
 
 def readable(node: exp.Expr) -> str:
-    """An expression for people: calls under their own name again."""
+    """An expression for people: calls and columns under their own names again."""
+    return unnumbered(node.transform(_as_written_before))
+
+
+def unnumbered(node: exp.Expr) -> str:
+    """An expression as DuckDB would read it if it knew LLM: the same for equal calls."""
     return _ANY_CASE.sub("LLM", to_sql(node))
+
+
+def _as_written_before(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.Column) and node.name.startswith("_rq_") and FIELD_NAME in node.meta:
+        return exp.Var(this=node.meta[FIELD_NAME])
+    return node
 
 
 def _starts_call(tokens: list[Token], at: int) -> bool:

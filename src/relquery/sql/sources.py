@@ -19,10 +19,7 @@ from relquery.errors import (
 from relquery.sql.database import Database
 from relquery.sql.functions import OPTIONS
 from relquery.sql.scopes import Context, calls_in, context_of
-from relquery.sql.source import call_number, read_source, to_sql
-
-# On an expression that took the place of a name: that name, which the model sees.
-FIELD_NAME = "field_name"
+from relquery.sql.source import FIELD_NAME, call_number, read_source, to_sql
 
 _FROM_CLAUSES = ("from_", "joins", "laterals", "sample")
 

@@ -15,7 +15,7 @@ from relquery.errors import QueryError
 from relquery.sql.answers.numbers import needs_number
 from relquery.sql.database import Database
 from relquery.sql.scopes import Context, calls_in
-from relquery.sql.source import Source, call_number, readable, to_sql
+from relquery.sql.source import Source, call_number, to_sql, unnumbered
 
 _MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
 _NULLS = "_rq_nulls"
@@ -123,7 +123,7 @@ def _first_of_equals(calls: list[exp.Anonymous]) -> dict[int, int]:
     """Equal calls get equal stand-ins, or a call in GROUP BY would not be the one in SELECT."""
     first: dict[str, int] = {}
     return {
-        number: first.setdefault(readable(call), number)
+        number: first.setdefault(unnumbered(call), number)
         for call in calls
         if (number := call_number(call)) is not None
     }

@@ -23,8 +23,7 @@ from relquery.sql.answers.numbers import beyond_double, needs_number
 from relquery.sql.answers.readings import is_macro, reading
 from relquery.sql.normalize import without_alias
 from relquery.sql.scopes import calls_in, has_call
-from relquery.sql.source import call_number, readable
-from relquery.sql.sources import FIELD_NAME
+from relquery.sql.source import FIELD_NAME, call_number, readable
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.Nullif)
 # What DuckDB compares with a text as text.
