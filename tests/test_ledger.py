@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from threading import Timer
 
 import pytest
 
+from relquery.backends.base import known_as
+from relquery.backends.lazy import LazyBackend
+from relquery.connection import Connection, connect
+from relquery.errors import ConfigError
 from relquery.ledger import Ledger, answer_keys
-from relquery.prompt import Answer, Finish, Reuse, Role, Sampling, Span
+from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
 
@@ -70,3 +81,171 @@ def test_whatever_differs_in_a_question_gives_another_key():
 def test_a_key_depends_on_the_text_alone_and_not_on_objects():
     text = "".join(["x", "y"])
     assert answer_keys("m", [(Span("xy"),)], GREEDY) == answer_keys("m", [(Span(text),)], GREEDY)
+
+
+# Ledgers of earlier versions: written here as these wrote them.
+
+
+def earlier_key(model: str, prompt: Prompt, sampling: Sampling) -> bytes:
+    """A key as the first version made it, text spans only."""
+    digest = hashlib.sha256(repr((model, astuple(sampling))).encode())
+    for span in prompt:
+        data = str(span.content).encode("utf-8", "surrogatepass")
+        head = f"{span.role.value} {span.reuse.value} {span.position} str {len(data)} "
+        digest.update(head.encode() + data)
+    return digest.digest()
+
+
+def write_earlier(path: Path, answers: dict[bytes, str]) -> None:
+    """A file of the first version."""
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("PRAGMA journal_mode = WAL")
+        file.execute(
+            "CREATE TABLE answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, "
+            "prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL) WITHOUT ROWID"
+        )
+        rows = [(key, text, 5, 2) for key, text in answers.items()]
+        file.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", rows)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(),
+        Sampling(7, 0.5, 0.9, 3, 11, ("#", "\n"), ("Yes", "No")),
+        Sampling(temperature=0),
+        Compared.by(Sampling(max_tokens=3), ("Yes", "No")),
+    ],
+)
+def test_keys_are_those_of_the_first_version(sampling: Sampling) -> None:
+    prompt = (Span("Be brief.", Role.SYSTEM), Span("é\ud800", reuse=Reuse.INDEPENDENT))
+    expected = [earlier_key("openai:m", prompt, sampling)]
+    assert answer_keys("openai:m", [prompt], sampling) == expected
+
+
+def test_a_setting_that_comes_later_changes_the_keys_where_it_is_set_alone() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Later(Sampling):
+        effort: str = "usual"
+
+    prompt = [(Span("x"),)]
+    assert answer_keys("m", prompt, Later()) == answer_keys("m", prompt, Sampling())
+    assert answer_keys("m", prompt, Later(effort="high")) != answer_keys("m", prompt, Sampling())
+
+
+@dataclass
+class Known:
+    """A backend that notes its prompts. formerly: what older ledgers know its model by."""
+
+    name: str
+    identity: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self.asked: list[Prompt] = []
+        if self.identity is not None:
+            self.known_as = lambda: self.identity
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        self.asked += prompts
+        for index, _ in enumerate(prompts):
+            yield index, Answer("new", Finish.STOP)
+
+    def close(self) -> None:
+        pass
+
+
+QUERY = "SELECT LLM('up', id) AS up FROM (VALUES (1), (2), (3)) t(id)"
+
+
+def rows_of(con: Connection) -> list[str]:
+    return sorted(row[0] for row in con.sql(QUERY).fetchall())
+
+
+def earlier_ledger(path: Path, model: str) -> None:
+    """Knows the first two of QUERY's answers, given by a model of this name."""
+    prompts = Known(model)
+    with connect(prompts, ledger=None, order="original") as con:
+        rows_of(con)
+    first = prompts.asked[:2]
+    write_earlier(path, {earlier_key(model, prompt, GREEDY): "old" for prompt in first})
+
+
+def test_a_ledger_of_the_first_version_answers_for_a_provider(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    earlier_ledger(path, "openai:m@localhost:8000")
+    backend = Known("openai:m@localhost:8000")
+    for new in (1, 0):
+        with connect(backend, ledger=path) as con:
+            assert rows_of(con) == ["new", "old", "old"]
+        assert len(backend.asked) == new
+        backend.asked.clear()
+
+
+@pytest.mark.parametrize(
+    ("identity", "asked"),
+    [(("sha256:1", "m@old"), 1), (("sha256:1",), 3), (("sha256:1", "m@other"), 3)],
+)
+def test_a_ledger_of_the_first_version_answers_where_its_name_means_the_same_model(
+    tmp_path: Path, identity: tuple[str, ...], asked: int
+) -> None:
+    path = tmp_path / "answers.db"
+    earlier_ledger(path, "m@old")
+    for count in (asked, 0):
+        backend = Known("m@old", identity)
+        with connect(backend, ledger=path) as con:
+            found = con.sql(f"EXPLAIN {QUERY}").fetchall()
+            assert rows_of(con) == sorted(["new"] * asked + ["old"] * (3 - asked))
+        assert len(backend.asked) == count
+        assert str(3 - count) in str(found)
+
+
+def test_a_new_ledger_knows_a_model_by_its_first_name_alone(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    with connect(Known("m@old"), ledger=path) as con:
+        rows_of(con)
+    backend = Known("m@new", ("sha256:1", "m@old"))
+    with connect(backend, ledger=path) as con:
+        rows_of(con)
+    assert len(backend.asked) == 3
+
+
+def test_a_backend_that_is_opened_late_is_known_as_itself() -> None:
+    assert known_as(LazyBackend(lambda: Known("m", ("x", "y")))) == ("x", "y")
+    assert known_as(LazyBackend(lambda: Known("m"))) == ("m",)
+
+
+def test_a_file_with_a_table_of_another_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE answers (question, reply)")
+    with pytest.raises(ConfigError, match="cannot be opened: no such column"):
+        Ledger.open(path)
+
+
+def test_a_file_that_is_damaged_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    with closing(Ledger.open(path)) as ledger:
+        ledger.put((bytes([n]) * 32, Answer("x" * 500, Finish.STOP)) for n in range(200))
+    content = bytearray(path.read_bytes())
+    content[8192:] = b"\xff" * (len(content) - 8192)
+    path.write_bytes(content)
+    with (
+        closing(Ledger.open(path)) as ledger,
+        pytest.raises(ConfigError, match=r"cannot be read: .* Move the file away"),
+    ):
+        ledger.get([bytes([n]) * 32 for n in range(200)])
+
+
+@pytest.mark.parametrize("held", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_file_that_another_is_making_is_waited_for(tmp_path: Path, held: str) -> None:
+    path = tmp_path / "answers.db"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE something (x)")
+        other.execute(held)
+        other.execute("SELECT * FROM something").fetchall()
+        release = Timer(0.3, other.execute, ["COMMIT"])
+        release.start()
+        with closing(Ledger.open(path)) as ledger:
+            ledger.put([(b"k", Answer("x", Finish.STOP))])
+            assert ledger.has_answers
+        release.join()

@@ -14,7 +14,10 @@ RelqueryError
 └── RequestError             one request cannot be served; becomes its row's error
     └── PromptTooLongError   the prompt does not fit the model's context or the cache
 
-PartialResultWarning is issued, not raised, when some rows of a result carry an error.
+Warnings are issued, not raised:
+PartialResultWarning         some rows of a result carry an error
+LedgerWarning                answers could not be stored, and would be asked again
+SamplingWarning              a server does not take a setting, and answers without it
 """
 
 from __future__ import annotations
@@ -137,6 +140,14 @@ class PromptTooLongError(RequestError):
 
 class PartialResultWarning(UserWarning):
     """Some rows of a result carry an error; `result.errors` lists them."""
+
+
+class LedgerWarning(UserWarning):
+    """Answers that the ledger's file does not hold, as it could not be written."""
+
+
+class SamplingWarning(UserWarning):
+    """A server that refuses a setting and answers without it, by its own."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
 from relquery.prompt import Answer, Prompt, Sampling
+
+Heard = Callable[[int, Answer], None]
 
 
 class Backend(Protocol):
@@ -26,6 +28,23 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free what the backend holds. The backend cannot be used afterwards."""
+
+
+class Arrivals(Protocol):
+    """What an iterator of answers may offer: to tell of each before it is taken.
+
+    heard: called once with each (index, answer), maybe in a thread of the backend; may be set until
+    the first is taken.
+    """
+
+    heard: Heard
+
+
+class Identity(Protocol):
+    """What a backend may say of its model, where a name does not tell all models apart."""
+
+    def known_as(self) -> tuple[str, ...]:
+        """Names by which the ledger knows the model: the one to store under, then older ones."""
 
 
 class Foresight(Protocol):
@@ -67,3 +86,17 @@ def predict_all(backend: Backend, prompt_tokens: Sequence[int], sampling: Sampli
     """See Foresight."""
     tell = getattr(backend, "predict_all", None)
     return None if tell is None else cast(Foresight, backend).predict_all(prompt_tokens, sampling)
+
+
+def known_as(backend: Backend) -> tuple[str, ...]:
+    """See Identity; its name where it says no more."""
+    tell = getattr(backend, "known_as", None)
+    return (backend.name,) if tell is None else cast(Identity, backend).known_as()
+
+
+def on_arrival(answers: Iterator[tuple[int, Answer]], heard: Heard) -> bool:
+    """Have `heard` called as answers arrive; False where the iterator does not offer that."""
+    if not hasattr(answers, "heard"):
+        return False
+    cast(Arrivals, answers).heard = heard
+    return True

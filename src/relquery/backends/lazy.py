@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
+from relquery.backends.base import Backend, known_as, one_pass, predict_all, prompt_tokens
 from relquery.prompt import Answer, Prompt, Sampling
 
 
@@ -19,6 +19,10 @@ class LazyBackend:
     def name(self) -> str:
         """The opened backend's name."""
         return self._backend.name
+
+    def known_as(self) -> tuple[str, ...]:
+        """See Identity."""
+        return known_as(self._backend)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         """See Backend.answer. Raises what opening raises."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -78,6 +79,19 @@ def progress(title: str = "") -> Iterator[Advance]:
             bars.update(tasks[stage], completed=done)
 
         yield advance
+
+
+@contextmanager
+def shown_warnings(*ignored: type[Warning]) -> Iterator[None]:
+    """What is warned of in this block is printed at its end, a line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        for kind in ignored:
+            warnings.simplefilter("ignore", kind)
+        try:
+            yield
+        finally:
+            for text in dict.fromkeys(str(each.message) for each in caught):
+                errors_console().print(f"Warning: {text}", markup=False, highlight=False)
 
 
 def to_json(value: object) -> str:

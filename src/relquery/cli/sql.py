@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,8 +17,10 @@ from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.explained import explanation, is_explanation, is_plan
+from relquery.cli.interrupt import interruptible
+from relquery.cli.kept import Came, what_is_kept
 from relquery.cli.options import CacheTokens, Cost
-from relquery.cli.show import errors_console, progress, result_table, to_json
+from relquery.cli.show import errors_console, progress, result_table, shown_warnings, to_json
 from relquery.cli.tables import check_output, find_table
 from relquery.config import Order
 from relquery.connection import connect
@@ -29,7 +30,6 @@ from relquery.sql.result import Result, distinct_names
 from relquery.sql.run import explained
 
 _SHOWN = 50
-_KEEP = "Give --ledger FILE to keep what was answered."
 
 
 class Format(Enum):
@@ -77,7 +77,10 @@ def sql(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="No prefix caching.")] = False,
     ledger: Annotated[
         Path | None,
-        typer.Option(help="File that keeps answers, so that a stopped query goes on later."),
+        typer.Option(
+            help="File that keeps answers as they come, so that a stopped query goes on later. "
+            "At temperature 0, or with --seed."
+        ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How rows are printed.")] = (
         Format.TABLE
@@ -125,14 +128,21 @@ def sql(
             "temperature": temperature,
             "seed": seed,
         }
-        with warnings.catch_warnings(), progress() as advance:
-            warnings.simplefilter("ignore", PartialResultWarning)
+        came = Came()
+        with shown_warnings(PartialResultWarning), progress() as advance:
             try:
-                result = connection.sql(text, progress=advance, **sampling)
+                with interruptible():
+                    result = connection.sql(text, progress=came.counting(advance), **sampling)
             except KeyboardInterrupt:
-                raise typer.Exit(_interrupted(ledger)) from None
+                text = what_is_kept(connection.ledger, came.answers)
+                errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
+                raise typer.Exit(INTERRUPTED) from None
             except LateQueryError as error:
-                raise typer.Exit(_failed_late(error, ledger)) from None
+                # Without a file, the ledger ends with this command.
+                kept = what_is_kept(connection.ledger, came.answers)
+                said = error if ledger is not None else f"{error.__cause__} {kept}"
+                errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+                raise typer.Exit(ERROR) from None
     if write is not None:
         write(result)
     _print(result, form)
@@ -144,23 +154,6 @@ def sql(
 def _load(model: str, options: dict[str, Any]) -> Backend:
     with errors_console().status(f"loading {model}"):
         return load(model, **options)
-
-
-def _interrupted(ledger: Path | None) -> int:
-    kept = (
-        _KEEP
-        if ledger is None
-        else f"Answers so far are in {ledger}; run the same command to go on."
-    )
-    errors_console().print(f"Interrupted. {kept}", markup=False, highlight=False)
-    return INTERRUPTED
-
-
-def _failed_late(error: LateQueryError, ledger: Path | None) -> int:
-    # Without a file, the ledger ends with this command.
-    said = error if ledger is not None else f"{error.__cause__} {_KEEP}"
-    errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
-    return ERROR
 
 
 def _order(name: str) -> Order:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Backend, Heard, known_as, on_arrival
 from relquery.config import QueryConfig
 from relquery.errors import RequestError
-from relquery.ledger import Keys, Ledger, has_one_answer
+from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.inputs import Inputs, Question
 from relquery.table.columns import Int64s
 
 Progress = Callable[[str, int, int], None]
 
-_SAVE_EVERY = 64
 _SHOWN_FIELDS = 3
 
 
@@ -31,6 +30,12 @@ class Asker:
     ledger: Ledger | None
     progress: Progress | None
     clock: Callable[[], float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the ledger knows the model by. In memory there are no others to be told apart."""
+        is_lasting = self.ledger is not None and self.ledger.path is not None
+        return known_as(self.backend) if is_lasting else (self.backend.name,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,11 +56,12 @@ def ask(question: Question, asker: Asker) -> Replies:
     raises; answers given until then are in the ledger.
     """
     inputs = Inputs.of(question)
+    ledger = asker.ledger if has_one_answer(question.sampling) else None
     answers: dict[int, Answer] = {}
     keys: Keys | None = None
-    if asker.ledger is not None and has_one_answer(question.sampling):
-        keys = Keys.of(asker.backend.name, inputs.prompts_as_written(), question.sampling)
-        answers = asker.ledger.find(keys)
+    if ledger is not None:
+        prompts = inputs.prompts_as_written()
+        keys, answers = look_up(ledger, asker.names, prompts, question.sampling)
     total = inputs.count
     if asker.progress is not None:  # finding an order may take a moment: say what has begun
         asker.progress(question.name, len(answers), total)
@@ -64,8 +70,12 @@ def ask(question: Question, asker: Asker) -> Replies:
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
     # Closed at once when something is raised here, so that the backend stops working on the rest.
-    with closing(_answered(asker, prompts, question.sampling, sent, keys)) as stream:
-        for row, answer in stream:
+    with (
+        _keeping(ledger, keys, sent) as keep,
+        closing(_answered(asker.backend, prompts, question.sampling, keep)) as stream,
+    ):
+        for index, answer in stream:
+            row = int(sent[index])
             answers[row] = answer
             if asker.config.on_error == "raise":
                 _check(answer, question, inputs, row)
@@ -119,29 +129,34 @@ def _short(text: str | None) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
-def _answered(
-    asker: Asker, prompts: list[Prompt], sampling: Sampling, sent: Int64s, keys: Keys | None
-) -> Generator[tuple[int, Answer], None, None]:
-    """(distinct row, answer) as they come.
+@contextmanager
+def _keeping(ledger: Ledger | None, keys: Keys | None, sent: Int64s) -> Iterator[Heard]:
+    """Gives what puts the answer to a prompt, by its index in `sent`, into the ledger."""
+    if ledger is None or keys is None or not len(sent):
+        yield lambda index, answer: None
+        return
+    with saving(ledger) as keep:
 
-    Each is in the ledger soon, and at the latest when the iterator ends, however it ends.
-    """
+        def keep_answer(index: int, answer: Answer) -> None:
+            keep(keys.place(int(sent[index]), answer), answer)
+
+        yield keep_answer
+
+
+def _answered(
+    backend: Backend, prompts: list[Prompt], sampling: Sampling, keep: Heard
+) -> Generator[tuple[int, Answer], None, None]:
+    """(index, answer) as they come. keep: is called with each once, as early as can be."""
     if not prompts:
         return
-    unsaved: list[tuple[bytes, Answer]] = []
-    stream = asker.backend.answer(prompts, sampling)
+    stream = backend.answer(prompts, sampling)
+    tells = on_arrival(stream, keep)
     try:
         for index, answer in stream:
-            row = int(sent[index])
-            if keys is not None:
-                unsaved.append((keys.place(row, answer), answer))
-            if asker.ledger is not None and len(unsaved) >= _SAVE_EVERY:
-                asker.ledger.put(unsaved)
-                unsaved = []
-            yield row, answer
+            if not tells:
+                keep(index, answer)
+            yield index, answer
     finally:
-        if asker.ledger is not None and unsaved:
-            asker.ledger.put(unsaved)
         close = getattr(stream, "close", None)
         if close is not None:
             close()

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from relquery.backends.base import one_pass
 from relquery.errors import QueryError
-from relquery.ledger import Keys, has_one_answer
+from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Compared, Prompt, Sampling
 from relquery.sql.ask import Asker
 from relquery.sql.estimate import Effort, answers, effort
@@ -140,9 +140,8 @@ class Foretelling:
         if ledger is None or not has_one_answer(sampling):
             return prompts, False
         # A backend may have to be opened for its name.
-        name = self.asker.backend.name if ledger.has_answers else ""
-        keys = Keys.of(name, prompts, sampling)
-        known = ledger.find(keys)
+        names = self.asker.names if ledger.has_answers else ("",)
+        keys, known = look_up(ledger, names, prompts, sampling)
         new = {keys.whole[at]: prompt for at, prompt in enumerate(prompts) if at not in known}
         repeats = not self._keys.isdisjoint(new)
         self._keys.update(new)

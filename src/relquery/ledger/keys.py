@@ -1,0 +1,83 @@
+"""Where an answer is in the ledger: a key made of the model, the sampling and the prompt."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling, Span
+
+_FIRST_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "allowed")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Where the answers to some prompts are, one for each.
+
+    whole: of whole answers. decided: of those that ended when they could be none of the texts that
+    they are compared with; empty where answers are read.
+    """
+
+    whole: list[bytes]
+    decided: list[bytes]
+
+    @classmethod
+    def of(cls, model: str, prompts: Sequence[Prompt], sampling: Sampling) -> Keys:
+        """For prompts to a model, asked with this sampling."""
+        if not isinstance(sampling, Compared):
+            return cls(answer_keys(model, prompts, sampling), [])
+        whole = answer_keys(model, prompts, sampling.whole)
+        return cls(whole, answer_keys(model, prompts, sampling))
+
+    def place(self, index: int, answer: Answer) -> bytes:
+        """The key that an answer is stored under."""
+        return (self.decided if answer.finish is Finish.DECIDED else self.whole)[index]
+
+
+def has_one_answer(sampling: Sampling) -> bool:
+    """Whether asking again would give the same answer."""
+    return sampling.temperature == 0 or sampling.seed is not None
+
+
+def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:
+    """One key per prompt: a hash of the model, the sampling and every span.
+
+    Ledgers are read for years: what the hash is made of must not change.
+    """
+    start = hashlib.sha256(repr((model, _settings(sampling))).encode("utf-8", "surrogatepass"))
+    written: dict[int, tuple[Span, bytes]] = {}
+    keys = []
+    for prompt in prompts:
+        digest = start.copy()
+        for span in prompt:
+            # Spans of equal cells are one object, so each is written once; the tuple keeps it
+            # alive, since an id is only unique among living objects.
+            if (known := written.get(id(span))) is None:
+                known = written[id(span)] = (span, _written(span))
+            digest.update(known[1])
+        keys.append(digest.digest())
+    return keys
+
+
+def _settings(sampling: Sampling) -> tuple[object, ...]:
+    """A setting that came later counts where it is set, so that older keys stay as they are."""
+    first = [getattr(sampling, name) for name in _FIRST_SETTINGS]
+    if isinstance(sampling, Compared):
+        first.append(sampling.texts)
+    later = [
+        (one.name, getattr(sampling, one.name))
+        for one in fields(sampling)
+        if one.name not in (*_FIRST_SETTINGS, "texts")
+        and getattr(sampling, one.name) != one.default
+    ]
+    return (*first, *later)
+
+
+def _written(span: Span) -> bytes:
+    content = span.content if isinstance(span.content, str) else repr(span.content)
+    kind = type(span.content).__name__
+    data = content.encode("utf-8", "surrogatepass")
+    begins = "message " if span.begins else ""
+    head = f"{begins}{span.role.value} {span.reuse.value} {span.position} {kind} {len(data)} "
+    return head.encode() + data

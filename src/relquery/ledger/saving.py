@@ -1,0 +1,116 @@
+"""Answers on their way into the ledger: a thread stores them soon after they came."""
+
+from __future__ import annotations
+
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+
+from relquery.errors import LedgerWarning
+from relquery.ledger.store import Ledger
+from relquery.ledger.termination import before_termination
+from relquery.prompt import Answer
+
+_SOON = 0.02  # seconds in which answers gather, to be stored in one go
+_AGAIN = 0.5  # seconds until what could not be stored is tried again
+_LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a process that is told to end waits for the disk
+
+Keep = Callable[[bytes, Answer], None]
+
+
+@contextmanager
+def saving(ledger: Ledger) -> Iterator[Keep]:
+    """A block in which answers are stored under their keys as they come, from any thread.
+
+    Each is on file within a tenth of a second, whether another comes or not, unless the disk is
+    slower; all are when the block ends, however it ends, and before SIGTERM ends the process. To
+    hand one in never waits for the disk. Issues LedgerWarning for what cannot be stored in the end.
+    """
+    writer = _Writer(ledger)
+    to_end = nullcontext() if ledger.path is None else before_termination(writer.flush)
+    with to_end:
+        writer.start()
+        try:
+            yield writer.keep
+        finally:
+            writer.end()
+
+
+class _Writer(Thread):
+    """Stores what it is given, some of it at a time."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        # A daemon, so that a disk that hangs does not keep the process.
+        super().__init__(name="relquery-ledger", daemon=True)
+        self._ledger = ledger
+        # Into such a queue the handler of a signal may put as well. None ends the thread.
+        self._items = SimpleQueue[tuple[bytes, Answer] | Event | None]()
+        self._bell = SimpleQueue[None]()
+        self._unsaved: list[tuple[bytes, Answer]] = []
+        self._problem: sqlite3.Error | None = None
+        self._is_over = self._has_ended = False
+
+    def keep(self, key: bytes, answer: Answer) -> None:
+        self._items.put((key, answer))
+
+    def flush(self) -> None:
+        """Wait until all that came before is stored, or could not be."""
+        stored = Event()
+        self._items.put(stored)
+        self._bell.put(None)
+        for _ in range(_LOOKS):
+            if stored.wait(_LOOK_SECONDS) or self._has_ended:
+                return
+
+    def end(self) -> None:
+        self._items.put(None)
+        self._bell.put(None)
+        try:
+            self.join()
+        except KeyboardInterrupt:  # a second one does not wait
+            self.join()
+            raise
+        if self._unsaved:
+            warnings.warn(
+                f"{len(self._unsaved)} answers are not in the ledger {self._ledger.path}: "
+                f"{self._problem}. Free its disk or give another file, or they are asked again.",
+                LedgerWarning,
+                stacklevel=2,
+            )
+
+    def run(self) -> None:
+        while not self._is_over:
+            stored = self._gather()
+            self._store()
+            for event in stored:
+                event.set()
+        self._has_ended = True
+
+    def _gather(self) -> list[Event]:
+        """Take in what has come; gives the events of those who wait for it to be stored."""
+        items, waiting = [], []
+        with suppress(Empty):
+            items.append(self._items.get(timeout=_AGAIN if self._unsaved else None))
+        with suppress(Empty):
+            self._bell.get(timeout=_AGAIN if self._unsaved else _SOON)
+        items += [self._items.get() for _ in range(self._items.qsize())]
+        for item in items:
+            match item:
+                case None:
+                    self._is_over = True
+                case Event():
+                    waiting.append(item)
+                case _:
+                    self._unsaved.append(item)
+        return waiting
+
+    def _store(self) -> None:
+        try:
+            self._ledger.put(self._unsaved)
+        except sqlite3.Error as error:
+            self._problem = error
+        else:
+            self._unsaved, self._problem = [], None

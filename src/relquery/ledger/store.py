@@ -1,0 +1,173 @@
+"""The store itself: one table in an SQLite file, which several processes may use at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from relquery.errors import ConfigError
+from relquery.ledger.keys import Keys
+from relquery.prompt import Answer, Finish
+
+_COLUMNS = (
+    "key BLOB PRIMARY KEY, text TEXT NOT NULL, "
+    "prompt_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL"
+)
+_IS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'answers'"
+_SELECT = "SELECT key, text, prompt_tokens, output_tokens FROM answers"
+_FORMAT = 1  # 0: may hold local models by a name that does not tell all weights apart
+_LOOK_UP_AT_ONCE = 500
+_BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+# While another process holds the file: SQLite waits for it, and we try again, for up to a minute.
+_BUSY_SECONDS, _PAUSE_SECONDS, _TRIES = 0.05, 0.01, 1000
+
+Given = TypeVar("Given")
+
+
+@dataclass(slots=True)
+class Ledger:
+    """A store of answers to questions that have one answer: whole ones, and beginnings that decide.
+
+    path: of its file; None where it is in memory. may_be_older: whether it may hold answers of a
+    local model under the model's name, as versions before the fingerprint wrote them.
+    stored: answers that were stored through this object.
+    """
+
+    connection: Any
+    path: Path | None
+    may_be_older: bool = False
+    stored: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def open(cls, path: str | Path = ":memory:") -> Ledger:
+        """Open or create a store. Raises ConfigError if the file is no such store."""
+        connection = None
+        try:
+            connection = sqlite3.connect(
+                path, _BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
+            )
+            version = _patiently(lambda: _prepare(connection))
+        except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
+            raise ConfigError(
+                f"The ledger {path} cannot be opened: {error}. Give the path of a file that "
+                "relquery wrote, or of a new one."
+            ) from error
+        file = None if str(path) == ":memory:" else Path(path)
+        return cls(connection, file, may_be_older=version < _FORMAT)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Answer]:
+        """The answers that are known, by key. Raises ConfigError if the file cannot be read."""
+        known: dict[bytes, Answer] = {}
+        for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
+            some = keys[start : start + _LOOK_UP_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            rows = self._read(f"{_SELECT} WHERE key IN ({marks})", some)
+            for key, text, prompt_tokens, output_tokens in rows:
+                known[key] = Answer(
+                    text.decode("utf-8", "surrogatepass") if isinstance(text, bytes) else text,
+                    Finish.STOP,
+                    prompt_tokens=prompt_tokens,
+                    output_tokens=output_tokens,
+                    attempts=0,
+                )
+        return known
+
+    def find(self, keys: Keys) -> dict[int, Answer]:
+        """The answers that are known, by index of the prompt."""
+        whole, decided = self.get(keys.whole), self.get(keys.decided)
+        known = {index: whole[key] for index, key in enumerate(keys.whole) if key in whole}
+        for index, key in enumerate(keys.decided):
+            if key in decided and index not in known:
+                known[index] = replace(decided[key], finish=Finish.DECIDED)
+        return known
+
+    def put(self, answers: Iterable[tuple[bytes, Answer]]) -> None:
+        """Store those of these that are values, at once and for good. Raises sqlite3.Error."""
+        rows = [
+            (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
+            for key, answer in answers
+            if answer.finish in (Finish.STOP, Finish.DECIDED)
+            and answer.error is None
+            and answer.text is not None
+        ]
+        if rows:
+            with self._lock:
+                _patiently(lambda: self._insert(rows))
+            self.stored += len(rows)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether anything is known."""
+        return bool(self._read("SELECT EXISTS (SELECT 1 FROM answers)")[0][0])
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def _read(self, sql: str, values: Sequence[bytes] = ()) -> list[Any]:
+        with self._lock, self._readable():
+            return _patiently(lambda: self.connection.execute(sql, values).fetchall())
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise ConfigError(
+                f"The ledger {self.path} cannot be read: {error}. Move the file away, or give the "
+                "path of another."
+            ) from error
+
+    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        with self.connection:
+            self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+
+
+def _prepare(connection: Any) -> int:
+    """Make the table where there is none; gives the version of the file's format."""
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode == "delete":
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if connection.execute(_IS_THERE).fetchone() is None:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            # Another process may have made it meanwhile.
+            if connection.execute(_IS_THERE).fetchone() is None:
+                connection.execute(f"CREATE TABLE answers ({_COLUMNS}) WITHOUT ROWID")
+                connection.execute(f"PRAGMA user_version = {_FORMAT}")
+    connection.execute(_SELECT + " LIMIT 0")  # fails for a table of another form
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _patiently(act: Callable[[], Given]) -> Given:
+    """Try again while another process holds the file.
+
+    SQLite itself waits, except where it fears a deadlock: when a file is made or recovered.
+    """
+    for _ in range(_TRIES):
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in _BUSY_CODES:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    return act()
+
+
+def _storable(text: str) -> str | bytes:
+    """SQLite takes no lone surrogates in text, which a tokenizer may leave behind."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text

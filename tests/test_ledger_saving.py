@@ -1,0 +1,232 @@
+"""Answers are in the ledger's file soon after they came, whatever then happens to the process."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from unittest.mock import patch
+
+import pytest
+from tests.backends.chat_server import until
+
+from relquery.connection import connect
+from relquery.errors import LedgerWarning
+from relquery.ledger import Ledger
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+
+ROWS = {"id": list(range(40))}
+QUERY = "SELECT id, LLM('up', id) AS up FROM t ORDER BY id"
+
+
+class Stepwise:
+    """Answers so many prompts, then does what it is told, then answers the others."""
+
+    name = "stepwise"
+
+    def __init__(self, first: int, then: Callable[[], object]) -> None:
+        self.first, self.then = first, then
+        self.asked = 0
+
+    def answer(self, prompts: list[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        for index in range(len(prompts)):
+            if index == self.first:
+                self.then()
+            self.asked += 1
+            yield index, Answer(f"answer {index}", Finish.STOP)
+
+    def close(self) -> None:
+        pass
+
+
+def stored(path: Path) -> int:
+    """Answers in a file, as another process sees them."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
+            return int(file.execute("SELECT count(*) FROM answers").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_an_answer_is_on_file_while_the_next_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
+    with connect(backend, ledger=path) as con:
+        con.register("t", ROWS)
+        con.sql(QUERY)
+    assert stored(path) == 40
+
+
+# A Python program whose backend sends a signal to it, just after it has given some answers.
+PROGRAM = """
+import os, signal, sys, threading
+from relquery.connection import connect
+from relquery.prompt import Answer, Finish
+
+class Backend:
+    name = "stepwise"
+    def answer(self, prompts, sampling):
+        for index in range(len(prompts)):
+            if index == 30:
+                {then}
+            yield index, Answer(f"answer {{index}}", Finish.STOP)
+    def close(self):
+        pass
+
+with connect(Backend(), ledger=sys.argv[1]) as con:
+    con.register("t", {{"id": list(range(40))}})
+    con.sql("SELECT LLM('up', id) AS up FROM t")
+print("done")
+"""
+
+
+def run(path: Path, then: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM.format(then=then), str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_program_that_is_told_to_end_has_stored_all_answers_and_ends_as_ever(
+    tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "answers.db"
+    done = run(path, f"os.kill(os.getpid(), signal.{name})")
+    assert done.returncode == -signal.Signals[name]
+    assert (done.stdout, done.stderr) == ("", "")
+    assert stored(path) == 30
+
+
+def test_a_program_that_is_killed_keeps_what_came_before_the_last_moment(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    done = run(path, "threading.Event().wait(1); os.kill(os.getpid(), signal.SIGKILL)")
+    assert done.returncode == -signal.SIGKILL
+    assert stored(path) == 30
+
+
+def test_a_handler_of_the_programs_own_is_left_to_do_as_it_will(tmp_path: Path) -> None:
+    seen: list[object] = []
+    before = signal.signal(signal.SIGTERM, lambda *_: seen.append("told"))
+    try:
+        path = tmp_path / "answers.db"
+        backend = Stepwise(3, lambda: signal.raise_signal(signal.SIGTERM))
+        with connect(backend, ledger=path) as con:
+            con.register("t", ROWS)
+            assert len(con.sql(QUERY)) == 40
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == ["told"]
+
+
+def test_the_handlers_of_signals_are_as_before_when_a_query_ends(tmp_path: Path) -> None:
+    def handlers() -> list[object]:
+        return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+
+    before, during = handlers(), []
+    backend = Stepwise(3, lambda: during.extend(handlers()))
+    with connect(backend, ledger=tmp_path / "answers.db") as con:
+        con.register("t", ROWS)
+        con.sql(QUERY)
+    assert handlers() == before == [signal.SIG_DFL] * 2
+    assert during != before
+
+
+def test_a_query_in_another_thread_stores_its_answers_too(tmp_path: Path) -> None:
+    path = tmp_path / "answers.db"
+    backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
+    with connect(backend, ledger=path) as con:
+        con.register("t", ROWS)
+        thread = Thread(target=lambda: con.sql(QUERY))
+        thread.start()
+        thread.join()
+    assert stored(path) == 40
+
+
+@contextmanager
+def storing(act: Callable[[], None]) -> Iterator[None]:
+    """`act` goes before whatever is stored."""
+    put = Ledger.put
+
+    def act_and_put(self: Ledger, answers: list[tuple[bytes, Answer]]) -> None:
+        act()
+        put(self, answers)
+
+    with patch.object(Ledger, "put", act_and_put):
+        yield
+
+
+def test_a_slow_disk_holds_up_no_answer(tmp_path: Path) -> None:
+    path, is_fast = tmp_path / "answers.db", Event()
+    backend = Stepwise(39, is_fast.set)  # never set if storing were waited for
+    with storing(lambda: until(is_fast.is_set)), connect(backend, ledger=path) as con:
+        con.register("t", ROWS)
+        con.sql(QUERY)
+    assert stored(path) == 40
+
+
+def test_what_could_not_be_stored_is_stored_when_the_disk_takes_it_again(tmp_path: Path) -> None:
+    path, left = tmp_path / "answers.db", [3]
+
+    def fail_at_first() -> None:
+        if left[0]:
+            left[0] -= 1
+            raise sqlite3.OperationalError("database or disk is full")
+
+    backend = Stepwise(3, lambda: until(lambda: stored(path) == 3))
+    with storing(fail_at_first), connect(backend, ledger=path) as con:
+        con.register("t", ROWS)
+        con.sql(QUERY)
+    assert stored(path) == 40
+
+
+def test_a_disk_that_stays_full_costs_no_result_and_is_told(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    path, backend = tmp_path / "answers.db", Stepwise(99, print)
+    with storing(fail), connect(backend, ledger=path, order="original") as con:
+        con.register("t", ROWS)
+        with pytest.warns(LedgerWarning, match="40 answers are not in the ledger .* is full"):
+            result = con.sql(QUERY)
+        assert result.fetchall()[7] == (7, "answer 7")
+        assert con.ledger is not None
+        assert con.ledger.stored == 0
+
+
+CROWD = """
+import sys, time
+from relquery.ledger import Ledger, saving
+from relquery.prompt import Answer, Finish
+
+number, path = int(sys.argv[1]), sys.argv[2]
+time.sleep(max(0, float(sys.argv[3]) - time.time()))  # all at once
+ledger = Ledger.open(path)
+for block in range(3):
+    with saving(ledger) as keep:
+        for index in range(20):
+            key = f"{number} {block} {index}".encode()
+            keep(key, Answer(key.decode(), Finish.STOP))
+    assert ledger.get([key]), "not found"
+ledger.close()
+"""
+
+
+def test_processes_that_make_one_ledger_at_the_same_time_all_store_in_it(tmp_path: Path) -> None:
+    path, start = tmp_path / "answers.db", str(time.time() + 3)
+    crowd = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", CROWD, str(number), str(path), start],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(8)
+    ]
+    told = [process.communicate(timeout=120)[1] for process in crowd]
+    assert told == [""] * 8
+    assert [process.returncode for process in crowd] == [0] * 8
+    assert stored(path) == 8 * 3 * 20
