@@ -69,6 +69,7 @@ class EmbeddedBackend:
 
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
+        self._fingerprint: str | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
         self._executor = TorchExecutor(
             model.network,
@@ -94,8 +95,21 @@ class EmbeddedBackend:
 
     @property
     def name(self) -> str:
-        """The model's name and version: other weights under this name have another one."""
+        """The model's name and version, in short."""
         return f"{self._model.name}@{self._model.version}"
+
+    def known_as(self) -> tuple[str, ...]:
+        """See Identity: by all of its weights, wherever they lie.
+
+        Older ledgers know a model by its name and version, of which other weights may have the
+        same; not so where the weights follow from the name.
+        """
+        if self._fingerprint is None:
+            from relquery.model.fingerprint import fingerprint
+
+            self._fingerprint = f"sha256:{fingerprint(self._model)}"
+        is_told_by_name = self._model.name == "demo" or self._model.name.startswith("random:")
+        return (self._fingerprint, self.name) if is_told_by_name else (self._fingerprint,)
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         """See Backend.answer. Prompts are served in the order given.

@@ -1,0 +1,146 @@
+"""A fingerprint tells models apart by whatever their answers follow from, and by nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from relquery.backends.base import known_as
+from relquery.backends.local import load_backend
+from relquery.connection import connect
+from relquery.model.fingerprint import fingerprint
+from relquery.model.load import load
+from relquery.model.random import RandomSpec, build_network, train_tokenizer
+
+QUERY = "SELECT LLM('Say', id, labels := ['a', 'b']) FROM (VALUES (1), (2)) t(id)"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model as people have it: a folder."""
+    path = tmp_path_factory.mktemp("models") / "small"
+    tokenizer = train_tokenizer(["ab abc"], vocabulary=260)
+    spec = RandomSpec(layers=1, hidden=64, context=256)
+    network: Any = build_network(spec, tokenizer, torch.float32)
+    network.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.fixture
+def copy(folder: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "copy"
+    shutil.copytree(folder, path)
+    return path
+
+
+def last_weight(path: Path) -> None:
+    """One of many thousand, by as little as can be."""
+    file = path / "model.safetensors"
+    weights = load_file(file)
+    name = max(weights, key=lambda each: weights[each].numel())
+    last = weights[name].view(-1)[-1:]
+    last.copy_(torch.nextafter(last, torch.tensor(9.0)))
+    save_file(weights, file, {"format": "pt"})
+
+
+def in_json(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def edit(path: Path) -> None:
+        document = json.loads((path / name).read_text(encoding="utf-8"))
+        change(document)
+        (path / name).write_text(json.dumps(document), encoding="utf-8")
+
+    return edit
+
+
+def swap_merges(tokenizer: dict[str, Any]) -> None:
+    tokenizer["model"]["merges"].reverse()
+
+
+CHANGES = {
+    "a weight": last_weight,
+    "a setting": in_json("config.json", lambda config: config.update(rms_norm_eps=1e-5)),
+    "the end": in_json("generation_config.json", lambda config: config.update(eos_token_id=[0, 5])),
+    "merges": in_json("tokenizer.json", swap_merges),
+    "a normalizer": in_json("tokenizer.json", lambda it: it.update(normalizer={"type": "NFC"})),
+    "a template": lambda path: (path / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m['content'] }}{% endfor %}", encoding="utf-8"
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_folder_is_another_model(folder: Path, copy: Path, change: str) -> None:
+    assert fingerprint(load(str(copy))) == fingerprint(load(str(folder)))
+    CHANGES[change](copy)
+    assert fingerprint(load(str(copy))) != fingerprint(load(str(folder)))
+
+
+def test_another_dtype_is_another_model(folder: Path) -> None:
+    assert fingerprint(load(str(folder), dtype="bfloat16")) != fingerprint(load(str(folder)))
+
+
+def test_a_fingerprint_is_the_same_after_use(folder: Path) -> None:
+    backend = load_backend(str(folder))
+    before = fingerprint(load(str(folder)))
+    with connect(backend) as con:
+        con.sql(QUERY)
+    assert known_as(backend)[0] == f"sha256:{before}"
+    backend.close()
+
+
+def test_large_weights_count_to_their_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load("random:layers=1,hidden=64")
+    found = set()
+    for size in (2**24, 1000, 999):  # one piece, several, with bytes of a number in two of them
+        monkeypatch.setattr("relquery.model.fingerprint._PIECE_BYTES", size)
+        found.add(fingerprint(model))
+    weight = model.network.state_dict()["model.layers.0.mlp.down_proj.weight"]
+    weight.view(-1)[-1] += 1
+    assert fingerprint(model) not in found
+
+
+def test_random_models_are_told_apart_by_their_seed() -> None:
+    models = [load(f"random:layers=1,hidden=64,seed={seed}") for seed in (1, 1, 2)]
+    first, again, other = map(fingerprint, models)
+    assert first == again != other
+
+
+def test_a_folder_whose_weights_changed_does_not_find_the_answers_of_the_old_ones(
+    copy: Path, tmp_path: Path
+) -> None:
+    calls = []
+    for change in (None, None, last_weight, None):
+        if change is not None:
+            change(copy)
+        with connect(str(copy), ledger=tmp_path / "answers.db") as con:
+            calls.append(con.sql(QUERY).report.calls)
+    assert calls == [2, 0, 2, 0]
+
+
+def test_a_folder_that_was_moved_finds_its_answers(copy: Path, tmp_path: Path) -> None:
+    calls = []
+    for path in (copy, tmp_path / "moved"):
+        copy.rename(path)
+        with connect(str(path), ledger=tmp_path / "answers.db") as con:
+            calls.append(con.sql(QUERY).report.calls)
+    assert calls == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("model", "older"), [("demo", True), ("random:layers=1,hidden=64", True), (None, False)]
+)
+def test_older_ledgers_count_where_the_name_tells_the_weights(
+    folder: Path, model: str | None, older: bool
+) -> None:
+    backend = load_backend(model or str(folder))
+    names = known_as(backend)
+    assert names[1:] == ((backend.name,) if older else ())
+    backend.close()
