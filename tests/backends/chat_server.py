@@ -6,6 +6,7 @@ import json
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -82,10 +83,12 @@ def streamed(*words: str, finish: str = "stop", cached_tokens: int | None = None
     ]
 
 
-def failure(status: int, message: str, code: str | None = None, **headers: str) -> Reply:
+def failure(
+    status: int, message: str, code: str | None = None, param: str | None = None, **headers: str
+) -> Reply:
     """An error in the form that OpenAI gives it."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    error = {"message": message, "type": "error", "param": None, "code": code}
+    error = {"message": message, "type": "error", "param": param, "code": code}
     return Reply({"error": error}, status, named)
 
 
@@ -218,3 +221,14 @@ def serving(answer: AnswerFunction) -> Iterator[ChatServer]:
         chat.http.shutdown()
         thread.join()
         chat.http.server_close()
+
+
+Serve = Callable[[AnswerFunction], ChatServer]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that other threads or processes bring about."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end, "did not come about within a minute"
+        time.sleep(0.01)

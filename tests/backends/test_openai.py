@@ -9,22 +9,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.backends.chat_server import (
-    AnswerFunction,
     Body,
     ChatServer,
     Reply,
+    Serve,
     Silence,
     completion,
     failure,
     question,
-    serving,
+    until,
 )
 
 from relquery.backends.load import load
@@ -33,33 +33,10 @@ from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 
-Serve = Callable[[AnswerFunction], ChatServer]
 # As where the `local` extra is not installed.
 BASE_INSTALL = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers'), None))"
 COMMAND = [sys.executable, "-c", f"{BASE_INSTALL}; from relquery.cli import main; main()"]
 LABELS = Sampling(allowed=("Yes", "No"), max_tokens=1)
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("OPENAI_API_KEY", "from-environment")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts a server with an answer function."""
-    open_servers: list[Any] = []
-
-    def start(answer: AnswerFunction) -> ChatServer:
-        context = serving(answer)
-        open_servers.append(context)
-        return context.__enter__()
-
-    yield start
-    for context in open_servers:
-        context.__exit__(None, None, None)
 
 
 def backend(server: ChatServer, model: str = "m", **settings: Any) -> OpenAIBackend:
@@ -226,13 +203,6 @@ def test_closing_the_iterator_cancels_what_is_open_at_once(serve: Serve) -> None
     until(lambda: server.hung_up == 3)
     assert len(server.asked) == 4
     until(lambda: threading.active_count() <= before + 1)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.perf_counter() + 10
-    while not holds():
-        assert time.perf_counter() < end, "did not come about within 10 seconds"
-        time.sleep(0.01)
 
 
 # a server in trouble

@@ -22,7 +22,7 @@ from tests.backends.chat_server import (
 
 from relquery.backends.openai import OpenAIConfig
 from relquery.backends.streaming import StreamingBackend
-from relquery.errors import ModelError
+from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
 
 PROMPT = [Span("Is it?")]
@@ -152,6 +152,43 @@ def test_what_a_server_refuses_is_left_out_from_then_on() -> None:
     assert [answer.text for answer in told.answers] == ["x", "x"]
     assert len(told.asked) == 4
     assert told.asked[-1]["max_completion_tokens"] == 5
+
+
+def test_a_server_that_refuses_temperature_0_is_measured_at_its_own() -> None:
+    def strict(body: Body) -> Reply | Stream:
+        if "temperature" in body:
+            return failure(400, "Unsupported.", "unsupported_value", "temperature")
+        return Stream(streamed("x"))
+
+    with pytest.warns(SamplingWarning, match="refuses temperature 0"):
+        told = ask(strict, [*PROMPT, *PROMPT])
+    assert [answer.text for answer in told.answers] == ["x", "x"]
+    assert len(told.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "usage", [[], "many", 3, {"prompt_tokens": "x", "prompt_tokens_details": [1]}]
+)
+def test_odd_usage_costs_no_answer(usage: object) -> None:
+    told = ask(lambda body: Stream([part(content="x"), part("stop"), {"usage": usage}]))
+    assert told.answers == [Answer("x", Finish.STOP)]
+    assert not told.backend.tells_cached
+
+
+@pytest.mark.parametrize(
+    ("events", "text", "finish"),
+    [
+        ([part(content="<think>Hm."), part(content="</think>\nx"), part("eos")], "x", Finish.STOP),
+        ([part(content="<think>Hm."), part("length")], "<think>Hm.", Finish.LENGTH),
+        ([part(reasoning="Hm."), part("stop")], None, Finish.ERROR),
+        ([part(content="x"), part("tool_calls")], None, Finish.ERROR),
+    ],
+)
+def test_what_was_streamed_is_read_as_a_reply_is(
+    events: list[Body], text: str | None, finish: Finish
+) -> None:
+    (answer,) = ask(lambda body: Stream(events)).answers
+    assert (answer.text, answer.finish) == (text, finish)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The chat-completions form: prompts and sampling as a request body, a reply as an answer."""
+"""The chat-completions form: prompts and sampling as a request body."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from relquery.errors import RequestError
-from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span, messages
+from relquery.prompt import Prompt, Reuse, Sampling, Span, messages
 
 Messages = list[dict[str, str]]
 
@@ -35,20 +35,22 @@ def _text(span: Span) -> str:
 
 
 def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
-    """Arguments of a chat completion. without: names in _DISPENSABLE that the server refuses."""
+    """Arguments of a chat completion. without: settings that the server refuses."""
     messages = _alternating(messages) if "neighbours" in without else messages
     limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
     body: dict[str, Any] = {
         "messages": messages,
         "temperature": sampling.temperature,
-        limit: max([sampling.max_tokens, *(len(_wrapped(text)) for text in sampling.allowed)]),
+        limit: limit_of(sampling),
     }
-    if sampling.temperature > 0 and "top_p" not in without:
+    if sampling.temperature > 0:
         body["top_p"] = sampling.top_p
     if sampling.seed is not None:
         body["seed"] = sampling.seed
     if sampling.stop:
         body["stop"] = list(sampling.stop)
+    for name in without & {"temperature", "top_p", "seed", "stop"}:
+        body.pop(name, None)
     if sampling.top_k:
         body["extra_body"] = {"top_k": sampling.top_k}
     if sampling.allowed and "response_format" in without:
@@ -56,6 +58,11 @@ def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> 
     elif sampling.allowed:
         body["response_format"] = _one_of(sampling.allowed)
     return body
+
+
+def limit_of(sampling: Sampling) -> int:
+    """Tokens that an answer may have: a choice in its form has fewer than characters."""
+    return max([sampling.max_tokens, *(len(_wrapped(text)) for text in sampling.allowed)])
 
 
 def _alternating(messages: Messages) -> Messages:
@@ -95,68 +102,3 @@ def _with_choices(messages: Messages, allowed: tuple[str, ...]) -> Messages:
     if messages and messages[0]["role"] == "system":
         return [{"role": "system", "content": f"{messages[0]['content']}\n{rule}"}, *messages[1:]]
     return [{"role": "system", "content": rule}, *messages]
-
-
-def to_answer(reply: str, sampling: Sampling, attempts: int) -> Answer:
-    """The answer in a chat completion, given as the JSON text that the server sent."""
-    try:
-        body = json.loads(reply)
-        message, reason = body["choices"][0]["message"], body["choices"][0].get("finish_reason")
-        text, refusal = message.get("content"), message.get("refusal")
-        usage = body.get("usage") or {}
-        prompt, output = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    except (ValueError, LookupError, TypeError, AttributeError):
-        error = f"The server's reply is no chat completion: {short(reply)}"
-        return no_answer(error, attempts)
-    finish, problem = _ending(reason, refusal, text, output)
-    if problem is None and sampling.allowed:
-        label = _label(text, sampling.allowed)
-        if label is None:
-            finish, problem = Finish.ERROR, f"The answer {short(text)!r} is none of the choices."
-        text = label
-    elif sampling.allowed:
-        text = None
-    return Answer(text, finish, problem, prompt, cached, output, attempts)
-
-
-def _ending(
-    reason: object, refusal: object, text: object, output: int
-) -> tuple[Finish, str | None]:
-    """How an answer ended, and what is wrong with it."""
-    match reason:
-        case "length":
-            return Finish.LENGTH, (
-                f"The answer was cut after {output} tokens. "
-                "Raise max_tokens, or ask for a shorter answer."
-            )
-        case "content_filter":
-            return Finish.ERROR, "The provider's content filter withheld the answer."
-        case _ if refusal:
-            return Finish.ERROR, f"The model refused: {short(str(refusal))}"
-        case "stop" if isinstance(text, str):
-            return Finish.STOP, None
-    return Finish.ERROR, f"The server sent no whole answer (it ended by {reason!r})."
-
-
-def _label(text: str, allowed: tuple[str, ...]) -> str | None:
-    """The choice that an answer is, in JSON or as it stands; None if it is none."""
-    try:
-        document = json.loads(text)
-    except ValueError:
-        document = None
-    said = document.get("answer") if isinstance(document, dict) else None
-    for candidate in (text, said):
-        if candidate in allowed:
-            return str(candidate)
-    return {choice.strip(): choice for choice in allowed}.get(text.strip())
-
-
-def no_answer(error: str, attempts: int) -> Answer:
-    """An error in place of an answer."""
-    return Answer(None, Finish.ERROR, error, attempts=attempts)
-
-
-def short(text: str) -> str:
-    """The beginning of a long text."""
-    return text if len(text) <= 300 else f"{text[:297]}..."

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any
 
 import openai
 
-from relquery.backends.chat import no_answer, short, to_answer, to_body, to_messages
-from relquery.errors import ConfigError, ModelError, RequestError
-from relquery.prompt import Answer, Prompt, Sampling
+from relquery.backends.provider.answers import Answers, Mailbox
+from relquery.backends.provider.batch import Batch
+from relquery.backends.provider.trial import ENOUGH, AllAlikeError, Trial
+from relquery.errors import ConfigError, ModelError
+from relquery.prompt import Prompt, Sampling
 
 _DEFAULT_HOST = "api.openai.com"
 _CONNECT_SECONDS = 10.0
-_STOP_SECONDS = 5.0
 _MOST_STOPS = 4
 _MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
-
-# What a request may do without, and the words by which a server refuses it.
-_DISPENSABLE = {
-    "max_tokens": ("max_completion_tokens",),
-    "response_format": ("response_format", "json_schema"),
-    "top_p": ("top_p",),
-    "neighbours": ("alternat",),  # two messages of one role in a row
-}
-
-Item = tuple[int, Answer] | Exception | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +60,7 @@ class OpenAIBackend:
         if not model:
             raise ConfigError("The model's name is empty. Write openai:NAME, e.g. openai:gpt-4o.")
         self.model, self.config = model, config or OpenAIConfig()
+        self._learnt: set[str] = set()  # settings that the server was found to do without
         url = self._client().base_url
         server = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
         self._at = "" if server == _DEFAULT_HOST else f"@{server}"
@@ -82,44 +70,42 @@ class OpenAIBackend:
         """`openai:MODEL`, and `@SERVER` unless it is OpenAI."""
         return f"openai:{self.model}{self._at}"
 
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
-        """See Backend.answer. Raises ModelError when the server refuses all requests alike."""
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """See Backend.answer. Raises ModelError where the server fails all requests alike.
+
+        Issues SamplingWarning if the server does not take the temperature.
+        """
         if len(sampling.stop) > _MOST_STOPS:
             raise ConfigError(
                 f"stop holds {len(sampling.stop)} strings; a provider takes at most {_MOST_STOPS}."
             )
-        items: SimpleQueue[Item] = SimpleQueue()
-        stop = _in_background(self._serve(prompts, sampling, items.put))
-        try:
-            while (item := items.get()) is not None:
-                if isinstance(item, Exception):
-                    raise item
-                yield item
-        finally:
-            stop()
+        return Answers(lambda box: self._serve(prompts, sampling, box))
 
     def close(self) -> None:
         """Nothing is held between two calls of `answer`."""
 
-    async def _serve(
-        self, prompts: Sequence[Prompt], sampling: Sampling, deliver: Callable[[Item], None]
-    ) -> None:
+    async def _serve(self, prompts: Sequence[Prompt], sampling: Sampling, box: Mailbox) -> None:
         """Deliver (index, answer) of every prompt, or what ended the work; None comes last."""
-        waiting = iter(enumerate(prompts))
+        most, timeout = self.config.max_concurrency, self.config.timeout
 
-        async def work(batch: _Batch) -> None:
-            for index, prompt in waiting:
-                deliver((index, await batch.ask(prompt)))
+        async def work(batch: Batch, trial: Trial) -> None:
+            while (begun := await trial.begin()) is not None:
+                index, prompt = begun
+                trial.end(index, *await batch.ask(prompt))
 
         try:
-            async with self._client() as client, asyncio.TaskGroup() as workers:
-                batch = _Batch(client, self.model, sampling, self.config.timeout)
-                for _ in range(min(self.config.max_concurrency, len(prompts))):
-                    workers.create_task(work(batch))
+            async with self._client() as client:
+                url, patience = str(client.base_url), max(ENOUGH, most)
+                trial = Trial(iter(enumerate(prompts)), url, box.deliver, patience)
+                batch = Batch(client, self.model, sampling, timeout, self._learnt, box.items.put)
+                async with asyncio.TaskGroup() as workers:
+                    for _ in range(min(most, len(prompts))):
+                        workers.create_task(work(batch, trial))
+                trial.over()
         except Exception as error:
-            deliver(error.exceptions[0] if isinstance(error, ExceptionGroup) else error)
+            box.items.put(_ended_by(error))
         finally:
-            deliver(None)
+            box.items.put(None)
 
     def _client(self) -> openai.AsyncOpenAI:
         timeout = self.config.timeout
@@ -150,120 +136,6 @@ def _no_key(what: str) -> ModelError:
     )
 
 
-@dataclass(slots=True)
-class _Batch:
-    """Requests with one sampling. refused: what the server was found to do without."""
-
-    client: openai.AsyncOpenAI
-    model: str
-    sampling: Sampling
-    timeout: float
-    refused: set[str] = field(default_factory=set)
-    reached: bool = False
-
-    async def ask(self, prompt: Prompt) -> Answer:
-        """Raises ModelError if no prompt can be answered."""
-        try:
-            messages = to_messages(prompt)
-        except RequestError as error:
-            return no_answer(str(error), 0)
-        attempts = 0
-        while True:
-            without = frozenset(self.refused)
-            try:
-                text, tries = await self._send(to_body(messages, self.sampling, without))
-            except openai.APIError as error:
-                attempts += 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
-                self.reached |= isinstance(error, openai.APIStatusError)
-                self.refused |= _refused(error, self.sampling)
-                if self.refused <= without:
-                    return self._failed(error, attempts)
-            except Exception as error:  # the SDK's other errors, which no retry would mend
-                return no_answer(f"The request failed: {error!r}", attempts + 1)
-            else:
-                return to_answer(text, self.sampling, attempts + tries)
-
-    async def _send(self, body: dict[str, Any]) -> tuple[str, int]:
-        """What the server sent back, and how many tries it took. Retries are the SDK's."""
-        create = self.client.chat.completions.with_raw_response.create
-        reply = await create(model=self.model, **body)
-        self.reached = True
-        return reply.http_response.text, 1 + reply.retries_taken
-
-    def _failed(self, error: openai.APIError, attempts: int) -> Answer:
-        said = _said(error, self.timeout)
-        reason = self._reason_to_stop(error, said)
-        if reason is not None:
-            raise ModelError(reason) from error
-        tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        return no_answer(said + tries, attempts)
-
-    def _reason_to_stop(self, error: openai.APIError, said: str) -> str | None:
-        """What is wrong, and its remedy, where every other request would fail alike."""
-        url = self.client.base_url
-        match getattr(error, "status_code", None):
-            case 401:
-                return (
-                    f"{url} refuses the API key. {said} Set OPENAI_API_KEY to a key of this server."
-                )
-            case 403 | 404:
-                return (
-                    f"{url} does not serve the model '{self.model}'. {said} Check the model's "
-                    "name, whether the key may use it, and base_url, which usually ends in /v1."
-                )
-        if error.code == "insufficient_quota":
-            return f"The account has no quota left. {said}"
-        if not self.reached and _while_connecting(error):
-            return f"{url} cannot be reached. {said} Start the server, or check base_url."
-        return None
-
-
-def _refused(error: openai.APIError, sampling: Sampling) -> set[str]:
-    """What to leave out so that the server takes the request; empty if that would not help."""
-    if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
-        return set()
-    said = error.message.lower()
-    kept = set() if sampling.allowed else {"response_format"}  # it was not sent
-    if sampling.top_p < 1:
-        kept.add("top_p")
-    names = {name for name, words in _DISPENSABLE.items() if any(word in said for word in words)}
-    return names - kept
-
-
-def _said(error: openai.APIError, timeout: float) -> str:
-    """What went wrong, in the server's words where it has some."""
-    if isinstance(error, openai.APIStatusError):
-        body = error.body
-        said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
-        text = short(str(said or error.response.reason_phrase)).rstrip(".")
-        return f"The server answered {error.status_code}: {text}."
-    if isinstance(error, openai.APITimeoutError) and not _while_connecting(error):
-        return f"No answer within {timeout:g} seconds. Raise timeout, or lower max_concurrency."
-    return f"The connection failed: {error.__cause__ or error}."
-
-
-def _while_connecting(error: openai.APIError) -> bool:
-    # By name: the classes are httpx's or httpx2's, by the version of the SDK.
-    return type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
-
-
-def _in_background(work: Coroutine[Any, Any, None]) -> Callable[[], None]:
-    """Run a coroutine in a thread of its own; gives a function that cancels it and waits."""
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(work)
-
-    def run() -> None:
-        with closing(loop):
-            with suppress(asyncio.CancelledError):
-                loop.run_until_complete(task)
-            loop.run_until_complete(loop.shutdown_asyncgens())
-
-    def stop() -> None:
-        with suppress(RuntimeError):  # the loop is closed: nothing is left to cancel
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join(_STOP_SECONDS)
-
-    # A daemon, so that a name lookup that hangs does not keep the process.
-    thread = Thread(target=run, name="relquery-provider", daemon=True)
-    thread.start()
-    return stop
+def _ended_by(error: Exception) -> Exception:
+    first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+    return ModelError(str(first)) if isinstance(first, AllAlikeError) else first

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import openai
 
-from relquery.backends.chat import no_answer, short, to_body, to_messages
+from relquery.backends.chat import to_body, to_messages
 from relquery.backends.openai import OpenAIBackend, OpenAIConfig
-from relquery.errors import ModelError, RequestError
+from relquery.backends.provider.failures import not_served, words
+from relquery.backends.provider.refusals import no_temperature, refused
+from relquery.backends.provider.reply import REASONING, Said, Usage, no_answer, short
+from relquery.errors import ModelError, RequestError, SamplingWarning
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 _CHECK_SECONDS = 10.0
 
-# What a request may do without, and the words by which a server refuses it.
-_DISPENSABLE = {"max_tokens": "max_completion_tokens", "stream_options": "stream_options"}
-
 # Where a first token may show: in the answer, or in what goes before it.
-_SPOKEN = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls")
+_SPOKEN = ("content", *REASONING, "refusal", "tool_calls")
+_UNENDED = "No whole answer was streamed. See the server's log, and whether it can stream."
 
 
 class StreamingBackend(OpenAIBackend):
@@ -33,7 +35,6 @@ class StreamingBackend(OpenAIBackend):
         super().__init__(model, config)
         self.tells_tokens = self.tells_cached = False
         self._answered = False
-        self._refused: set[str] = set()  # what the server was found to do without
 
     async def __aenter__(self) -> Self:
         """Open connections. Raises ModelError if no server is there."""
@@ -60,24 +61,34 @@ class StreamingBackend(OpenAIBackend):
             messages = to_messages(prompt)
         except RequestError as error:
             return no_answer(str(error), 0)
+        sampling, without = Sampling(max_tokens), frozenset(self._learnt)
         while True:
-            without = frozenset(self._refused)
-            body = to_body(messages, Sampling(max_tokens), without)
+            body = to_body(messages, sampling, without)
             if "stream_options" not in without:
                 body["stream_options"] = {"include_usage": True}
             if user:
                 body["user"] = user
             try:
-                return await self._stream({"model": self.model, "stream": True, **body}, heard)
+                answer = await self._stream({"model": self.model, "stream": True, **body}, heard)
             except openai.APIError as error:
-                self._refused |= _refused(error)
-                if self._refused <= without:
+                spared = without | self._learnt | refused(error, sampling)
+                if spared == without:
                     return self._failed(error)
+                without = spared
             except Exception as error:  # the SDK's other errors, of this request alone
                 return no_answer(f"The request failed: {error!r}", 1)
+            else:
+                self._learn(without)
+                return answer
+
+    def _learn(self, without: frozenset[str]) -> None:
+        """The server has taken a request without these settings."""
+        if "temperature" in without - self._learnt:
+            warnings.warn(no_temperature(self.model), SamplingWarning, stacklevel=2)
+        self._learnt |= without
 
     async def _stream(self, body: dict[str, Any], heard: Callable[[], None]) -> Answer:
-        said = _Said()
+        said = _Heard()
         # As plain JSON: to build the SDK's objects takes longer than what is to be measured.
         stream = await self._sdk.post(
             "/chat/completions",
@@ -98,7 +109,7 @@ class StreamingBackend(OpenAIBackend):
                     heard()
         self._answered |= said.finish is not None
         self.tells_tokens |= bool(said.usage)
-        self.tells_cached |= said.cached is not None
+        self.tells_cached |= said.tells_cached
         return said.answer()
 
     def _failed(self, error: openai.APIError) -> Answer:
@@ -109,10 +120,7 @@ class StreamingBackend(OpenAIBackend):
         if status == 401:
             raise _wrong_key(url, said) from error
         if status in (403, 404):
-            raise ModelError(
-                f"{url} does not serve the model '{self.model}'. {said} Check the model's name, "
-                "whether the key may use it, and the server's address, which usually ends in /v1."
-            ) from error
+            raise ModelError(not_served(url, self.model, said)) from error
         if error.code == "insufficient_quota":
             raise ModelError(f"The account has no quota left. {said}") from error
         return no_answer(said, 1)
@@ -120,55 +128,45 @@ class StreamingBackend(OpenAIBackend):
     def _words(self, error: openai.APIError) -> str:
         if isinstance(error, openai.APITimeoutError):
             return f"Nothing was heard for {self.config.timeout:g} seconds. Raise the timeout."
-        return _said(error)
+        return words(error, self.config.timeout)
 
 
 @dataclass(slots=True)
-class _Said:
+class _Heard:
     """What a stream has said so far. began: whether a token of it was heard of."""
 
     text: str = ""
-    finish: str | None = None
+    finish: object = None
     usage: dict[str, Any] = field(default_factory=dict)
     began: bool = False
+    reasoned: bool = False
 
     def hear(self, chunk: Any) -> None:
         """The next part. Raises TypeError or AttributeError if it is of another form."""
-        self.usage = chunk.get("usage") or self.usage
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = usage
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {}
             self.text += delta.get("content") or ""
             self.finish = choice.get("finish_reason") or self.finish
+            self.reasoned |= any(delta.get(name) for name in REASONING)
             # The first part may name the role alone, before the prompt is begun.
             self.began |= bool(self.finish) or any(delta.get(name) for name in _SPOKEN)
 
     @property
-    def cached(self) -> int | None:
-        details = self.usage.get("prompt_tokens_details") or {}
-        cached: int | None = details.get("cached_tokens")
-        return cached
+    def tells_cached(self) -> bool:
+        details = self.usage.get("prompt_tokens_details")
+        return isinstance(details, dict) and details.get("cached_tokens") is not None
 
     def answer(self) -> Answer:
-        finish, problem = Finish.ERROR, None
-        match self.finish:
-            case "length":
-                finish = Finish.LENGTH
-            case "content_filter":
-                problem = "The provider's content filter withheld the answer."
-            case None:
-                problem = (
-                    "No whole answer was streamed. See the server's log, and whether it can stream."
-                )
-            case _:
-                finish = Finish.STOP
-        return Answer(
-            self.text if problem is None else None,
-            finish,
-            problem,
-            self.usage.get("prompt_tokens") or 0,
-            self.cached or 0,
-            self.usage.get("completion_tokens") or 0,
-        )
+        usage = Usage.of(self.usage)
+        if self.finish is None:
+            return Answer(None, Finish.ERROR, _UNENDED, usage.prompt, usage.cached, usage.output)
+        said = Said(self.text, self.finish, None, self.reasoned, usage)
+        text, finish, problem = said.ending()
+        if finish is Finish.LENGTH:  # as it was to be: the limit is a part of what is measured
+            problem = None
+        return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output)
 
 
 async def _check(client: openai.AsyncOpenAI) -> None:
@@ -177,13 +175,14 @@ async def _check(client: openai.AsyncOpenAI) -> None:
     try:
         await client.with_options(timeout=_CHECK_SECONDS).get("/models", cast_to=object)
     except openai.AuthenticationError as error:
-        raise _wrong_key(url, _said(error)) from error
+        raise _wrong_key(url, words(error, _CHECK_SECONDS)) from error
     except openai.APIStatusError:
         pass  # not all servers list their models
     except openai.APIConnectionError as error:
         if not _reached(error):
+            said = words(error, _CHECK_SECONDS)
             raise ModelError(
-                f"{url} cannot be reached. {_said(error)} Start the server, or check its address."
+                f"{url} cannot be reached. {said} Start the server, or check its address."
             ) from error
 
 
@@ -198,23 +197,3 @@ def _wrong_key(url: object, said: str) -> ModelError:
         f"{url} refuses the API key. {said} Give this server's key; on the command line, "
         "--api-key-env names the variable that holds it."
     )
-
-
-def _refused(error: openai.APIError) -> set[str]:
-    """What to leave out so that the server takes the request; empty if that would not help."""
-    if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
-        return set()
-    said = error.message.lower()
-    return {name for name, word in _DISPENSABLE.items() if word in said}
-
-
-def _said(error: openai.APIError) -> str:
-    """What went wrong, in the server's words where it has some."""
-    if isinstance(error, openai.APIStatusError):
-        body = error.body
-        said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
-        text = short(str(said or error.response.reason_phrase)).rstrip(".")
-        return f"The server answered {error.status_code}: {text}."
-    if isinstance(error, openai.APIConnectionError):
-        return f"The connection failed: {short(str(error.__cause__ or error)).rstrip('.')}."
-    return f"The server broke off: {short(error.message).rstrip('.')}."

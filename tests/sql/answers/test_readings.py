@@ -30,6 +30,7 @@ OTHERS = [
 TYPES = [*NUMBERS, *ANY_TEXT, *OTHERS]
 DECIMAL_NOTATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHITE_SPACE = " \t\n\r\f\v"
+FENCED = re.compile(r"\s*```(?:[\w+-]*\n)?([^`]+)```\s*", re.ASCII)
 
 _rng = random.Random(13)
 TEXTS = [
@@ -44,6 +45,8 @@ TEXTS = [
     "00000000-0000-0000-0000-000000000001", " 00000000-0000-0000-0000-000000000001 ", "101", " 01",
     '{"a": 1}', ' {"a": 1, "b": "2024-01-01"}', "{'a': 1, 'b': 2024-01-01}", "{a: x}", '"x"', "[1]",
     "[1, 2]", " [1,2] ", "[1, x]", "{x=1}", "{x: 1, y: 2}", "good", " bad\n", "Good", "\\x41", "é",
+    "```\n42\n```", " ```text\n 2024-02-29\n```\n", '```json\n{"a": 1}\n```', "```42```", "``````",
+    "```\n\n```", "It is ```42```", "```\n4\n```\n```\n5\n```", "~~~\n42\n~~~", "`42`",
     *(str(_rng.randrange(-(10**digits), 10**digits)) for digits in range(1, 40)),
     *(f"{_rng.randrange(10**d)}.{_rng.randrange(10**6)}" for d in range(1, 20)),
 ]  # fmt: skip
@@ -68,7 +71,8 @@ def read(texts: Sequence[str], kind: str) -> list[tuple[str | None, bool]]:
 def reference(text: str, kind: str, plain: duckdb.DuckDBPyConnection) -> str | None:
     """What the rule says, by plain DuckDB."""
     if kind not in ANY_TEXT:
-        text = text.strip(WHITE_SPACE)
+        fenced = FENCED.fullmatch(text)
+        text = (fenced[1] if fenced else text).strip(WHITE_SPACE)
     if kind in NUMBERS and not DECIMAL_NOTATION.fullmatch(text):
         return None
     (value,) = plain.execute(f"SELECT CAST(TRY_CAST(? AS {kind}) AS VARCHAR)", [text]).fetchone()

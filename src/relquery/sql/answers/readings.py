@@ -1,8 +1,8 @@
 """How a text becomes a value of another type: one rule wherever an answer is cast.
 
-The text, without the white space around it, is cast as DuckDB's TRY_CAST does it: NULL where it is
-no value of the type. A number must be written in decimal (-1.5, 1e3) and lie in the type's range,
-so that NaN, inf, 0x1F and 1_000 are none. Types that hold any text keep its white space.
+The text, without white space or a code fence around it, is cast as DuckDB's TRY_CAST does it: NULL
+where it is no value of the type. A number must be written in decimal (-1.5, 1e3) and lie in the
+type's range, so that NaN, inf, 0x1F and 1_000 are none. Types that hold any text keep all of it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from relquery.sql.database import Database
 from relquery.sql.source import DIALECT
 
 _TRIMMED, _DECIMAL, _FINITE = "_rq_trimmed", "_rq_decimal", "_rq_finite"
+_FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"
 _MACROS = {
-    _TRIMMED: r"trim(answer, e' \t\n\r\f\x0b')",
+    _TRIMMED: (
+        rf"trim(coalesce(nullif(regexp_extract(answer, '{_FENCED}', 1), ''), answer), "
+        r"e' \t\n\r\f\x0b')"
+    ),
     _DECIMAL: (
         f"CASE WHEN regexp_full_match({_TRIMMED}(answer), "
         r"'[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?') "

@@ -1,0 +1,104 @@
+"""The requests of one call to a server, each sent until it has an answer or fails for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+
+from relquery.backends.chat import limit_of, to_body, to_messages
+from relquery.backends.provider.failures import (
+    failure,
+    reason_to_stop,
+    while_connecting,
+    words,
+)
+from relquery.backends.provider.refusals import dispensable, no_temperature, refused
+from relquery.backends.provider.reply import no_answer, short, to_answer
+from relquery.backends.provider.trial import Failure
+from relquery.errors import ModelError, RequestError, SamplingWarning
+from relquery.prompt import Answer, Prompt, Sampling
+
+Outcome = tuple[Answer, Failure | None]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Requests with one sampling.
+
+    learnt: settings that the server was found to do without; it is added to. warn: tells the user.
+    reached: whether the server has answered anything.
+    """
+
+    client: openai.AsyncOpenAI
+    model: str
+    sampling: Sampling
+    timeout: float
+    learnt: set[str]
+    warn: Callable[[Warning], None]
+    reached: bool = False
+    warned: bool = False
+
+    async def ask(self, prompt: Prompt) -> Outcome:
+        """An answer, or an error in its place and why. Raises ModelError where all must fail."""
+        try:
+            messages = to_messages(prompt)
+        except RequestError as error:
+            return no_answer(str(error), 0), Failure("", str(error), "prompt")
+        attempts, without = 0, self._learnt_for_this
+        while True:
+            body = to_body(messages, self.sampling, without)
+            try:
+                text, tries = await self._send(body)
+            except openai.APIError as error:
+                attempts += 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
+                self.reached |= isinstance(error, openai.APIStatusError)
+                spared = without | self._learnt_for_this | refused(error, self.sampling)
+                if spared == without:
+                    return self._failed(error, attempts)
+                without = spared
+            except Exception as error:  # the SDK's other errors, which no retry would mend
+                said = f"The request failed: {error!r}"
+                return no_answer(said, attempts + 1), Failure(type(error).__name__, said)
+            else:
+                self._learn(without)
+                return self._read(text, attempts + tries, without)
+
+    @property
+    def _learnt_for_this(self) -> frozenset[str]:
+        return frozenset(dispensable(self.learnt, self.sampling))
+
+    def _learn(self, without: frozenset[str]) -> None:
+        """The server has taken a request without these."""
+        self.learnt |= without
+        if "temperature" in without and self.sampling.temperature == 0 and not self.warned:
+            self.warned = True
+            self.warn(SamplingWarning(no_temperature(self.model)))
+
+    async def _send(self, body: dict[str, Any]) -> tuple[str, int]:
+        """What the server sent back, and how many tries it took. Retries are the SDK's."""
+        create = self.client.chat.completions.with_raw_response.create
+        reply = await create(model=self.model, **body)
+        self.reached = True
+        return reply.http_response.text, 1 + reply.retries_taken
+
+    def _read(self, text: str, attempts: int, without: frozenset[str]) -> Outcome:
+        stop = self.sampling.stop if "stop" in without else ()
+        answer = to_answer(text, self.sampling, attempts, limit_of(self.sampling), stop)
+        if answer is not None:
+            return answer, None
+        said = f"The server's reply is no chat completion: {short(text)}"
+        remedy = f"{said} Check base_url ({self.client.base_url}), which usually ends in /v1."
+        return no_answer(said, attempts), Failure("no chat completion", remedy)
+
+    def _failed(self, error: openai.APIError, attempts: int) -> Outcome:
+        said, url = words(error, self.timeout), self.client.base_url
+        reason = reason_to_stop(error, said, url)
+        if reason is None and not self.reached and while_connecting(error):
+            reason = f"{url} cannot be reached. {said} Start the server, or check base_url."
+        if reason is not None:
+            raise ModelError(reason) from error
+        tries = f" ({attempts} attempts)" if attempts > 1 else ""
+        return no_answer(said + tries, attempts), failure(error, said, url, self.model)

@@ -1,0 +1,70 @@
+"""What a server does not take of a request, and how the request does without it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import openai
+
+from relquery.prompt import Sampling
+
+# By the words with which servers that name no parameter refuse one.
+_WORDS = {
+    "max_tokens": r"\bmax_completion_tokens\b",
+    "response_format": r"\bresponse_format\b|\bjson_schema\b",
+    "stream_options": r"\bstream_options\b",
+    "temperature": r"\btemperature\b",
+    "top_p": r"\btop_p\b",
+    "seed": r"\bseed\b",
+    "stop": r"['\"`]stop['\"`]",
+    "neighbours": r"\balternat",  # two messages of one role in a row
+}
+_NAME = re.compile(r"\w+")
+
+
+def refused(error: openai.APIError, sampling: Sampling) -> set[str]:
+    """Settings that a server refuses and that a request with this sampling can do without.
+
+    The limit then goes by its newer name, choices are said in words, answers are cut here at stop
+    strings, neighbouring messages of one role are joined, and what has no part in the answer is
+    left out. So is a temperature of 0: the server then draws by its own, which is not the same,
+    but the best that it offers.
+    """
+    if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
+        return set()
+    return dispensable(_named(error), sampling)
+
+
+def dispensable(names: Iterable[str], sampling: Sampling) -> set[str]:
+    """Those settings that a request with this sampling can do without."""
+    return {name for name in names if _is_dispensable(name, sampling)}
+
+
+def no_temperature(model: str) -> str:
+    """What a user must know of a server that refuses temperature 0."""
+    return (
+        f"The server of '{model}' refuses temperature 0, so answers are drawn at its own and may "
+        "differ from run to run. A ledger keeps the first answer to each prompt."
+    )
+
+
+def _named(error: openai.APIError) -> set[str]:
+    first = _NAME.match(error.param) if isinstance(error.param, str) else None
+    if first is not None and first[0] != "messages":
+        return {first[0]} & _WORDS.keys()
+    said = f"{error.message} {error.body}".lower()
+    return {name for name, words in _WORDS.items() if re.search(words, said)}
+
+
+def _is_dispensable(name: str, sampling: Sampling) -> bool:
+    match name:
+        case "temperature":
+            return sampling.temperature in (0, 1)  # 1 is what servers take unasked
+        case "top_p":
+            return sampling.top_p == 1
+        case "seed":
+            return sampling.temperature == 0
+        case "response_format":
+            return bool(sampling.allowed)
+    return True

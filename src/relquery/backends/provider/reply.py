@@ -1,0 +1,188 @@
+"""A chat completion as a server sent it, read as an answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from relquery.backends.provider.wrapping import unfenced, without_reasoning
+from relquery.prompt import Answer, Finish, Sampling
+
+# Reasons to end, as servers name them; all others, and none, are those of whole answers.
+_CUT = {"length", "max_tokens", "max_output_tokens", "model_length"}
+_FILTERED = {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"}
+_NO = {"tool_calls", "tool_call", "function_call", "error", "abort", "aborted", "cancelled"}
+_NO |= {"canceled", "timeout", "insufficient_system_resource"}
+_WHOLE = {"stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"}
+
+REASONING = ("reasoning_content", "reasoning")
+_MOST_TOKENS = 2**53  # what a reply may claim
+
+
+def to_answer(
+    reply: str,
+    sampling: Sampling,
+    attempts: int,
+    limit: int | None = None,
+    stop: tuple[str, ...] = (),
+) -> Answer | None:
+    """The answer in a chat completion, given as the JSON text that the server sent.
+
+    limit: of the answer's tokens, as it was sent. stop: strings that the server was not told to
+    stop at. None for what is no chat completion.
+    """
+    try:
+        body = json.loads(reply)
+        choice = body["choices"][0]
+        message = choice["message"]
+        said = Said(
+            _text_of(message.get("content")),
+            choice.get("finish_reason"),
+            message.get("refusal"),
+            any(message.get(name) for name in REASONING),
+            Usage.of(body.get("usage")),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    text, finish, problem = said.ending(limit, stop)
+    if sampling.allowed:
+        label = None if problem or text is None else _label(text, sampling.allowed)
+        if problem is None and label is None:
+            finish = Finish.ERROR
+            problem = f"The answer {short(str(text))!r} is none of the choices."
+        text = label
+    usage = said.usage
+    return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a request took, as far as the server says: 0 where that is no number of them."""
+
+    prompt: int = 0
+    cached: int = 0
+    output: int = 0
+
+    @classmethod
+    def of(cls, said: object) -> Usage:
+        """From the `usage` of a reply, whatever stands there."""
+        usage = said if isinstance(said, dict) else {}
+        details = usage.get("prompt_tokens_details")
+        cached = details.get("cached_tokens") if isinstance(details, dict) else None
+        return cls(
+            *map(_count, (usage.get("prompt_tokens"), cached, usage.get("completion_tokens")))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server said. reason: why it ended. reasoned: whether reasoning came apart from it."""
+
+    text: str | None
+    reason: object
+    refusal: object
+    reasoned: bool
+    usage: Usage
+
+    def ending(
+        self, limit: int | None = None, stop: tuple[str, ...] = ()
+    ) -> tuple[str | None, Finish, str | None]:
+        """The answer's text, how it ended, and what is wrong with it. See to_answer."""
+        reason = self.reason.lower() if isinstance(self.reason, str) else None
+        answer = None if self.text is None else without_reasoning(self.text)
+        problem = None if reason in _CUT else self._withheld(reason)
+        if problem is not None:
+            return None, Finish.ERROR, problem
+        if answer is not None and (cut := _stopped(answer, stop)) is not None:
+            return cut, Finish.STOP, None
+        if reason in _CUT or self._seems_cut(reason, answer, limit):
+            return answer or self.text, Finish.LENGTH, self._cut(answer)
+        if answer or (answer == self.text == "" and reason in _WHOLE and not self.reasoned):
+            return answer, Finish.STOP, None
+        return None, Finish.ERROR, self._empty(answer)
+
+    def _withheld(self, reason: str | None) -> str | None:
+        """Why there is no answer, whatever text there is."""
+        if reason in _FILTERED:
+            return "The provider's content filter withheld the answer."
+        if self.refusal:
+            return f"The model refused: {short(str(self.refusal))}"
+        return (
+            f"The server sent no whole answer (it ended by {reason!r})." if reason in _NO else None
+        )
+
+    def _seems_cut(self, reason: str | None, answer: str | None, limit: int | None) -> bool:
+        """In the middle of reasoning; or at the limit, where the server does not say why."""
+        if self.text is None or answer is None:
+            return self.text is not None
+        return reason not in _WHOLE and limit is not None and self.usage.output >= limit
+
+    def _cut(self, answer: str | None) -> str:
+        if not answer and (self.reasoned or answer != self.text):
+            return (
+                f"The answer was cut after {self.usage.output} tokens, within the model's "
+                "reasoning. Raise max_tokens, or turn its reasoning off."
+            )
+        return (
+            f"The answer was cut after {self.usage.output} tokens. "
+            "Raise max_tokens, or ask for a shorter answer."
+        )
+
+    def _empty(self, answer: str | None) -> str:
+        if self.reasoned or answer != self.text:
+            return "The model reasoned and gave no answer. Raise max_tokens, or ask for one."
+        return f"The server sent no whole answer (it ended by {self.reason!r})."
+
+
+def no_answer(error: str, attempts: int) -> Answer:
+    """An error in place of an answer."""
+    return Answer(None, Finish.ERROR, error, attempts=attempts)
+
+
+def short(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= 300 else f"{text[:297]}..."
+
+
+def _text_of(content: object) -> str | None:
+    """Text as it stands, or in parts, of which some may hold reasoning. Raises TypeError."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if part.get("type") == "text")
+    if content is None or isinstance(content, str):
+        return content
+    raise TypeError
+
+
+def _count(said: object) -> int:
+    """A number of tokens; 0 for what is none."""
+    if isinstance(said, bool) or not isinstance(said, (int, float)):
+        return 0
+    is_count = 0 <= said <= _MOST_TOKENS and said == int(said)  # false of NaN and infinity
+    return int(said) if is_count else 0
+
+
+def _stopped(text: str, stop: tuple[str, ...]) -> str | None:
+    """What stands before the first of some strings; None if none of them is there."""
+    ends = [at for at in map(text.find, stop) if at >= 0]
+    return text[: min(ends)] if ends else None
+
+
+def _label(text: str, allowed: tuple[str, ...]) -> str | None:
+    """The choice that an answer is, in JSON, in a code fence, or as it stands; None if none."""
+    for bare in (text, unfenced(text)):
+        for candidate in (bare, _in_json(bare)):
+            if candidate in allowed:
+                return candidate
+        if (choice := {each.strip(): each for each in allowed}.get(bare.strip())) is not None:
+            return choice
+    return None
+
+
+def _in_json(text: str) -> Any:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    said = document.get("answer") if isinstance(document, dict) else None
+    return said if isinstance(said, str) else None

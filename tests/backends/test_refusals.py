@@ -1,0 +1,260 @@
+"""Servers that refuse a setting, one request, or all: what is left out, and when a query stops."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.backends.chat_server import (
+    AnswerFunction,
+    Body,
+    ChatServer,
+    Reply,
+    Serve,
+    Silence,
+    completion,
+    failure,
+    question,
+    until,
+)
+
+from relquery.backends.openai import OpenAIBackend, OpenAIConfig
+from relquery.connection import connect
+from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
+from relquery.prompt import Answer, Finish, Sampling, Span
+
+LABELS = Sampling(allowed=("Yes", "No"), max_tokens=1)
+
+
+def backend(server: ChatServer, **settings: Any) -> OpenAIBackend:
+    return OpenAIBackend("m", OpenAIConfig(base_url=server.url, **settings))
+
+
+def ask(
+    asked: OpenAIBackend, texts: Sequence[str], sampling: Sampling | None = None
+) -> list[Answer]:
+    answers = dict(asked.answer([(Span(text),) for text in texts], sampling or Sampling()))
+    return [answers[index] for index in range(len(texts))]
+
+
+def echo(body: Body) -> Reply:
+    return completion(question(body))
+
+
+# settings that a server does not take
+
+
+def refusing(name: str, message: str, code: str | None, param: str | None) -> AnswerFunction:
+    """A server that takes all settings but one."""
+    return lambda body: failure(400, message, code, param) if name in body else echo(body)
+
+
+SETTINGS = [
+    ("temperature", Sampling(), {"temperature"}),
+    ("seed", Sampling(seed=3), {"seed"}),
+    ("top_p", Sampling(temperature=0.5), {"top_p"}),
+    ("stop", Sampling(stop=("#", "B")), {"stop"}),
+    ("max_tokens", Sampling(), {"max_tokens"}),
+    ("response_format", LABELS, {"response_format"}),
+]
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
+@pytest.mark.parametrize(("name", "sampling", "left_out"), SETTINGS)
+@pytest.mark.parametrize(
+    ("message", "code", "by_param"),
+    [
+        ("Unsupported parameter.", "unsupported_parameter", True),
+        ("Unsupported value: it does not support that with this model.", "unsupported_value", True),
+        ("Unrecognized request argument supplied: '{name}'", None, False),
+    ],
+)
+def test_what_a_server_refuses_is_learnt_once_for_all_rows_and_calls(
+    serve: Serve,
+    name: str,
+    sampling: Sampling,
+    left_out: set[str],
+    message: str,
+    code: str | None,
+    by_param: bool,
+) -> None:
+    told = "max_completion_tokens" if name == "max_tokens" else name
+    param = name if by_param else None
+    server = serve(refusing(name, message.format(name=told), code, param))
+    asked = backend(server, max_concurrency=1)
+    for rows in (["Yes", "No", "Yes"], ["No"]):
+        assert [answer.attempts for answer in ask(asked, rows, sampling)][1:] == [1] * (
+            len(rows) - 1
+        )
+    refused, *others = [name in body for body in server.asked]
+    assert (refused, others) == (True, [False] * 4)
+    assert server.asked[0].keys() - server.asked[1].keys() == left_out
+
+
+def test_without_a_temperature_answers_come_with_a_warning_and_are_kept(
+    serve: Serve, tmp_path: Path
+) -> None:
+    message = "Unsupported value: 'temperature' does not support 0.0 with this model."
+    server = serve(refusing("temperature", message, "unsupported_value", "temperature"))
+    query = "SELECT LLM('up', id) AS up FROM range(40) t(id)"
+    for calls in (40, 0):
+        with connect(backend(server), ledger=tmp_path / "answers.db") as con:
+            if calls:
+                with pytest.warns(SamplingWarning, match="refuses temperature 0, .* may differ"):
+                    result = con.sql(query)
+            else:
+                result = con.sql(query)
+        assert (result.report.calls, result.report.errors) == (calls, 0)
+    assert len(server.asked) <= 40 + 16
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(temperature=0.7), Sampling(temperature=0.7, seed=1), Sampling(top_k=4)]
+)
+def test_a_setting_that_was_asked_for_is_not_left_out_and_the_query_stops(
+    serve: Serve, sampling: Sampling
+) -> None:
+    name = "top_k" if sampling.top_k else "temperature"
+    server = serve(refusing(name, f"Unsupported: {name}", "unsupported_parameter", name))
+    with pytest.raises(ModelError, match=f"all failed alike.* Leave {name} out"):
+        ask(backend(server, max_concurrency=4), ["x"] * 40, sampling)
+    assert len(server.asked) == 5
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.SamplingWarning")
+def test_what_was_learnt_of_greedy_requests_does_not_change_sampled_ones(serve: Serve) -> None:
+    zero = failure(400, "Only above 0.", "unsupported_value", "temperature")
+    server = serve(lambda body: zero if body.get("temperature") == 0 else echo(body))
+    asked = backend(server)
+    ask(asked, ["a"])
+    ask(asked, ["a"], Sampling(temperature=0.7))
+    assert [body.get("temperature") for body in server.asked] == [0.0, None, 0.7]
+
+
+def test_a_word_in_a_rows_own_error_teaches_nothing(serve: Serve) -> None:
+    def strict(body: Body) -> Reply:
+        hot = question(body).endswith("hot")
+        return failure(400, "Bad text: 'the temperature is hot'") if hot else echo(body)
+
+    server = serve(strict)
+    answers = ask(backend(server, max_concurrency=1), ["a", "hot", "b"])
+    assert [answer.text for answer in answers] == ["a", None, "b"]
+    assert "temperature" in server.asked[-1]
+
+
+def test_where_stop_is_refused_answers_are_cut_here(serve: Serve) -> None:
+    def server_without_stop(body: Body) -> Reply:
+        if "stop" in body:
+            return failure(400, "Not supported.", "unsupported_parameter", "stop")
+        return completion("<think>a # b</think>one # two", output_tokens=9)
+
+    server = serve(server_without_stop)
+    (answer,) = ask(backend(server), ["a"], Sampling(stop=("#",)))
+    assert (answer.text, answer.finish) == ("one ", Finish.STOP)
+
+
+# rows that fail by themselves, and all alike
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 413, 422])
+def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve, status: int) -> None:
+    refusal = failure(status, "not this one")
+    server = serve(lambda body: refusal if "bad" in question(body) else echo(body))
+    with connect(backend(server)) as con:
+        con.register("t", {"x": ["bad 1", "bad 2", "good 1", "good 2"]})
+        with pytest.warns(PartialResultWarning, match=str(status)):
+            result = con.sql("SELECT x, LLM('?', x) AS y FROM t ORDER BY x")
+    assert [row[1] is None for row in result.fetchall()] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (failure(400, "No grammar here."), "first 16 .* failed alike.*No grammar here"),
+        (failure(500, "kaput", x_should_retry="false"), "failed alike.*500: kaput"),
+        (Reply("<html>Welcome"), "no chat completion: <html>Welcome Check base_url"),
+        (Reply({"error": {"message": "busy"}}), "no chat completion.*busy"),
+        (Silence.HANG_UP, "failed alike.*connection failed"),
+    ],
+)
+def test_all_that_fail_alike_stop_the_query_after_a_few(
+    serve: Serve, reply: Reply | Silence, message: str
+) -> None:
+    server = serve(lambda body: reply)
+    with pytest.raises(ModelError, match=message):
+        ask(backend(server, max_retries=0), ["x"] * 100)
+    assert len(server.asked) == 16
+
+
+def test_failures_are_alike_whatever_number_a_request_has(serve: Serve) -> None:
+    numbers = itertools.count(10**9)
+    server = serve(lambda body: failure(400, f"Failed (request req-{next(numbers)}a)"))
+    with pytest.raises(ModelError, match="failed alike"):
+        ask(backend(server), ["x"] * 100)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        failure(400, "This model's maximum context length is 4096 tokens."),
+        failure(400, "Try again.", "context_length_exceeded"),
+        failure(400, "The response was filtered.", "content_filter"),
+        failure(413, "Payload Too Large"),
+    ],
+)
+def test_prompts_that_a_server_cannot_take_are_their_rows_errors_however_many(
+    serve: Serve, reply: Reply
+) -> None:
+    server = serve(lambda body: echo(body) if question(body).endswith("z") else reply)
+    answers = ask(backend(server), [*["x"] * 30, "z"])
+    assert [answer.text for answer in answers] == [*[None] * 30, "z"]
+
+
+def test_a_server_that_goes_away_stops_the_query_and_its_answers_are_kept(
+    serve: Serve, tmp_path: Path
+) -> None:
+    busy = failure(503, "unloading", x_should_retry="false")
+    seen: list[None] = []
+
+    def leave_after_ten(body: Body) -> Reply:
+        seen.append(None)
+        return echo(body) if len(seen) <= 10 else busy
+
+    server = serve(leave_after_ten)
+    with connect(backend(server, max_concurrency=4), ledger=tmp_path / "answers.db") as con:
+        with pytest.raises(ModelError, match=r"last 5 requests to .* failed.*503: unloading"):
+            con.sql("SELECT LLM('up', id) AS up FROM range(100) t(id)")
+        assert con.ledger is not None
+        assert con.ledger.stored == 10
+    assert len(server.asked) < 25
+
+
+def test_answers_that_came_are_kept_though_nobody_takes_them(serve: Serve, tmp_path: Path) -> None:
+    """The one who asks is busy with the first when the others come, and then gives up."""
+    all_there = threading.Barrier(6)
+
+    def at_once(body: Body) -> Reply:
+        all_there.wait(30)
+        return echo(body)
+
+    path = tmp_path / "answers.db"
+
+    def give_up(stage: str, done: int, total: int) -> None:
+        if done:
+            until(lambda: stored(path) == 6)
+            raise RuntimeError("no more")
+
+    server = serve(at_once)
+    with connect(backend(server), ledger=path) as con, pytest.raises(RuntimeError, match="no more"):
+        con.sql("SELECT LLM('up', id) AS up FROM range(6) t(id)", progress=give_up)
+
+
+def stored(path: Path) -> int:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
+        return int(file.execute("SELECT count(*) FROM answers").fetchone()[0])

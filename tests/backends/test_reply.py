@@ -1,0 +1,246 @@
+"""Whatever a server replies is an answer or an error, never a traceback."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relquery.backends.provider.reply import Usage, to_answer
+from relquery.backends.provider.wrapping import unfenced, without_reasoning
+from relquery.ledger import Ledger
+from relquery.prompt import Answer, Finish, Sampling
+
+LABELS = Sampling(allowed=("Yes", "No"))
+
+
+def reply(content: object, finish: object = "stop", output: object = 2, **message: object) -> str:
+    usage = {"prompt_tokens": 10, "completion_tokens": output}
+    choice = {"message": {"content": content, **message}, "finish_reason": finish}
+    return json.dumps({"choices": [choice], "usage": usage})
+
+
+def read(text: str, sampling: Sampling | None = None, limit: int | None = None) -> Answer:
+    answer = to_answer(text, sampling or Sampling(), 1, limit)
+    assert answer is not None
+    return answer
+
+
+# how an answer ended
+
+
+@pytest.mark.parametrize(
+    "reason", ["stop", "STOP", "eos", "eos_token", "end_turn", "new", None, ""]
+)
+def test_an_answer_is_whole_by_whatever_reason_it_ended_but_those_that_say_otherwise(
+    reason: str | None,
+) -> None:
+    assert read(reply("It is.", reason), limit=256) == Answer("It is.", Finish.STOP, None, 10, 0, 2)
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+def test_an_answer_that_was_cut_is_told_as_such(reason: str) -> None:
+    answer = read(reply("It is", reason))
+    assert (answer.text, answer.finish) == ("It is", Finish.LENGTH)
+    assert "cut after 2 tokens. Raise max_tokens" in str(answer.error)
+
+
+@pytest.mark.parametrize(("reason", "cut"), [(None, True), ("new", True), ("stop", False)])
+def test_an_answer_of_as_many_tokens_as_allowed_was_cut_unless_it_is_said_to_be_whole(
+    reason: str | None, cut: bool
+) -> None:
+    finish = Finish.LENGTH if cut else Finish.STOP
+    assert read(reply("It is", reason, output=5), limit=5).finish is finish
+    assert read(reply("It is", reason, output=4), limit=5).finish is Finish.STOP
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (reply("x", "tool_calls"), "tool_calls"),
+        (reply("x", "error"), "no whole answer"),
+        (reply("x", "abort"), "no whole answer"),
+        (reply("x", "SAFETY"), "content filter"),
+        (reply("x", refusal="I must not."), "refused: I must not."),
+        (reply("x", refusal={"why": 3}), "refused"),
+        (reply(None), "no whole answer"),
+        (reply(None, None), "no whole answer"),
+        (reply("", None), "no whole answer"),
+        (reply("", reasoning_content="Hm."), "reasoned and gave no answer"),
+        (reply(None, reasoning="Hm."), "reasoned and gave no answer"),
+        (reply("<think>Hm.</think>\n"), "reasoned and gave no answer"),
+    ],
+)
+def test_what_is_no_answer_says_why(text: str, error: str) -> None:
+    answer = read(text)
+    assert (answer.text, answer.finish) == (None, Finish.ERROR)
+    assert error in str(answer.error)
+
+
+def test_an_empty_answer_is_one() -> None:
+    assert read(reply("")).text == ""
+    assert read(reply("")).error is None
+
+
+def test_text_in_parts_is_joined_without_what_is_no_text() -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "It"}]
+    assert read(reply([*parts, {"type": "text", "text": " is."}])).text == "It is."
+
+
+# usage
+
+
+@pytest.mark.parametrize("odd", ["12", None, -3, 2.5, True, [], {}, 10**30, "x"])
+def test_a_number_of_tokens_that_is_none_counts_as_zero(odd: object) -> None:
+    usage = {"prompt_tokens": odd, "completion_tokens": odd}
+    assert Usage.of(usage | {"prompt_tokens_details": {"cached_tokens": odd}}) == Usage()
+
+
+@pytest.mark.parametrize("odd", [None, 3, "x", [], {"prompt_tokens_details": [1]}])
+def test_odd_usage_costs_no_answer(odd: object) -> None:
+    body = json.loads(reply("It is.")) | {"usage": odd}
+    assert read(json.dumps(body)) == Answer("It is.", Finish.STOP)
+
+
+def test_numbers_of_tokens_may_be_written_as_floats() -> None:
+    assert Usage.of({"prompt_tokens": 12.0, "completion_tokens": 3}) == Usage(12, 0, 3)
+    assert read('{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":NaN}}').text
+
+
+# reasoning
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>Is it? Yes.</think>No", "No"),
+        ("\n<think>\nHm.\n</think>\n\nNo\n", "No\n"),
+        ("<THINK>Hm.</think>No", "No"),
+        ("<thinking>Hm.</thinking> <think>Hm!</think> No", "No"),
+        ("[THINK]Hm.[/THINK]No", "No"),
+        ("<think>a <think> b</think> c</think>No", "No"),
+        ("Okay, so.\n</think>\n\nNo", "No"),
+        ("<think></think>", ""),
+        ("<think>Hm. Yes", None),
+        ("<reasoning>Hm.</think>", None),
+        ("No", "No"),
+        ("Write <think>x</think>.", "Write <think>x</think>."),
+        ("I think so. <think>", "I think so. <think>"),
+        ("<thinker>x</thinker>", "<thinker>x</thinker>"),
+        ("", ""),
+    ],
+)
+def test_an_answer_is_what_follows_its_reasoning(text: str, answer: str | None) -> None:
+    assert without_reasoning(text) == answer
+
+
+@given(
+    st.lists(st.sampled_from(["think", "thought"]), max_size=3),
+    st.text(alphabet="ab \n`", max_size=8),
+    st.text(alphabet="Yes ", max_size=5),
+)
+def test_reasoning_of_any_length_is_taken_off(names: list[str], said: str, answer: str) -> None:
+    text = "".join(f"<{name}>{said}</{name}>\n" for name in names) + answer
+    assert without_reasoning(text) == (answer.lstrip() if names else answer)
+
+
+def test_reasoning_that_never_ends_was_cut_whatever_the_server_says() -> None:
+    for reason in ("stop", "length", None):
+        answer = read(reply("<think>Yes, as", reason, output=9), LABELS)
+        assert (answer.text, answer.finish) == (None, Finish.LENGTH)
+        assert "cut after 9 tokens, within the model's reasoning" in str(answer.error)
+
+
+# choices
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("<think>No? Yes.</think>\n\nYes", "Yes"),
+        ('<think>Hm.</think>{"answer": "No"}', "No"),
+        ("```\nYes\n```", "Yes"),
+        ('```json\n{"answer": "No"}\n```\n', "No"),
+        ('<think>Hm.</think>\n```json\n{\n  "answer": "No"\n}\n```', "No"),
+        ("~~~text\nYes\n~~~", "Yes"),
+        ("```Yes```", "Yes"),
+        ("```\nYes\n```\nor\n```\nNo\n```", None),
+        ("It is ```Yes```", None),
+        ("```\nMaybe\n```", None),
+        ("<think>Yes</think>Hardly", None),
+        ('"Yes"', None),
+        ("[" * 5000, None),
+    ],
+)
+def test_a_label_is_found_after_reasoning_and_in_a_code_fence(text: str, label: str | None) -> None:
+    answer = read(reply(text), LABELS)
+    assert answer.text == label
+    assert (answer.error is None) == (label is not None)
+
+
+def test_a_label_may_look_like_anything() -> None:
+    odd = Sampling(allowed=("```\nx\n```", "<b>", " Yes"))
+    for text in odd.allowed:
+        assert read(reply(text), odd).text == text
+
+
+@pytest.mark.parametrize("text", ["", "x", "```", "``````", "```\n```", "`x`", "a\n```\nb\n```"])
+def test_what_is_not_one_block_of_code_stays_as_it_is(text: str) -> None:
+    expected = "" if text in ("``````", "```\n```") else text
+    assert unfenced(text) == expected
+
+
+# anything at all
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(["stop", "length", "Yes", "<think>", "```", "", "\ud800", "text"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["answer", "type", "text", "content"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> str:
+    """A chat completion of which any part is anything."""
+    good = json.loads(reply("Yes", refusal=None, reasoning_content=None))
+    good["usage"]["prompt_tokens_details"] = {"cached_tokens": 3}
+    for _ in range(draw(st.integers(0, 4))):
+        at: Any = good
+        while isinstance(at, (dict, list)) and at:
+            key = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+            if draw(st.integers(0, 3)) == 0:
+                at[key] = draw(JSON)
+                break
+            at = at[key]
+    return json.dumps(good)
+
+
+@given(st.one_of(replies(), JSON.map(json.dumps), st.text()), st.booleans(), st.integers(1, 9))
+def test_any_reply_is_read_and_what_it_gives_can_be_stored(
+    text: str, has_labels: bool, limit: int
+) -> None:
+    answer = to_answer(text, LABELS if has_labels else Sampling(), 1, limit, ("Y",))
+    if answer is None:
+        return
+    assert (answer.error is None) == (answer.finish is Finish.STOP)
+    assert answer.error is not None or isinstance(answer.text, str)
+    assert not has_labels or answer.text in (None, *LABELS.allowed)
+    with closing(Ledger.open()) as ledger:
+        ledger.put([(b"k", answer)])
+        assert (ledger.get([b"k"]) != {}) == (answer.error is None)
+
+
+@pytest.mark.parametrize("text", ["", "[" * 100_000, "1" * 5000, '{"choices": [', "<html>"])
+def test_what_is_no_json_is_no_completion(text: str) -> None:
+    assert to_answer(text, Sampling(), 1) is None
