@@ -146,7 +146,8 @@ class Connection:
     ) -> SpanResult:
         """Answer a span query, made with `relquery.span`.
 
-        for_, arity: as for `relquery.optimize`. corpora: what `span.retrieve` reads, by name:
+        for_, arity: as for `relquery.optimize`; "attention" asks other questions, and more of them,
+            so that answers differ. corpora: what `span.retrieve` reads, by name:
             texts, or a function of (query, limit) that gives texts. independent: False sends
             children of plus as ordinary text, for providers. progress: called with ("generations",
             answered so far, in all).

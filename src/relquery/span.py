@@ -104,7 +104,7 @@ def system(text: str) -> Text:
 
 
 def user(text: str) -> Text:
-    """A message of the user."""
+    """A message of the user; plain text is one as well."""
     return Text(text)
 
 
@@ -119,7 +119,10 @@ def fragment(text: str) -> Fragment:
 
 
 def seq(*children: Child) -> Seq:
-    """The children one after another (⋈ in the paper); each sees those before it."""
+    """The children one after another (⋈ in the paper); each sees those before it.
+
+    Texts among them are messages, each its own.
+    """
     return Seq(_nodes("seq", children))
 
 
@@ -129,13 +132,17 @@ cross = seq
 def plus(*children: Child) -> Bag:
     """The children in whatever order is cheapest, each seeing only itself (+ in the paper).
 
-    A generation among them stands with its input, as it lies in the cache.
+    A generation among them stands with its input, as it lies in the cache. A plus in a child is
+    seen by what follows it in that child, and by nothing outside.
     """
     return Bag(_nodes("plus", children), independent=True)
 
 
 def bag(*children: Child, separator: str = "") -> Bag:
-    """The children in whatever order is cheapest, each seeing those before it."""
+    """The children in whatever order shares most with other prompts, each seeing those before it.
+
+    With a separator they are a list in the message around them, else messages.
+    """
     return Bag(_nodes("bag", children), separator)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,6 +84,14 @@ def test_run_prints_the_text_and_on_standard_error_notes_and_cost(relquery: Run,
     assert out.strip()
     assert "Note: generate/seq[1]/plus[0]/generate: cut after 2 tokens" in err
     assert "more notes" in err
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_help_says_that_attention_asks_something_else(relquery: Run, command: str) -> None:
+    out, _ = relquery(command, "--help")
+    words = " ".join(re.findall(r"[\w:]+", out))
+    assert "attention: candidates judged few at a time answers differ" in words
+    assert "it takes more calls" in words
 
 
 def test_run_retrieves_from_a_file(relquery: Run, tree: str, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from hypothesis import given
 from tests.ir.test_text import trees
 
 from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.ir.lower import MAX_NESTING, Answered, lower
+from relquery.ir.known import Answered
+from relquery.ir.lower import MAX_NESTING, lower
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import optimize
 from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Role, Span
@@ -189,6 +190,8 @@ def test_a_nest_is_said_by_the_role_that_all_in_it_have():
     )
     mixed = plus(Seq((a, plus(Text("b")), c)), Text("z"))
     assert lower(mixed) == (nest(Span("a"), apart("b"), Span("c")), apart("z"))
+    behind = plus(Seq((a, plus(b, Text("u")))), b)
+    assert lower(behind) == (*map(apart, "abu"), apart("b", Role.SYSTEM))
 
 
 def test_an_exchange_stands_in_a_nest():

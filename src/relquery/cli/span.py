@@ -83,7 +83,14 @@ _Corpus = Annotated[
         "--corpus", metavar="NAME=FILE", help="Text to retrieve from; blank lines part passages."
     ),
 ]
-_For = Annotated[For, typer.Option("--for", help="What to optimise for.")]
+_For = Annotated[
+    For,
+    typer.Option(
+        "--for",
+        help="cache: exactly what the query says. attention: candidates judged few at a time; "
+        "answers differ, and it takes more calls.",
+    ),
+]
 _Arity = Annotated[
     int, typer.Option(min=2, help="With --for attention: how many answers one judge reads.")
 ]

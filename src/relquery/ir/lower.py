@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from relquery.errors import QueryError, UnsupportedQueryError
-from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
-from relquery.ir.places import children_of, word
-from relquery.prompt import Answer, Exchange, Nest, Prompt, Reuse, Role, Span
+from relquery.errors import QueryError
+from relquery.ir.known import Known, exchange_of, found, meant, sole
+from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
+from relquery.prompt import Nest, Prompt, Reuse, Role, Span
 
 MAX_NESTING = 64  # of spans in spans
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A generation that has been run. prompt: what it was asked, as it was lowered."""
-
-    prompt: Prompt
-    answer: Answer
-
-
 Spans = dict[tuple[str, str, Role, bool], Span]
-# By id: what has become of a generation, and what a Retrieve stands for.
-Known = Mapping[int, Answered | Node]
 
 
 def lower(node: Node, spans: Spans | None = None, known: Known | None = None) -> Prompt:
@@ -77,7 +66,7 @@ class _Level:
 
     place: where its own texts stand, in the sense of `_Lowering`. start, end: in the list of all
     spans, its first one and behind its last text. before: where the text stands that is right
-    before it. depth: of the spans in it.
+    before it. depth, roles: of the spans in it.
     """
 
     place: int
@@ -85,6 +74,7 @@ class _Level:
     end: int = 0
     before: int = _NOWHERE
     depth: int = 0
+    roles: set[Role] = field(default_factory=set)
 
 
 _END = _End()
@@ -111,7 +101,7 @@ class _Lowering:
 
     def run(self, node: Node) -> Prompt:
         """The prompt of a generation, or of what stands in one."""
-        root = _sole(node.input, self._known) if isinstance(node, Generate) else node
+        root = sole(node.input, self._known) if isinstance(node, Generate) else node
         todo = self._todo
         todo.append((root, "", _MESSAGES))
         while todo:
@@ -129,7 +119,7 @@ class _Lowering:
             elif isinstance(current, Generate):
                 self._answer(current, ending, place)
             else:
-                todo.append((_meant(current, self._known), ending, place))
+                todo.append((meant(current, self._known), ending, place))
         return tuple(self._spans)
 
     def _say(self, content: str, role: Role, ending: str, place: int) -> None:
@@ -180,9 +170,11 @@ class _Lowering:
     def _begin(self, node: Node) -> None:
         """Begin a child of plus."""
         if isinstance(node, Generate):
-            exchange = _exchange(node, self._known)
-            self._spans += exchange
-            self._last = _NOWHERE if exchange else self._last
+            exchange = exchange_of(node, self._known)
+            if exchange is not None:
+                self._spans.append(exchange)
+                self._levels[-1].roles.add(exchange.role)
+                self._last = _NOWHERE
         else:
             self._places += 1
             start = len(self._spans)
@@ -191,15 +183,22 @@ class _Lowering:
 
     def _end(self) -> None:
         """Make one span of a child of plus; spans behind its last text stand as well beside it."""
-        level = self._levels.pop()
-        if len(self._spans) == level.start:
+        level, spans = self._levels.pop(), self._spans
+        if len(spans) == level.start:
             self._last = level.before  # nothing parts what stands around it
             return
         self._last, depth = _NOWHERE, level.depth
-        if level.start < level.end:
-            span = _one_span(self._spans[level.start : level.end])
-            self._spans[level.start : level.end] = [span]
+        own = spans[level.start : level.end]
+        roles = level.roles.union(span.role for span in own)
+        role = Role.USER
+        if len(roles) == 1:
+            (role,) = roles
+        else:
+            spans[level.end :] = [replace(span, role=role) for span in spans[level.end :]]
+        if own:
+            spans[level.start : level.end] = [span] = [_one_span(own, role)]
             depth += isinstance(span.content, Nest)
+        self._levels[-1].roles.add(role)
         if depth > MAX_NESTING:
             raise QueryError(
                 f"More than {MAX_NESTING} spans stand one in another: a plus in a child of plus, "
@@ -209,7 +208,7 @@ class _Lowering:
 
     def _answer(self, node: Generate, ending: str, place: int) -> None:
         """The text of an answer; the assistant's if it answers what stands before, and goes on."""
-        answered = _found(node, self._known)
+        answered = found(node, self._known)
         goes_on = bool(self._todo) and place == _MESSAGES and answered.prompt == tuple(self._spans)
         role = Role.ASSISTANT if goes_on else Role.USER
         self._say(answered.answer.text or "", role, ending, place)
@@ -229,10 +228,8 @@ def _runs_on(before: Span, content: str, role: Role, in_turn: bool) -> bool:
     return not (before.content[-1].isspace() or content[0].isspace())
 
 
-def _one_span(spans: list[Span]) -> Span:
+def _one_span(spans: list[Span], role: Role) -> Span:
     """One independent span of texts, and of spans that stand before or between them."""
-    roles = {span.role for span in spans}
-    role = roles.pop() if len(roles) == 1 else Role.USER
     parts: list[Span] = []
     texts: list[str] = []
     for span in spans:
@@ -247,58 +244,3 @@ def _one_span(spans: list[Span]) -> Span:
     if not parts:
         return text
     return Span(Nest((*parts, Span(text.content, role))), role, Reuse.INDEPENDENT)
-
-
-def _exchange(node: Generate, known: Known) -> list[Span]:
-    """A generation with its input, as it lies in the cache; its text where that is not known."""
-    answered = _found(node, known)
-    answer = answered.answer
-    if answer.tokens is not None:
-        exchange = Exchange(answered.prompt, answer.tokens)
-        return [Span(exchange, reuse=Reuse.INDEPENDENT)]
-    return [Span(answer.text, reuse=Reuse.INDEPENDENT)] if answer.text else []
-
-
-def _found(node: Generate, known: Known) -> Answered:
-    answered = known.get(id(node))
-    if not isinstance(answered, Answered):
-        raise UnsupportedQueryError(
-            "A prompt holds the answer of another generation, which is not known yet. "
-            "Run the inner one first and pass its answer as Text, or run the whole query with "
-            "Connection.run."
-        )
-    return answered
-
-
-def _meant(node: Node, known: Known) -> Node:
-    """What a preparation, a fragment or a retrieval stands for."""
-    if isinstance(node, Prepare):
-        return node.input
-    if isinstance(node, Fragment):
-        return Text(node.content)
-    found = known.get(id(node))
-    if found is None or isinstance(found, Answered):
-        raise UnsupportedQueryError(
-            f"A prompt holds a {word(node)}, which says nothing yet. "
-            "Rewrite the tree with relquery.optimize first."
-        )
-    return found
-
-
-def _sole(node: Node, known: Known) -> Node:
-    """What is left if joins of one child, plus included, are the child."""
-    while True:
-        if isinstance(node, Prepare | Retrieve):
-            below = _meant(node, known)
-        elif isinstance(node, Seq | Bag):
-            kept = [child for child in children_of(node) if not _is_empty(child)]
-            if len(kept) != 1 or (isinstance(node, Bag) and node.separator):
-                return node
-            (below,) = kept
-        else:
-            return node
-        node = below
-
-
-def _is_empty(node: Node) -> bool:
-    return isinstance(node, Text) and not node.content

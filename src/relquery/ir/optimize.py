@@ -51,7 +51,7 @@ def optimize(
 
     for_: "cache" keeps what the model reads and in which order, and states what can be reused where
         (section 5.1). "attention" has many candidates judged in a tree, `arity` at a time (section
-        6): more generations, each of which reads less.
+        6): other questions, whose answers differ, and more of them, each of which reads less.
     retrieve: looks up what `Retrieve` asks for: called with a corpus, a text and a limit, it gives
         at most so many texts, the best first. A Retrieve whose query holds an answer stays in the
         tree (see `awaits_retrieval`).

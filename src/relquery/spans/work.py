@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from relquery.errors import QueryError
-from relquery.ir.lower import Answered, Spans, lower
+from relquery.ir.known import Answered
+from relquery.ir.lower import Spans, lower
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.places import children_of, path
 from relquery.ir.rules.desugar_retrieve import Lookup

@@ -1,0 +1,78 @@
+"""What generations, retrievals and sugar in a prompt stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from relquery.errors import UnsupportedQueryError
+from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
+from relquery.ir.places import children_of, word
+from relquery.prompt import Answer, Exchange, Prompt, Reuse, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A generation that has been run. prompt: what it was asked, as it was lowered."""
+
+    prompt: Prompt
+    answer: Answer
+
+
+# By id: what has become of a generation, and what a Retrieve stands for.
+Known = Mapping[int, Answered | Node]
+
+
+def exchange_of(node: Generate, known: Known) -> Span | None:
+    """A generation with its input, as it lies in the cache; its text where that is not known."""
+    answered = found(node, known)
+    answer = answered.answer
+    if answer.tokens is not None:
+        return Span(Exchange(answered.prompt, answer.tokens), reuse=Reuse.INDEPENDENT)
+    return Span(answer.text, reuse=Reuse.INDEPENDENT) if answer.text else None
+
+
+def found(node: Generate, known: Known) -> Answered:
+    """What has become of a generation. Raises UnsupportedQueryError if that is not known."""
+    answered = known.get(id(node))
+    if not isinstance(answered, Answered):
+        raise UnsupportedQueryError(
+            "A prompt holds the answer of another generation, which is not known yet. "
+            "Run the inner one first and pass its answer as Text, or run the whole query with "
+            "Connection.run."
+        )
+    return answered
+
+
+def meant(node: Node, known: Known) -> Node:
+    """What a preparation, a fragment or a retrieval stands for."""
+    if isinstance(node, Prepare):
+        return node.input
+    if isinstance(node, Fragment):
+        return Text(node.content)
+    stands_for = known.get(id(node))
+    if stands_for is None or isinstance(stands_for, Answered):
+        raise UnsupportedQueryError(
+            f"A prompt holds a {word(node)}, which says nothing yet. "
+            "Rewrite the tree with relquery.optimize first."
+        )
+    return stands_for
+
+
+def sole(node: Node, known: Known) -> Node:
+    """What is left if joins of one child, plus included, are the child."""
+    while True:
+        if isinstance(node, Prepare | Retrieve):
+            below = meant(node, known)
+        elif isinstance(node, Seq | Bag):
+            kept = [child for child in children_of(node) if not _is_empty(child)]
+            if len(kept) != 1 or (isinstance(node, Bag) and node.separator):
+                return node
+            (below,) = kept
+        else:
+            return node
+        node = below
+
+
+def _is_empty(node: Node) -> bool:
+    return isinstance(node, Text) and not node.content
