@@ -152,7 +152,7 @@ def test_a_value_has_the_type_of_its_cast(con: Connection) -> None:
         (f"SELECT id, {A} ->> '$.k[0]', max(n) FROM t GROUP BY id ORDER BY id",
          [(1, None, 7), (2, None, 0), (3, None, 1), (4, "7", None)], [2, 3]),
         (f"SELECT id, upper({A} ->> '$.k')::JSON ->> 0 || max(n) FROM t GROUP BY id HAVING id > 2 "
-         "ORDER BY id", [(3, None), (4, None)], [1]),  # of the groups
+         "ORDER BY id", [(3, None), (4, None)], [1]),
         (f"SELECT id FROM t GROUP BY id HAVING {A} = max(d) ORDER BY id", [(3,)], [1, 2, 4]),
         (f"SELECT sum({A}::INT) OVER (ORDER BY id) FROM t ORDER BY id", [(7,)] * 4, [2, 3, 4]),
         (f"SELECT id FROM t QUALIFY row_number() OVER (ORDER BY {A}::INT, id) = 1", [(1,)],
@@ -252,9 +252,9 @@ def test_an_answer_that_is_no_value_of_its_column_is_null_there(
 
 
 def test_another_column_that_fits_no_type_stops_the_insert_before_its_calls(o: Connection) -> None:
-    with pytest.raises(QueryError, match="'y'") as caught:
+    with pytest.raises(QueryError, match="'y'"):
         o.sql(f"INSERT INTO o SELECT {A}, k FROM t WHERE id = 3")
-    assert not isinstance(caught.value, LateQueryError)
+    assert not o.backend.asked  # type: ignore[attr-defined]
 
 
 # --- what only the run can find ---

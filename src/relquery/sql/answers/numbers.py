@@ -92,6 +92,9 @@ def _place(call: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
     node, parent = call, call.parent
     while parent is not None and _passes_value(node, parent):
         node, parent = parent, parent.parent
+    if isinstance(parent, exp.Ordered):
+        whole = parent.parent.parent if parent.parent is not None else None
+        return node, whole.this if isinstance(whole, exp.WithinGroup) else parent
     return node, parent
 
 
