@@ -66,6 +66,27 @@ def test_json_holds_rows_errors_and_the_report(relquery: Run, table: str) -> Non
     assert document["report"]["calls"] == 3
 
 
+def test_what_fails_after_the_calls_says_how_to_keep_the_answers(
+    relquery: Run, table: str, tmp_path: Path
+) -> None:
+    late = "SELECT max(LLM('Good?', a, labels := ['Yes', 'No']))::DATE FROM t"
+    _, err = relquery("sql", late, "-t", table, "-m", MODEL, code=1)
+    assert "invalid date" in err
+    assert err.rstrip().endswith("Give --ledger FILE to keep what was answered.")
+    ledger = ("--ledger", str(tmp_path / "answers.db"))
+    _, err = relquery("sql", late, "-t", table, "-m", MODEL, *ledger, code=1)
+    assert "found after 3 calls were made. The answers are in the ledger" in " ".join(err.split())
+    text = late.replace("::DATE", "")
+    _, err = relquery("sql", text, "-t", table, "-m", MODEL, *ledger)
+    assert "0 LLM calls" in err
+
+
+def test_a_providers_model_is_told_what_to_write(relquery: Run, table: str) -> None:
+    for model, remedy in (("gpt-4o", "openai:gpt-4o"), ("anthropic:claude", "openai:NAME")):
+        _, err = relquery("sql", LABELLED, "-t", f"t={table}", "-m", model, code=1)
+        assert remedy in err
+
+
 def test_a_query_from_standard_input_goes_to_a_file(
     relquery: Run, table: str, tmp_path: Path
 ) -> None:

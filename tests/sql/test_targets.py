@@ -83,3 +83,38 @@ def test_columns_of_any_name_and_type_can_be_written(con: Connection) -> None:
     con.sql(f"CREATE TABLE wide AS {query}")
     con.sql(f"INSERT INTO wide {query}")
     assert con.sql("SELECT count(*) FROM wide").fetchall() == [(12,)]
+
+
+@pytest.mark.parametrize("query", [UP, f"({UP})", f"WITH f AS (SELECT * FROM films) {UP}"])
+def test_a_table_without_data_asks_nothing_and_has_its_columns(
+    query: str, con: Connection, backend: FakeBackend, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("plain", "o(x, y)"):
+        con.sql(f"CREATE TABLE {name} AS {query} WITH NO DATA")
+    assert con.sql("EXPLAIN CREATE TABLE p AS SELECT LLM('up', 1) WITH NO DATA").fetchall() == []
+    assert not backend.asked
+    assert con.tables()["plain"] == ["id", "up"]
+    assert con.tables()["o"] == ["x", "y"]
+    assert con.sql("SELECT count(*) FROM plain, o").fetchall() == [(0,)]
+    con.sql(f"CREATE OR REPLACE TABLE plain AS {query} WITH DATA")
+    assert con.sql("SELECT up FROM plain WHERE id = 6").fetchall() == [("DUNE",)]
+    assert capfd.readouterr().err == ""  # what sqlglot cannot write, it says there
+
+
+def test_columns_without_a_name_are_named_as_duckdb_names_them(con: Connection) -> None:
+    items = "LLM('up', title), upper(LLM('up', \"id\") || ')''('), LLM('len', LLM('up', id)) + 1"
+    con.sql(f"CREATE TABLE o AS SELECT {items} FROM films WHERE id = 1")
+    names = [
+        "llm('up', title)",
+        "upper((llm('up', \"id\") || ')''('))",
+        "(llm('len', LLM('up', id)) + 1)",
+    ]
+    assert con.tables()["o"] == names
+    assert con.sql(f"SELECT {items} FROM films WHERE id = 1").columns == names
+
+
+def test_an_error_of_a_target_shows_no_name_of_ours(con: Connection) -> None:
+    con.sql("CREATE TABLE days (day DATE)")
+    with pytest.raises(QueryError, match=r"column max\(llm\('up', id\)\)") as caught:
+        con.sql("INSERT INTO days SELECT max(LLM('up', id)) FROM films")
+    assert "_rq_" not in str(caught.value)
