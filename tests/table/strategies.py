@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from hypothesis import strategies as st
 from tests.table.reference import Table
@@ -10,6 +12,7 @@ from relquery.table.columns import Columns, encode
 from relquery.table.cost.price import Price
 
 VALUES = [None, "", "a", "bb", "bbb", "ccc", "dddd", "é😀", "éclair", 'q"{}', "nul\0"]
+TEXTS = ["a long passage of words", "another one", "another two", "tower", "more " * 5, "dddd", None]
 NAMES = ["column", "column 1", "pass", "passages", "col"]  # that begin alike, as "passage" does
 
 AUTOMATIC = Price(
@@ -21,12 +24,17 @@ WEIGHTS = ["squared", "tokens", "gpt-4o-mini", AUTOMATIC, PAID]
 
 @st.composite
 def tables(
-    draw: st.DrawFn, max_rows: int = 9, max_columns: int = 4, *, bags: bool = False
+    draw: st.DrawFn,
+    max_rows: int = 9,
+    max_columns: int = 4,
+    *,
+    bags: bool = False,
+    of: Sequence[str | None] = VALUES,
 ) -> Table:
-    """bags: some columns may be a bag; its rows often hold a passage twice."""
+    """bags: some columns may be a bag; its rows often hold a passage twice. of: the cells."""
     rows = draw(st.integers(0, max_rows))
     columns = draw(st.integers(1 if rows else 0, max_columns))
-    values = st.sampled_from(VALUES)
+    values = st.sampled_from(of)
     row = st.lists(values, min_size=columns, max_size=columns)
     cells = draw(st.lists(row, min_size=rows, max_size=rows))
     classes = draw(st.lists(st.integers(0, 3), min_size=columns, max_size=columns))
@@ -38,6 +46,11 @@ def tables(
             for column in bag:
                 cell[column] = draw(st.sampled_from(passages))
     return Table(cells, classes, bag)
+
+
+def letters(texts: list[str]) -> list[list[int]]:
+    """A tokenizer: a token per character."""
+    return [list(map(ord, text)) for text in texts]
 
 
 @st.composite

@@ -21,6 +21,7 @@ from tests.table.strategies import (
     bags_of,
     columns_of,
     dependencies_of,
+    letters,
     names_of,
     rules,
     tables,
@@ -40,10 +41,6 @@ def sent_by(schedule: Schedule) -> reference.Sent:
         (int(row), [int(field) for field in fields])
         for row, fields in zip(schedule.rows, schedule.fields, strict=True)
     ]
-
-
-def letters(texts: list[str]) -> list[list[int]]:
-    return [list(map(ord, text)) for text in texts]
 
 
 def prompts(table: reference.Table, schedule: Schedule, prefix: str) -> list[str]:

@@ -59,10 +59,10 @@ def reorder(
         typer.Option(
             "--weight",
             "-w",
-            help="What a hit is worth: squared (length), tokens, or a provider's price such as "
-            "claude-sonnet-5.",
+            help="What a hit is worth: tokens (characters without --tokenizer), squared (length), "
+            "or a provider's price such as claude-sonnet-5.",
         ),
-    ] = "squared",
+    ] = "tokens",
     tokenizer: Annotated[
         str | None,
         typer.Option(

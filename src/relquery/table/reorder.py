@@ -30,7 +30,7 @@ from relquery.table.rules.dependencies import (
 from relquery.table.rules.discover import discover
 from relquery.table.schedule import Report, Schedule
 from relquery.table.solvers.fixed import fixed
-from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, ggr
+from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
 from relquery.table.solvers.ophr import ophr
 from relquery.table.solvers.original import original
 from relquery.table.solvers.segment import Problem, pose
@@ -49,7 +49,7 @@ def reorder(
     method: Order = "tree",
     dependencies: Given = (),
     bags: Sequence[Sequence[str]] = (),
-    weight: Weight = "squared",
+    weight: Weight = "tokens",
     *,
     tokenizer: Encode | None = None,
     prefix: str = "",
@@ -61,13 +61,14 @@ def reorder(
     """Order the rows of a table, and the fields of each row, so that prompts share prefixes.
 
     table: an Arrow, pandas or polars table, or a mapping from names to columns.
-    method: `tree` (searches; never below `fixed` in PHC, unless a price or a cache size decides),
-        `ggr` and `ophr` (paper 000), `fixed` (one order of columns, by statistics) or `original`.
+    method: `tree` (searches; under the weight never below `ggr`, `fixed` and `original`), `ggr` and
+        `ophr` (paper 000), `fixed` (one order of columns, by statistics) or `original`.
     dependencies: what determines what: ("id", "name") each the other, "city -> state", "street,
         city -> zip"; "discover" finds them, and may stand among those given, which come first.
     bags: groups of columns with interchangeable values, such as retrieved passages.
-    weight: what a hit is worth: "squared" characters (PHC, paper 000), "tokens" saved, or the
-        name of a price (see relquery.table.cost.price) to pay as little as possible.
+    weight: what a hit is worth: "tokens" saved (characters without a tokenizer), "squared"
+        characters (PHC, paper 000), or the name of a price (see relquery.table.cost.price) to pay
+        as little as possible. `ggr` forms its groups by squared characters, as the paper has it.
     tokenizer: gives the token ids of each of a list of texts. Then hits are counted in tokens of
         whole prompts: `prefix`, followed by one line "column: value" per field. With a price or a
         cache size but no tokenizer, pieces of words stand in for tokens.
@@ -122,21 +123,21 @@ def _solve(
     meter: Meter,
     settings: dict[str, float | None],
 ) -> list[tuple[Int64s, Fields]]:
-    """Schedules to choose from, the best by weight first."""
+    """Schedules to choose from."""
     if items.slots.size == 0 or method == "original":
         found = [original(problem)]
     elif method == "fixed":
         found = side_by_side([partial(fixed, problem)], problem.stopped)
     elif method == "ggr":
         limits = [NO_LIMIT if value is None else int(value) for value in settings.values()]
-        found = side_by_side([partial(ggr, problem, Limits(*limits))], problem.stopped)
+        solve = partial(as_in_paper, problem, items, Limits(*limits))
+        found = side_by_side([solve], problem.stopped)
     elif method == "ophr":
         found = [ophr(problem)]
     else:
         given = settings["seconds"]
         seconds = _predicted(items) if given is None else given
-        objective = meter.weighting.objective
-        best = tree(items, problem, objective, seconds, priced=meter.prices)
+        best = tree(items, problem, meter.weighting.objective, seconds)
         found = [(schedule.rows, schedule.fields) for schedule in best]
     return [_by_position(rows, fields) for rows, fields in found]
 

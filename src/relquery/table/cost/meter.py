@@ -21,6 +21,9 @@ from relquery.table.items import Items
 from relquery.table.measure import Fields, hits, phc
 
 BLOCK_SIZE = 16
+# Sent by a table whose schedules are compared on whole prompts. Larger ones would be tokenised for
+# minutes: there each field is tokenised once, and a token that merges two fields is not seen.
+CHARACTERS_COMPARED = 200_000
 
 Sent = tuple[Int64s, Fields]  # rows, and by position the columns in the order sent
 
@@ -48,26 +51,26 @@ class Meter:
         """The cheapest if there is a price, or that which hits most in a bounded cache.
 
         Else by the weight: "tokens": most tokens hit, or characters without a tokenizer, those of
-        partial items included; "squared": the highest PHC, then most characters. First of equals.
+        partial items included; "squared": the highest PHC. Of equals that which hits most
+        characters, then the highest PHC, then the first.
         """
         if len(schedules) == 1:
             return schedules[0]
-        if self.prices or (self.weighting.name == "tokens" and self.tokenizer is not None):
-            found = _most(self._saved(), schedules)
-        elif self.weighting.name == "tokens":
-            found = _most(self._characters, schedules)
-        else:
-            found = _most(self._characters, _most(self._phc, schedules))
-        return found[0]
+        for score in (self._aim(), self._characters, self._phc):
+            schedules = _most(score, schedules)
+        return schedules[0]
 
-    def _saved(self) -> Callable[[Sent], float]:
+    def _aim(self) -> Callable[[Sent], float]:
+        counted = self.weighting.name == "tokens" and self.tokenizer is not None
+        if self.prices or counted:
+            return self._saved(self._tokens())
+        return self._characters if self.weighting.name == "tokens" else self._phc
+
+    def _saved(self, tokens_of: Callable[[Sent], Tokens]) -> Callable[[Sent], float]:
         """What a schedule saves in money, or tokens."""
-        pieces = self.weighting.pieces or tokenize_items(self.items, self._encode, self.prefix)
-        same = self.items.same[self.items.slots]
 
         def saved(schedule: Sent) -> float:
-            rows, fields = schedule
-            tokens = pieces.put_together(same[fields, rows[:, None]])
+            tokens = tokens_of(schedule)
             if self.weighting.price is not None:
                 return -self._bill(tokens, self.weighting.price).usd
             if self.cache_tokens is not None:
@@ -75,6 +78,17 @@ class Meter:
             return int(unlimited_hits(tokens).sum())
 
         return saved
+
+    def _tokens(self) -> Callable[[Sent], Tokens]:
+        """A schedule's prompts as tokens: whole where they are few, else put together."""
+        if int(self.items.characters[self.items.slots].sum()) <= CHARACTERS_COMPARED:
+            return lambda schedule: self._tokenize(*schedule)
+        pieces = self.weighting.pieces or tokenize_items(self.items, self._encode, self.prefix)
+        same = self.items.same[self.items.slots]
+        return lambda schedule: pieces.put_together(same[schedule[1], schedule[0][:, None]])
+
+    def _tokenize(self, rows: Int64s, fields: Fields) -> Tokens:
+        return tokenize(self.items.texts_in_order(rows, fields, self.prefix), self._encode)
 
     def _characters(self, schedule: Sent) -> int:
         return hits(self.items, *schedule).hit
@@ -86,8 +100,7 @@ class Meter:
         """Hits on tokens of whole prompts, and the bill."""
         if self.tokenizer is None and not self.prices:
             return None, None
-        texts = self.items.texts_in_order(rows, fields, self.prefix)
-        tokens = tokenize(texts, self._encode)
+        tokens = self._tokenize(rows, fields)
         blocks = None if self.cache_tokens is None else self._blocks
         price = self.weighting.price
         charged = None if price is None else self._bill(tokens, price)

@@ -12,8 +12,8 @@ from relquery.table.cost.tokens import Encode
 from relquery.table.items import Items
 from relquery.table.solvers.objective import Objective
 
-Weight = str | Price  # "squared", "tokens", a Price or the name of one
-WEIGHTS = ("squared", "tokens")
+Weight = str | Price  # "tokens", "squared", a Price or the name of one
+WEIGHTS = ("tokens", "squared")
 
 
 class Weighting(NamedTuple):

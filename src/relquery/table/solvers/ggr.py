@@ -26,6 +26,7 @@ import numpy as np
 
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
+from relquery.table.items import Items
 from relquery.table.solvers.fixed import sort_by_statistics
 from relquery.table.solvers.groups import (
     align,
@@ -86,6 +87,16 @@ def ggr(problem: Problem, limits: Limits) -> tuple[Int64s, Int32s]:
     go_on(problem.stopped)
     fields = np.take_along_axis(problem.places.T, work.fields.astype(np.int64), axis=1)
     return work.order, fields
+
+
+def as_in_paper(
+    problem: Problem, items: Items, limits: Limits = PAPER_LIMITS
+) -> tuple[Int64s, Int32s]:
+    """(rows, fields by row id) with HITCOUNT, and so the threshold, in squared characters.
+
+    Whatever the weight: a threshold of 100,000 means another depth in tokens.
+    """
+    return ggr(problem._replace(weights=items.lengths**2), limits)
 
 
 @compiled

@@ -22,12 +22,11 @@ import numpy as np
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import go_on, side_by_side
 from relquery.table.items import Items
-from relquery.table.measure import phc
 from relquery.table.solvers.arrange import Texts, arrange, texts_of
 from relquery.table.solvers.climb import Search as Space
 from relquery.table.solvers.climb import break_groups, insert_all, move_rows, new_search
 from relquery.table.solvers.fixed import fixed
-from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, ggr
+from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
 from relquery.table.solvers.lookahead import look_ahead, reach_within
 from relquery.table.solvers.objective import Objective, is_plain, total_worth
 from relquery.table.solvers.original import original
@@ -56,41 +55,25 @@ Start = Callable[[], Schedule]
 
 
 def tree(
-    items: Items, problem: Problem, objective: Objective, seconds: float, *, priced: bool = False
+    items: Items, problem: Problem, objective: Objective, seconds: float
 ) -> list[Schedule]:
-    """Schedules found in about that many seconds for each search, those worth most first.
+    """Schedules to choose from, found in about that many seconds for each search.
 
-    `fixed` is one of them, and `original`. None is below `fixed` in PHC, unless they are `priced`:
-    a bill or a bounded cache, which know nothing of PHC, choose among them. Then `ggr` as in paper
-    000 takes part, too.
+    `fixed`, `ggr` as in paper 000 and `original` are among them, the last ones, so that the best by
+    any measure is no worse than these.
     """
     texts = texts_of(items)
     searches = [_Search(items, texts, problem, objective, seconds)]
     if not is_plain(objective):  # far from a threshold only tokens can tell what leads there
         searches.append(_Search(items, texts, problem, Objective(), seconds))
     starts = [start for search in searches for start in search.starts]
-    if priced:
-        starts.append(lambda: Schedule(*ggr(problem, PAPER_LIMITS)))
-    starts += [lambda: Schedule(*original(problem)), lambda: Schedule(*fixed(problem))]
-
-    def judge(start: Start) -> _Judged:
-        schedule = start()
-        go_on(problem.stopped)
-        fields = np.ascontiguousarray(schedule.fields[schedule.rows])
-        worth = _worth(items, problem, objective, schedule)
-        return _Judged(worth, phc(items, schedule.rows, fields), schedule)
-
-    found = side_by_side([partial(judge, start) for start in starts], problem.stopped)
-    least = 0 if priced else found[-1].phc
-    kept = [each for each in found if each.phc >= least]
-    ranked = sorted(kept, key=lambda each: each[:2], reverse=True)
-    return [each.schedule for each in ranked]
+    for solve in (fixed, partial(as_in_paper, items=items), original):
+        starts.append(partial(_solve, solve, problem))
+    return side_by_side(starts, problem.stopped)
 
 
-class _Judged(NamedTuple):
-    worth: float
-    phc: int
-    schedule: Schedule
+def _solve(solve: Callable[[Problem], tuple[Int64s, Int32s]], problem: Problem) -> Schedule:
+    return Schedule(*solve(problem))
 
 
 def _worth(items: Items, problem: Problem, objective: Objective, schedule: Schedule) -> float:
