@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import Columns, Int32s, Int64s
 from relquery.table.compiled import compiled
+from relquery.table.prefixes import Beginnings, least_table
 
 BAG_LABEL = "passage"
 
@@ -67,6 +68,11 @@ class Items:
             lines += [f"{label}{text}\n" for text in texts.fill_null("").to_pylist()]
         sent = self.same[self.slots][fields, rows[:, None]]
         return [prefix + "".join([lines[item] for item in row]) for row in sent.tolist()]
+
+    @property
+    def beginnings(self) -> Beginnings:
+        """What items have in common at their beginning, in characters."""
+        return Beginnings(self.rank, self.shared, least_table(self.shared))
 
     @property
     def characters(self) -> Int64s:

@@ -1,13 +1,27 @@
-"""Leading characters that two texts have in common, from those of alphabetical neighbours."""
+"""What two texts have in common at their beginning, from what alphabetical neighbours have."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from relquery.table.columns import Int64s
+from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled
 
 BLOCK = 16
+
+
+class Beginnings(NamedTuple):
+    """What the texts of items have in common at their beginning.
+
+    rank: (items,), place of the text in the order of all, each its own. shared: (items,), by rank,
+        what it has in common with the one before. least: of `shared`, see `least_table`.
+    """
+
+    rank: Int32s
+    shared: Int64s
+    least: Int64s
 
 
 def least_table(shared: Int64s) -> Int64s:

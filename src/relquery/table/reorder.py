@@ -15,9 +15,9 @@ from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Bools, Columns, Int32s, Int64s, encode
 from relquery.table.compiled import side_by_side
-from relquery.table.cost.meter import BLOCK_SIZE, Meter
+from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
 from relquery.table.cost.tokens import Encode
-from relquery.table.cost.weigh import Weight, weigh
+from relquery.table.cost.weigh import Weight, beginnings_of, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc
 from relquery.table.rules.dependencies import (
@@ -31,10 +31,11 @@ from relquery.table.rules.discover import discover
 from relquery.table.schedule import Report, Schedule
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
-from relquery.table.solvers.ophr import ophr
+from relquery.table.solvers.exact.ophr import ophr
+from relquery.table.solvers.exact.polish import polish
 from relquery.table.solvers.original import original
 from relquery.table.solvers.segment import Problem, pose
-from relquery.table.solvers.tree import tree
+from relquery.table.solvers.search.tree import tree
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 
@@ -42,6 +43,7 @@ DISCOVER = "discover"
 SHARE = 0.0025  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
+MOST_CELLS_POLISHED = 50_000
 
 
 def reorder(
@@ -122,7 +124,7 @@ def _solve(
     problem: Problem,
     meter: Meter,
     settings: dict[str, float | None],
-) -> list[tuple[Int64s, Fields]]:
+) -> list[Sent]:
     """Schedules to choose from."""
     if items.slots.size == 0 or method == "original":
         found = [original(problem)]
@@ -133,13 +135,31 @@ def _solve(
         solve = partial(as_in_paper, problem, items, Limits(*limits))
         found = side_by_side([solve], problem.stopped)
     elif method == "ophr":
-        found = [ophr(problem)]
+        found = [ophr(problem, beginnings_of(items, meter.weighting))]
     else:
         given = settings["seconds"]
         seconds = _predicted(items) if given is None else given
-        best = tree(items, problem, meter.weighting.objective, seconds)
-        found = [(schedule.rows, schedule.fields) for schedule in best]
+        return _search(items, problem, meter, seconds)
     return [_by_position(rows, fields) for rows, fields in found]
+
+
+def _search(items: Items, problem: Problem, meter: Meter, seconds: float) -> list[Sent]:
+    """The best schedule that `tree` finds and, of a small table, one that is polished."""
+    found = tree(items, problem, meter.weighting.objective, seconds)
+    best = meter.best([_by_position(*each) for each in found])
+    if meter.prices or items.slots.size > MOST_CELLS_POLISHED:
+        return [best]
+    task = partial(
+        polish,
+        items.slots,
+        meter.weighting.weights,
+        beginnings_of(items, meter.weighting),
+        best,
+        seconds,
+        problem.stopped,
+    )
+    (better,) = side_by_side([task], problem.stopped)
+    return [best] if better is None else [best, _by_position(*better)]
 
 
 def _by_position(rows: Int64s, by_row: Int32s) -> tuple[Int64s, Fields]:

@@ -7,6 +7,7 @@ reported is counted on whole prompts.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.items import Items
+from relquery.table.prefixes import Beginnings, least_table
 
 _PIECE = re.compile(r" ?[^\W\d_]{1,6}|\d{1,3}|\s|[^\w\s]|_")
 
@@ -43,6 +45,28 @@ def tokenize_items(items: Items, encode: Encode, prefix: str) -> Pieces:
         lines += [f"{label}{text}\n" for text in pc.fill_null(texts, "").to_pylist()]
     start = tokenize([prefix], encode).ids if prefix else np.empty(0, np.int32)
     return Pieces(start, tokenize(lines, encode))
+
+
+def begin_alike(pieces: Pieces, same: Int32s) -> Beginnings:
+    """What items have in common at their beginning, in tokens. same: (items,), see Items.
+
+    Sorts the tokens of every item: for small tables.
+    """
+    ids, offsets = pieces.items.ids.tolist(), pieces.items.offsets.tolist()
+    tokens = [ids[offsets[item] : offsets[item + 1]] for item in same.tolist()]
+    order = sorted(range(len(tokens)), key=lambda item: (tokens[item], item))
+    shared = np.zeros(len(order), np.int64)
+    for place, (before, item) in enumerate(pairwise(order), start=1):
+        shared[place] = _agreement(tokens[before], tokens[item])
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    return Beginnings(rank, shared, least_table(shared))
+
+
+def _agreement(a: list[int], b: list[int]) -> int:
+    """Leading tokens that two items have in common."""
+    differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differing, min(len(a), len(b)))
 
 
 @compiled

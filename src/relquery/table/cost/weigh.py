@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from relquery.errors import ConfigError, did_you_mean
 from relquery.table.columns import Int64s
-from relquery.table.cost.pieces import EstimatedTokens, Pieces, tokenize_items
+from relquery.table.cost.pieces import EstimatedTokens, Pieces, begin_alike, tokenize_items
 from relquery.table.cost.price import PRICES, Price, find_price
 from relquery.table.cost.tokens import Encode
 from relquery.table.items import Items
+from relquery.table.prefixes import Beginnings
 from relquery.table.solvers.objective import Objective
 
 Weight = str | Price  # "tokens", "squared", a Price or the name of one
@@ -52,6 +53,15 @@ def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> W
         write=(price.write - price.uncached) / price.uncached,
     )
     return Weighting(price.name, tokens, objective, price, pieces)
+
+
+def beginnings_of(items: Items, weighting: Weighting) -> Beginnings | None:
+    """What hits of beginnings are worth, in the unit of the weights; None where nothing."""
+    if weighting.name != "tokens":
+        return None
+    if weighting.pieces is None:
+        return items.beginnings
+    return begin_alike(weighting.pieces, items.same)
 
 
 def _as_price(weight: Weight) -> Price:

@@ -16,7 +16,11 @@ from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.items import Items
 from relquery.table.prefixes import common_prefix, least_table
-from relquery.table.solvers.trie import NONE, ROOT, Trie
+from relquery.table.solvers.search.trie import NONE, ROOT, Trie
+
+
+MOST_CHOOSING = 4096  # siblings that choose which of their items comes first
+PASSES = 4
 
 
 class Texts(NamedTuple):
@@ -86,6 +90,7 @@ def _order(trie: Trie, texts: Texts, first: Int64s, next_sibling: Int64s, row_of
             siblings[k] = child
             child = next_sibling[child]
         _begin_alike(trie, texts, siblings)
+        _choose_first(trie, texts, siblings)
         for child in _alphabetical(trie, texts, siblings)[::-1]:
             todo.append(child)
     return rows
@@ -146,6 +151,70 @@ def _best_column(trie: Trie, texts: Texts, siblings: Int64s, settled: Bools) -> 
             if gain > most:
                 best, most = keys[i] // ranks, gain
     return best
+
+
+@compiled
+def _choose_first(trie: Trie, texts: Texts, siblings: Int64s) -> None:
+    """Let each label begin with the item that begins most like another sibling's first one."""
+    if not 1 < len(siblings) <= MOST_CHOOSING:
+        return
+    first = np.empty(len(siblings), np.int64)  # ranks, ascending
+    count = 0
+    for node in siblings:
+        if trie.begin[node] < trie.end[node]:
+            first[count] = texts.rank[trie.label[node, trie.begin[node]]]
+            count += 1
+    first = np.sort(first[:count])
+    for _ in range(PASSES):
+        changed = False
+        for node in siblings:
+            begin, end = trie.begin[node], trie.end[node]
+            if end - begin < 2 or trie.stopped[0]:
+                continue
+            _remove(first, texts.rank[trie.label[node, begin]])
+            best, most = begin, -1
+            for k in range(begin, end):
+                alike = _begins_like(texts, first[:-1], texts.rank[trie.label[node, k]])
+                if alike > most:
+                    best, most = k, alike
+            changed = changed or best != begin
+            item = trie.label[node, best]
+            trie.label[node, best] = trie.label[node, begin]
+            trie.label[node, begin] = item
+            _insert(first, texts.rank[item])
+        if not changed:
+            return
+
+
+@compiled
+def _begins_like(texts: Texts, first: Int64s, rank: int) -> int:
+    """What a text has in common with the one of the others that it begins most like."""
+    at = np.searchsorted(first, rank)
+    most = 0
+    if at > 0:
+        most = common_prefix(texts.shared, texts.least, first[at - 1], rank)
+    if at < len(first):
+        if first[at] == rank:
+            return 2**40
+        most = max(most, common_prefix(texts.shared, texts.least, rank, first[at]))
+    return most
+
+
+@compiled
+def _remove(ascending: Int64s, value: int) -> None:
+    """Close the gap that a value leaves; the last place is then free."""
+    for k in range(np.searchsorted(ascending, value), len(ascending) - 1):
+        ascending[k] = ascending[k + 1]
+
+
+@compiled
+def _insert(ascending: Int64s, value: int) -> None:
+    """Put a value into its place; the last place is free."""
+    k = len(ascending) - 1
+    while k > 0 and ascending[k - 1] > value:
+        ascending[k] = ascending[k - 1]
+        k -= 1
+    ascending[k] = value
 
 
 @compiled

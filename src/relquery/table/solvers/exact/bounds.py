@@ -1,7 +1,7 @@
-"""Lower bounds for `ophr`: what every tree costs that opens some concepts of a lattice.
+"""Lower bounds for `ophr`: what every tree costs that opens some nodes of a lattice.
 
 By dual ascent (R. Wong, 1984, "A dual ascent approach for Steiner tree problems on a directed
-graph"): all arcs that enter a set of concepts which has a terminal and not the root are paid for
+graph"): all arcs that enter a set of nodes which has a terminal and not the root are paid for
 together, set after set, until each terminal is reached along arcs that are paid in full. A tree
 enters every such set, so it costs no less than what was paid.
 """
@@ -14,42 +14,48 @@ import numpy as np
 
 from relquery.table.columns import Bools, Int64s
 from relquery.table.compiled import compiled
+from relquery.table.solvers.exact.lattice import Lattice, is_above
 
 UNREACHABLE = 2**61
 
 
 class Graph(NamedTuple):
-    """Some concepts of a lattice, lightest first; 0 is the root.
+    """Nodes of a lattice, lightest first; 0 is the root.
 
-    weight, above: as in Lattice. terminal: (k,), the concepts that must be opened. Arcs lead from
-    a concept to those that cover it: into concept j from `tails[start[j]:start[j + 1]]`, at the
-    cost of the weight between; longer steps are chains of these.
+    weight: (nodes,). terminal: (nodes,), those that must be opened; ends: which, the root aside.
+    Arcs lead from a node to those that cover it: into node j from `tails[start[j]:start[j + 1]]`,
+    at the cost of the weight between; longer steps are chains of these.
     """
 
     weight: Int64s
-    above: Bools
     terminal: Bools
+    ends: Int64s
     start: Int64s
     tails: Int64s
 
 
-def build_graph(weight: Int64s, above: Bools, terminal: Bools) -> Graph:
-    """The graph of concepts that are sorted by weight."""
-    above = np.ascontiguousarray(above)
-    return Graph(weight, above, terminal, *_find_covers(above))
+def build_graph(lattice: Lattice, terminal: Bools) -> Graph:
+    """The graph of all nodes of a lattice."""
+    ends = np.flatnonzero(terminal)
+    return Graph(lattice.weight, terminal, ends[ends > 0], *_find_covers(lattice))
 
 
 @compiled
-def _find_covers(above: Bools) -> tuple[Int64s, Int64s]:
+def _find_covers(lattice: Lattice) -> tuple[Int64s, Int64s]:
     """(start, tails) of a graph."""
-    size = len(above)
+    size = len(lattice.weight)
     start = np.zeros(size + 1, np.int64)
-    tails = np.empty(size * (size - 1) // 2, np.int64)
+    tails = np.empty(4 * size, np.int64)
+    above = lattice.above.T.copy()
     arcs = 0
     for j in range(size):
-        first = arcs
+        first, source = arcs, lattice.source[j]
         for i in range(j - 1, -1, -1):
-            if above[i, j] and not _any_above(above, i, tails[first:arcs]):
+            if not above[source, i] and lattice.source[i] != source:
+                continue
+            if is_above(lattice, i, j) and not _is_above_any(lattice, i, tails[first:arcs]):
+                if arcs == len(tails):
+                    tails = np.concatenate((tails, np.empty_like(tails)))
                 tails[arcs] = i
                 arcs += 1
         start[j + 1] = arcs
@@ -57,9 +63,9 @@ def _find_covers(above: Bools) -> tuple[Int64s, Int64s]:
 
 
 @compiled
-def _any_above(above: Bools, i: int, others: Int64s) -> bool:
+def _is_above_any(lattice: Lattice, i: int, others: Int64s) -> bool:
     for k in others:  # noqa: SIM110 - compiled code knows no any() over a generator
-        if above[i, k]:
+        if is_above(lattice, i, k):
             return True
     return False
 
@@ -76,12 +82,13 @@ def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
     for j in range(size):
         for arc in range(graph.start[j], graph.start[j + 1]):
             left[arc] = graph.weight[j] - graph.weight[graph.tails[arc]]
-    score = np.where(graph.terminal, graph.start[1:] - graph.start[:-1], -1)
-    score[0] = -1  # below 0: nothing to raise
+    score = np.full(size, -1)  # below 0: nothing to raise
+    for end in graph.ends:
+        score[end] = graph.start[end + 1] - graph.start[end]
     mark, members = np.zeros(size, np.int64), np.empty(size, np.int64)
     bound, stamp = 0, 0
     while True:
-        terminal = _lowest(score)
+        terminal = _lowest(score, graph.ends)
         if terminal < 0:
             return bound, left
         stamp += 1
@@ -99,10 +106,10 @@ def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
 
 
 @compiled
-def _lowest(score: Int64s) -> int:
+def _lowest(score: Int64s, ends: Int64s) -> int:
     """Where the lowest score that is not below 0 stands, or -1."""
     best = -1
-    for j in range(len(score)):
+    for j in ends:
         if score[j] >= 0 and (best < 0 or score[j] < score[best]):
             best = j
     return best
@@ -161,9 +168,9 @@ def _pay(graph: Graph, left: Int64s, members: Int64s, mark: Int64s, stamp: int, 
 
 @compiled
 def branch_costs(graph: Graph, left: Int64s) -> Int64s:
-    """Per concept, the least that a tree in which it has two children pays of what is left.
+    """Per node, the least that a tree in which it has two children pays of what is left.
 
-    A concept with fewer children may be closed at no cost.
+    A node with fewer children may be closed at no cost.
     """
     size = len(graph.weight)
     down, near, second = np.full((3, size), UNREACHABLE)
@@ -184,7 +191,7 @@ def branch_costs(graph: Graph, left: Int64s) -> Int64s:
 
 
 @compiled
-def paid_concepts(graph: Graph, left: Int64s) -> Bools:
+def paid_nodes(graph: Graph, left: Int64s) -> Bools:
     """The terminals, and what is reached from the root along arcs that are paid in full."""
     reached = np.zeros(len(graph.weight), np.bool_)
     reached[0] = True
@@ -197,7 +204,7 @@ def paid_concepts(graph: Graph, left: Int64s) -> Bools:
 
 @compiled
 def label_parts(graph: Graph) -> Int64s:
-    """A number per concept, equal for those joined by arcs other than the root's."""
+    """A number per node, equal for those joined by arcs other than the root's."""
     label = np.arange(len(graph.weight))
     for j in range(1, len(label)):
         for arc in range(graph.start[j], graph.start[j + 1]):

@@ -15,7 +15,7 @@ from relquery.table.columns import Float64s, Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.groups import split_by_value
 from relquery.table.solvers.objective import Objective, is_plain
-from relquery.table.solvers.rollout import (
+from relquery.table.solvers.search.rollout import (
     Reach,
     Scratch,
     best_slot,

@@ -21,8 +21,8 @@ from tests.table.strategies import columns_of, tables
 
 from relquery.errors import ConfigError
 from relquery.table.columns import Columns, Int32s, Int64s, encode
-from relquery.table.solvers import ophr_lattice, ophr_search
-from relquery.table.solvers.ophr import MOST_ROWS, optimum
+from relquery.table.solvers.exact import lattice, search
+from relquery.table.solvers.exact.ophr import MOST_ROWS, optimum
 
 Weights = Int64s | npt.NDArray[np.float64]
 Cells = list[list[str | None]]
@@ -271,18 +271,19 @@ def test_too_many_rows_are_refused_by_number() -> None:
 def test_rows_that_share_too_many_sets_of_values_are_refused() -> None:
     cells = [[str(row) if row == column else "" for column in range(16)] for row in range(16)]
     items = items_of(cells, range(16))
-    most = ophr_lattice.MOST_CONCEPTS
+    most = lattice.MOST_SETS
     with pytest.raises(ConfigError, match=rf"too entangled .*more than {most} .*'tree'"):
         optimum(items, np.ones(items.max() + 1, np.int64))
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_ARCS", 1000), ("MOST_DEPTH", 0)])
 def test_a_search_beyond_its_budget_is_given_up_and_says_so(
-    limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     items, weights = random_problem(seed=9, rows=20, columns=8)
     optimum(items, weights)
-    monkeypatch.setattr(ophr_search, limit, value)
+    with pytest.raises(ConfigError, match=r"too entangled for an exact search.*'tree'"):
+        optimum(items, weights, most_arcs=1000)
+    monkeypatch.setattr(search, "MOST_DEPTH", 0)
     with pytest.raises(ConfigError, match=r"too entangled for an exact search.*'tree'"):
         optimum(items, weights)
 

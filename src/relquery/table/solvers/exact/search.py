@@ -1,7 +1,7 @@
-"""The search of `ophr`: branch and bound over the concepts of a lattice, opened or closed.
+"""The search of `ophr`: branch and bound over the nodes of a lattice, opened or closed.
 
-After each bound, concepts that no better tree can branch at are dropped; parts of the lattice that
-only the root joins are solved apart. The concept to branch on is the one whose two cases raise the
+After each bound, nodes that no better tree can branch at are dropped; parts of the lattice that
+only the root joins are solved apart. The node to branch on is the one whose two cases raise the
 bound most (strong branching); a case that cannot be better than what is known settles the other.
 """
 
@@ -12,44 +12,54 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.errors import ConfigError
 from relquery.table.columns import Bools, Int64s
-from relquery.table.solvers.ophr_bounds import (
+from relquery.table.solvers.exact.bounds import (
     Graph,
     ascend,
     branch_costs,
     build_graph,
     label_parts,
-    paid_concepts,
+    paid_nodes,
 )
-from relquery.table.solvers.ophr_improve import find_parents, improve
-from relquery.table.solvers.ophr_lattice import Lattice
+from relquery.table.solvers.exact.improve import NO_LIMIT, find_parents, improve
+from relquery.table.solvers.exact.lattice import Lattice, restrict
 
 MOST_ARCS = 50_000_000  # that all lower bounds together look at: about a minute
 MOST_DEPTH = 200
 ROUNDS = 4  # ascents of one task, each led by the best tree that the one before gave
-CANDIDATES = 8  # concepts whose two cases are compared
-
-
-class Task(NamedTuple):
-    """alive: concepts that may be opened, ascending. terminal: (concepts,), those that must be."""
-
-    alive: Int64s
-    terminal: Bools
+CANDIDATES = 8  # nodes whose two cases are compared
 
 
 class Tree(NamedTuple):
-    """opened: (concepts,). cost: summed weight of what each opened one adds to its parent."""
+    """opened: (nodes,). cost: summed weight of what each opened one adds to its parent."""
 
     cost: int
     opened: Bools
 
 
+class Found(NamedTuple):
+    """The cheapest tree found. bound: no tree costs less; the cost itself where that is proved."""
+
+    tree: Tree
+    bound: int
+
+    @property
+    def proved(self) -> bool:
+        return self.bound >= self.tree.cost
+
+
+class Task(NamedTuple):
+    """alive: nodes that may be opened, ascending. terminal: (nodes,), those that must be."""
+
+    alive: Int64s
+    terminal: Bools
+
+
 class View(NamedTuple):
     """A task from both sides.
 
-    bound: no tree costs less. at_least: (alive,), nor one that branches at the concept. rank:
-    (alive,), how promising it is to settle the concept. tree: a good one.
+    bound: no tree costs less. at_least: (alive,), nor one that branches at the node. rank:
+    (alive,), how promising it is to settle the node. tree: a good one.
     """
 
     graph: Graph
@@ -59,40 +69,57 @@ class View(NamedTuple):
     tree: Tree
 
 
-def cheapest_tree(lattice: Lattice) -> Tree:
-    """The tree of least cost that opens the concept of every row.
+class _SpentError(Exception):
+    """The bounds looked at as many arcs as they may."""
 
-    Raises ConfigError if bounds over MOST_ARCS do not prove one to be the cheapest.
+
+def cheapest_tree(lattice: Lattice, most_arcs: int) -> Found:
+    """The tree of least cost that opens the node of every row, or a good one and a bound.
+
+    most_arcs: that all lower bounds together look at.
     """
     terminal = np.zeros(len(lattice.weight), np.bool_)
     terminal[lattice.row] = True
     task = Task(np.arange(len(lattice.weight)), terminal)
+    search = _Search(lattice, most_arcs)
     try:
-        tree = _Search(lattice).solve(task, int(lattice.weight.sum()) + 1, 0)
+        tree = search.solve(task, int(lattice.weight.sum()) + 1, 0)
+    except _SpentError:
+        assert search.best is not None
+        return Found(search.best, search.bound)
     except SystemError as error:
         if _is_interrupt(error):
             raise KeyboardInterrupt from error
         raise
-    assert tree is not None  # opening all concepts costs less
-    return tree
+    assert tree is not None  # opening all nodes costs less
+    return Found(tree, tree.cost)
 
 
 @dataclass(slots=True)
 class _Search:
-    """arcs: those that lower bounds looked at so far."""
+    """arcs: those that lower bounds looked at so far. best, bound: of the whole lattice."""
 
     lattice: Lattice
+    most_arcs: int
     arcs: int = 0
+    best: Tree | None = None
+    bound: int = 0
 
-    def solve(self, task: Task, cutoff: int, depth: int) -> Tree | None:
-        """The cheapest tree of a task, or None if none costs less than the cutoff."""
+    def solve(self, task: Task, cutoff: int, depth: int, part: bool = False) -> Tree | None:
+        """The cheapest tree of a task, or None if none costs less than the cutoff.
+
+        part: whether it is only a part of the lattice.
+        """
         if depth > MOST_DEPTH:
-            raise _too_entangled()
+            raise _SpentError
         best = None
         while True:
             view = self._view(task)
             if view.tree.cost < cutoff:
                 best, cutoff = view.tree, view.tree.cost
+                self.best = self.best if part else best
+            if depth == 0:
+                self.bound = max(self.bound, min(view.bound, cutoff))
             if view.bound >= cutoff:
                 return best
             cases = [_drop(task, view.at_least < cutoff)]
@@ -102,14 +129,16 @@ class _Search:
                     return self._solve_apart(parts, cutoff, depth + 1) or best
                 cases = self._choose_cases(task, view, cutoff)
             if len(cases) > 1:
-                return self._solve_cases(cases, cutoff, depth + 1) or best
+                return self._solve_cases(cases, cutoff, depth + 1, part) or best
             task = cases[0]
 
-    def _solve_cases(self, cases: list[Task], cutoff: int, depth: int) -> Tree | None:
+    def _solve_cases(
+        self, cases: list[Task], cutoff: int, depth: int, part: bool
+    ) -> Tree | None:
         """The cheapest tree of any of the cases."""
         best = None
         for case in cases:
-            better = self.solve(case, cutoff, depth)
+            better = self.solve(case, cutoff, depth, part)
             if better is not None:
                 best, cutoff = better, better.cost
         return best
@@ -119,7 +148,7 @@ class _Search:
         bounds = [self._bound(part, None) for part in parts]
         cost, opened = 0, np.zeros(len(self.lattice.weight), np.bool_)
         for i, part in enumerate(parts):
-            tree = self.solve(part, cutoff - cost - sum(bounds[i + 1 :]), depth)
+            tree = self.solve(part, cutoff - cost - sum(bounds[i + 1 :]), depth, part=True)
             if tree is None:
                 return None
             cost += tree.cost
@@ -127,7 +156,7 @@ class _Search:
         return Tree(cost, opened)
 
     def _choose_cases(self, task: Task, view: View, cutoff: int) -> list[Task]:
-        """Two cases, a concept opened or closed, or one where the other cannot be better."""
+        """Two cases, a node opened or closed, or one where the other cannot be better."""
         free = np.flatnonzero(~task.terminal[task.alive])
         free = free[free > 0]
         best, chosen = (-1, -1), []
@@ -145,18 +174,18 @@ class _Search:
         return chosen
 
     def _view(self, task: Task) -> View:
-        graph = self._graph(task)
+        lattice, graph = self._part(task)
         bound, left = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
         at_least = bound + branch_costs(graph, left)
-        opened = paid_concepts(graph, left)
-        cost, parent = improve(graph, opened)
+        opened = paid_nodes(graph, left)
+        cost, parent, _ = improve(lattice, graph.terminal, opened, NO_LIMIT)
         for _ in range(ROUNDS - 1):
             higher, paid = self._ascend(graph, parent)
             at_least = np.maximum(at_least, higher + branch_costs(graph, paid))
             if higher > bound:
                 bound, left = higher, paid
-            others = paid_concepts(graph, paid)
-            less, parent = improve(graph, others)
+            others = paid_nodes(graph, paid)
+            less, parent, _ = improve(lattice, graph.terminal, others, NO_LIMIT)
             if less >= cost:
                 break
             cost, opened = less, others
@@ -167,30 +196,28 @@ class _Search:
 
     def _bound(self, task: Task, opened: Bools | None) -> int:
         """A lower bound of the task's cost; opened: a good tree of a task like it."""
-        graph = self._graph(task)
-        parent = np.full(len(task.alive), -1, np.int64)
-        bound, _ = self._ascend(graph, parent)
+        lattice, graph = self._part(task)
+        bound, _ = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
         if opened is None:
             return bound
         lead = opened[task.alive] | graph.terminal
         lead[0] = True
-        higher, _ = self._ascend(graph, find_parents(graph.above, lead))
+        higher, _ = self._ascend(graph, find_parents(lattice, lead))
         return max(bound, higher)
 
-    def _graph(self, task: Task) -> Graph:
-        weight, above, _ = self.lattice
-        alive = task.alive
-        return build_graph(weight[alive], above[np.ix_(alive, alive)], task.terminal[alive])
+    def _part(self, task: Task) -> tuple[Lattice, Graph]:
+        lattice = restrict(self.lattice, task.alive)
+        return lattice, build_graph(lattice, task.terminal[task.alive])
 
     def _ascend(self, graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
         self.arcs += len(graph.tails)
-        if self.arcs > MOST_ARCS:
-            raise _too_entangled()
+        if self.arcs > self.most_arcs and self.best is not None:
+            raise _SpentError
         return ascend(graph, parent)
 
 
 def _drop(task: Task, keep: Bools) -> Task:
-    """The task with only these concepts alive, its terminals and the root."""
+    """The task with only these nodes alive, its terminals and the root."""
     keep = keep | task.terminal[task.alive]
     keep[0] = True
     return Task(task.alive[keep], task.terminal)
@@ -222,9 +249,3 @@ def _is_interrupt(error: BaseException | None) -> bool:
         error = error.__cause__
     return isinstance(error, KeyboardInterrupt)
 
-
-def _too_entangled() -> ConfigError:
-    return ConfigError(
-        "This table is too entangled for an exact search: its rows share values in too many ways "
-        "to prove an order the best. Use method 'tree', or fewer rows or columns."
-    )

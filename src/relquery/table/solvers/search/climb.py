@@ -13,7 +13,7 @@ import numpy as np
 
 from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
-from relquery.table.solvers.trie import (
+from relquery.table.solvers.search.trie import (
     NONE,
     ROOT,
     Trie,

@@ -1,0 +1,1 @@
+"""`ophr`: the exact optimum, by branch and bound over what rows have in common."""

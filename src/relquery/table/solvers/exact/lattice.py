@@ -1,0 +1,165 @@
+"""What rows share, as a lattice: what the prefixes of a trie may be.
+
+A node is a set of items that some rows have in common (concepts.py). Where beginnings of texts
+count, it may also be such a set with the beginning of one item more (beginnings.py), and a row with
+items of its own is a node of its own, as these may begin like others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery.errors import ConfigError
+from relquery.table.columns import Bools, Float64s, Int32s, Int64s
+from relquery.table.compiled import compiled
+from relquery.table.prefixes import Beginnings
+from relquery.table.solvers.exact.beginnings import Started, find_beginnings
+from relquery.table.solvers.exact.concepts import (
+    Classes,
+    find_classes,
+    intersect,
+    unpack,
+    whole_numbers,
+)
+
+MOST_SETS, MOST_NODES = 2048, 12_000
+NOTHING = Started(*np.empty((4, 0), np.int64))
+
+
+class Lattice(NamedTuple):
+    """Nodes, the lightest first; node 0 is what all rows have in common.
+
+    weight: (nodes,), of the set and its beginning. source: (nodes,), the number of the set, or of
+    the row with items of its own. begin: (nodes,), weight of the beginning, 0 without one. low,
+    high: (nodes,), the items that begin so, by rank, as far as rows that have the set have them.
+    above: (nodes, sources), whether the node can come before what has another source.
+    row: (n,), the node of each row.
+    """
+
+    weight: Int64s
+    source: Int64s
+    begin: Int64s
+    low: Int64s
+    high: Int64s
+    above: Bools
+    row: Int64s
+
+
+def build_lattice(
+    items: Int32s,
+    weights: Int64s | Float64s,
+    texts: Beginnings | None = None,
+    most: int = MOST_NODES,
+) -> Lattice:
+    """The lattice of a table of at least one row; items (m, n) and weights as in Problem.
+
+    texts: where beginnings count, in the unit of the weights.
+    Raises ConfigError if it has more than MOST_SETS sets, or more than `most` nodes.
+    """
+    whole = whole_numbers(items, weights)
+    classes = find_classes(items, whole)
+    sets = intersect(classes.rows, MOST_SETS)
+    if len(sets) > MOST_SETS:
+        raise _too_entangled(MOST_SETS, "different sets of values")
+    place = {each.tobytes(): k for k, each in enumerate(sets)}
+    source_of = np.array([place[row.tobytes()] for row in classes.rows], np.int64)
+    has = unpack(sets, len(classes.weight))
+    if texts is None:
+        weight = has @ classes.weight
+        return _sort(weight, has, NOTHING, _parts(has, has), source_of)
+    own = np.flatnonzero(((classes.of[items] < 0) & (whole[items] > 0)).any(axis=0))
+    started = find_beginnings(items, whole, texts, classes, sets, most)
+    if len(sets) + len(own) + len(started.of) > most:
+        raise _too_entangled(most, "sets of values and beginnings of values")
+    source_of[own] = len(sets) + np.arange(len(own))
+    all_has = np.concatenate([has, unpack(classes.rows[own], len(classes.weight))])
+    weight = np.concatenate([has @ classes.weight, whole[items[:, own]].sum(axis=0)])
+    listed = _list_ranks(items[:, own], whole, texts, classes, has)
+    above = np.concatenate(
+        [
+            _parts(has, all_has),
+            np.zeros((len(own), len(all_has)), np.bool_),
+            _parts(has, all_has)[started.of] & _go_on(listed, started),
+        ]
+    )
+    return _sort(weight, all_has, started, above, source_of)
+
+
+def _too_entangled(most: int, what: str) -> ConfigError:
+    return ConfigError(
+        "This table is too entangled for an exact search: its rows share more than "
+        f"{most} {what}. Use method 'tree', or fewer rows or columns."
+    )
+
+
+def _parts(some: Bools, others: Bools) -> Bools:
+    """(some, others), whether one set is a part of another, the same or not."""
+    lacks = (~others).astype(np.float32)  # counts below 2^24 are exact, and the product is fast
+    return np.asarray(some.astype(np.float32) @ lacks.T == 0)
+
+
+def _list_ranks(
+    own: Int32s, weights: Int64s, texts: Beginnings, classes: Classes, has: Bools
+) -> Int64s:
+    """(sources, ranks + 1): how many items of a source stand before each rank.
+
+    own: (m, rows), the items of rows with items of their own.
+    """
+    counts = np.zeros((len(has) + own.shape[1], len(texts.rank) + 1), np.int32)
+    shared = np.flatnonzero(classes.of >= 0)
+    counts[: len(has), texts.rank[shared] + 1] = has[:, classes.of[shared]]
+    for row, items in enumerate(own.T, start=len(has)):
+        counts[row, texts.rank[items[weights[items] > 0]] + 1] = 1
+    return np.cumsum(counts, axis=1, dtype=np.int32)
+
+
+def _go_on(listed: Int64s, started: Started) -> Bools:
+    """(started, sources), whether a source has an item, beyond the set, that begins so."""
+    inside = listed[:, started.high + 1] - listed[:, started.low]
+    return np.asarray((inside > inside[started.of, np.arange(len(started.of))]).T)
+
+
+def _sort(
+    weight: Int64s, has: Bools, started: Started, above: Bools, source_of: Int64s
+) -> Lattice:
+    """The nodes by weight: sources, then sets with beginnings.
+
+    weight, has: of each source. source_of: (n,), the source of each row.
+    """
+    source = np.concatenate([np.arange(len(weight)), started.of])
+    begin, low, high = np.zeros((3, len(source)), np.int64)
+    begin[len(weight) :], low[len(weight) :], high[len(weight) :] = started[1:]
+    # A beginning as long as a whole item comes before the set, or the row, that has the item.
+    order = np.lexsort((begin == 0, has.sum(axis=1)[source], weight[source] + begin))
+    return Lattice(
+        weight=(weight[source] + begin)[order],
+        source=source[order],
+        begin=begin[order],
+        low=low[order],
+        high=high[order],
+        above=np.ascontiguousarray(above[order]),
+        row=np.argsort(order)[source_of],
+    )
+
+
+def restrict(lattice: Lattice, nodes: Int64s) -> Lattice:
+    """Some nodes, ascending, of a lattice; rows are left as they are."""
+    weight, source, begin, low, high, above, row = lattice
+    of = (each[nodes] for each in (weight, source, begin, low, high, above))
+    return Lattice(*of, row)
+
+
+@compiled
+def is_above(lattice: Lattice, i: int, j: int) -> bool:
+    """Whether node i can come before the later node j: what it stands for begins j's."""
+    if lattice.source[i] != lattice.source[j]:
+        return bool(lattice.above[i, lattice.source[j]])
+    if lattice.begin[i] == 0:
+        return i != j
+    return (
+        lattice.begin[j] > lattice.begin[i]
+        and lattice.low[i] <= lattice.low[j]
+        and lattice.high[j] <= lattice.high[i]
+    )

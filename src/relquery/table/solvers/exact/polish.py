@@ -1,0 +1,148 @@
+"""Schedules of small tables, made better node by node of the lattice of what rows share.
+
+The tree of a schedule is taken as a tree of the lattice. Nodes are opened and closed while that
+gains; then some are closed at random and the gaining begins anew. A tree that dual ascent leads to
+is tried as well, as it shows at times that nothing better is left to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery.errors import ConfigError
+from relquery.table.columns import Bools, Int32s, Int64s
+from relquery.table.compiled import go_on
+from relquery.table.prefixes import Beginnings, common_prefix
+from relquery.table.solvers.exact.bounds import ascend, build_graph, paid_nodes
+from relquery.table.solvers.exact.improve import find_parents, improve
+from relquery.table.solvers.exact.lattice import MOST_NODES, Lattice, build_lattice
+from relquery.table.solvers.exact.ophr import MOST_ROWS, Order, walk
+from relquery.table.solvers.exact.search import Tree
+
+STEPS_PER_SECOND = 8e7  # pairs of nodes looked at
+STEPS_PER_NODE = 2000  # what a lattice costs before anything is found in it
+STEPS_PER_PAIR = 1.5  # what dual ascent costs, before it begins, per pair of nodes
+MOST_FAILURES = 20  # closings in a row that lead to nothing better
+MOST_CLOSED = 12  # nodes closed at random
+
+
+def polish(
+    items: Int32s,
+    weights: Int64s,
+    texts: Beginnings | None,
+    sent: tuple[Int64s, npt.NDArray[np.integer]],
+    seconds: float,
+    stopped: Bools,
+) -> Order | None:
+    """A schedule worth no less than the one given; None where the table is too large for that.
+
+    items: (m, n). sent: rows, and by position the columns of each in the order sent. seconds: how
+    long to take, about. stopped: see relquery.table.compiled.
+    """
+    steps = int(seconds * STEPS_PER_SECOND)
+    most = min(MOST_NODES, steps // STEPS_PER_NODE)
+    if not (2 <= items.shape[1] <= MOST_ROWS and most):
+        return None
+    try:
+        lattice = build_lattice(items, weights, texts, most)
+    except ConfigError:
+        return None
+    search = _Search.within(lattice, steps - STEPS_PER_NODE * len(lattice.weight), stopped)
+    rows, fields = sent
+    search.start(_open_as_sent(lattice, rows, items[fields, rows[:, None]], texts))
+    search.ascend()
+    search.close_at_random()
+    return walk(items, lattice, search.best, texts)
+
+
+def _open_as_sent(
+    lattice: Lattice, rows: Int64s, sent: Int32s, texts: Beginnings | None
+) -> Bools:
+    """The nodes that a schedule has. sent: (n, m), items in the order sent."""
+    opened = np.zeros(len(lattice.weight), np.bool_)
+    sources = lattice.source[lattice.row[rows]]
+    todo = [(0, len(rows), 0)]
+    while todo:
+        start, stop, depth = todo.pop()
+        if stop - start < 2:
+            continue
+        common = lattice.above[:, sources[start:stop]].all(axis=1) & (lattice.begin == 0)
+        node = np.flatnonzero(common)[-1]
+        opened[node] = True
+        if depth == sent.shape[1]:
+            continue
+        runs = list(_runs(sent[start:stop, depth]))
+        todo += [(start + begin, start + end, depth + 1) for begin, end in runs]
+        if texts is not None and len(runs) > 1:
+            first = np.sort(texts.rank[sent[[start + begin for begin, _ in runs], depth]])
+            beside = lattice.source == lattice.source[node]
+            for a, b in pairwise(first.tolist()):
+                length = common_prefix(texts.shared, texts.least, a, b)
+                alike = (lattice.begin == length) & (lattice.low <= a) & (a <= lattice.high)
+                opened |= beside & alike & (length > 0)
+    return opened
+
+
+def _runs(values: Int32s) -> Iterator[tuple[int, int]]:
+    """Where runs of equal values begin and end."""
+    ends = [*(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)]
+    return pairwise([0, *ends])
+
+
+@dataclass(slots=True)
+class _Search:
+    """terminal: (nodes,). steps: left to make. best: the cheapest tree so far; bound: none costs
+    less."""
+
+    lattice: Lattice
+    terminal: Bools
+    steps: int
+    stopped: Bools
+    best: Tree
+    bound: int = 0
+
+    @classmethod
+    def within(cls, lattice: Lattice, steps: int, stopped: Bools) -> _Search:
+        """A search that has found nothing but the rows themselves."""
+        terminal = np.zeros(len(lattice.weight), np.bool_)
+        terminal[lattice.row] = True
+        terminal[0] = True
+        cost = int((lattice.weight[terminal] - lattice.weight[0]).sum())
+        return cls(lattice, terminal, steps, stopped, Tree(cost, terminal))
+
+    def start(self, opened: Bools) -> bool:
+        """Make a tree cheaper; keeps it, and gives True, if it is the cheapest so far."""
+        go_on(self.stopped)
+        opened = opened | self.terminal
+        cost, _, looks = improve(self.lattice, self.terminal, opened, max(self.steps, 0))
+        self.steps -= looks
+        better = cost < self.best.cost
+        if better:
+            self.best = Tree(cost, opened)
+        return better
+
+    def ascend(self) -> None:
+        """Try the tree that dual ascent gives, led by the best one so far."""
+        size = len(self.terminal)
+        pairs = int(STEPS_PER_PAIR * size * size / 2)
+        if pairs > self.steps:
+            return
+        self.steps -= pairs
+        graph = build_graph(self.lattice, self.terminal)
+        self.bound, left = ascend(graph, find_parents(self.lattice, self.best.opened))
+        self.start(paid_nodes(graph, left))
+
+    def close_at_random(self) -> None:
+        """Close some nodes of the best tree and go on from there, until that leads nowhere."""
+        random, failures = np.random.default_rng(0), 0
+        while failures < MOST_FAILURES and self.steps > 0 and self.best.cost > self.bound:
+            free = np.flatnonzero(self.best.opened & ~self.terminal)
+            count = min(int(random.integers(1, MOST_CLOSED + 1)), len(free))
+            opened = self.best.opened.copy()
+            opened[random.choice(free, count, replace=False)] = False
+            failures = 0 if self.start(opened) else failures + 1
