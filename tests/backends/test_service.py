@@ -28,7 +28,7 @@ from relquery.engine.loop import Loop
 from relquery.engine.request import Request
 from relquery.errors import ConfigError
 from relquery.model.executor import TorchExecutor
-from relquery.prompt import Answer, Finish, Span
+from relquery.prompt import Answer, Exchange, Finish, Nest, Span
 
 T = TypeVar("T")
 Tokens = list[tuple[int, ...] | None]
@@ -529,6 +529,20 @@ def test_a_program_that_does_not_close_its_engine_ends() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
+def nested(depth: int) -> Span:
+    span = Span("x")
+    for _ in range(depth):
+        span = Span(Nest((span, Span("y"))))
+    return span
+
+
+def test_spans_in_spans_are_served(engine: Engine) -> None:
+    prompts = [(nested(depth), Span("Why?")) for depth in (5, 200)]
+    served, too_long = engine.submit(prompts, max_tokens=2).result(PATIENCE)
+    assert (served.finish, served.output_tokens) == (Finish.LENGTH, 2)
+    assert "the KV cache holds 0. Raise cache_tokens" in str(too_long.error)
+
+
 @pytest.mark.parametrize(
     ("prompts", "options", "message"),
     [
@@ -548,6 +562,10 @@ def test_a_program_that_does_not_close_its_engine_ends() -> None:
         (["x"], {"tenant": 3}, "tenant is 3"),
         (["x", (Span([1, 2]),)], {}, "Prompt 1 has Span.*tuple of token ids"),  # type: ignore[arg-type]
         ([(Span("x", role="user"),)], {}, "role is a Role"),  # type: ignore[arg-type]
+        ([(Span(Nest(("x",))),)], {}, "Prompt 0 has 'x'.*Nest of spans"),  # type: ignore[arg-type]
+        ([(Span(Nest("x")),)], {}, "Prompt 0 has Span"),  # type: ignore[arg-type]
+        ([(Span(Exchange((None,), ())),)], {}, "Prompt 0 has None"),  # type: ignore[arg-type]
+        ([(nested(201),)], {}, "Prompt 0 has spans in spans without end"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_at_the_call(

@@ -51,6 +51,21 @@ def test_the_separator_of_a_bag_ends_each_child_but_the_last():
     assert lower(tree) == (Span("a, "), Span("b"), Span("\nc, "), Span("d"))
 
 
+def test_a_separator_behind_nothing_or_a_span_opens_no_turn():
+    a, b = Text("a", Role.SYSTEM), Text("b", Role.SYSTEM)
+    assert lower(Seq((a, Bag((Seq(()), b), ", ")))) == (
+        Span("a", Role.SYSTEM),
+        Span(", ", Role.SYSTEM),
+        Span("b", Role.SYSTEM),
+    )
+    assert lower(Bag((Seq((a, Text(""))), b), ", ")) == (
+        Span("a", Role.SYSTEM),
+        Span(", ", Role.SYSTEM),
+        Span("b", Role.SYSTEM),
+    )
+    assert lower(Bag((plus(a), b), ", "))[1] == Span(", ", Role.SYSTEM)
+
+
 def test_separators_of_bags_in_bags_join_at_the_end_of_the_inner_one():
     tree = Bag((Bag((Text("a"), Text("b")), ","), Text("c")), ";")
     assert "".join(str(span.content) for span in lower(tree)) == "a,b;c"
@@ -190,6 +205,8 @@ def test_a_nest_is_said_by_the_role_that_all_in_it_have():
     )
     mixed = plus(Seq((a, plus(Text("b")), c)), Text("z"))
     assert lower(mixed) == (nest(Span("a"), apart("b"), Span("c")), apart("z"))
+    several = plus(plus(a, Seq((plus(Text("u")),))), Text("z"))
+    assert lower(several) == (apart("a", Role.SYSTEM), apart("u"), apart("z"))
     behind = plus(Seq((a, plus(b, Text("u")))), b)
     assert lower(behind) == (*map(apart, "abu"), apart("b", Role.SYSTEM))
 

@@ -71,6 +71,30 @@ def test_passages_are_the_known_texts_below_plus():
     assert passages(tree) == ["a", "b", "d"]
 
 
+def test_a_passage_of_several_texts_is_one_and_what_is_nested_in_it_is_another():
+    def nested(inner):
+        return span.seq("title\n", span.plus(inner), "body")
+
+    tree = span.generate("q", span.plus(nested("a"), span.plus("b"), span.seq(span.generate("c"))))
+    whole, a, b = passages(tree)
+    assert (a, b) == ("a", "b")
+    assert whole.endswith(" title\nbody")
+    assert passages(span.generate(span.plus(nested("a"), "x")))[0] == whole
+    assert passages(span.generate(span.plus(nested("other"), "x")))[0] != whole
+
+
+def test_queries_that_share_passages_of_several_texts_are_asked_one_after_another():
+    backend = Fake()
+    rows = [PASSAGES[n % 4] for n in range(16)]
+    queries = [
+        span.generate(f"q{n}\n", span.plus(span.seq("Title:\n", row), f"{n}"))
+        for n, row in enumerate(rows)
+    ]
+    run_bulk(queries, backend)
+    asked = [[p for p in PASSAGES if p in prompt] for prompt in backend.asked]
+    assert switches(asked) == 3
+
+
 def test_a_query_that_fails_does_not_stop_the_others():
     def reply(text):
         return Answer(None, Finish.ERROR, "no luck") if "bad" in text else text

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from relquery.errors import ConfigError
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
 
+_DEEPEST = 200  # spans in spans
+
 
 def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
     """Texts, none of them empty. name: of the argument. Raises ConfigError."""
@@ -41,14 +43,32 @@ def _prompt(index: int, given: object) -> Prompt:
             f"Prompt {index} is a {type(given).__name__}; it must be a string, or a tuple of Spans "
             "(relquery.prompt.Span)."
         )
-    for span in given:
-        if not (
-            isinstance(span.content, (str, tuple, Exchange, Nest))
-            and isinstance(span.role, Role)
-            and isinstance(span.reuse, Reuse)
-        ):
+    todo = [(span, 0) for span in given]
+    while todo:
+        span, depth = todo.pop()
+        if depth > _DEEPEST or not _is_span(span):
+            shown = "spans in spans without end" if depth > _DEEPEST else repr(span)
             raise ConfigError(
-                f"Prompt {index} has {span!r}. A span's content is a string, a tuple of token "
-                "ids, an Exchange or a Nest; its role is a Role, and its reuse a Reuse."
+                f"Prompt {index} has {shown}. A span's content is a string, a tuple of token ids, "
+                f"an Exchange or a Nest of spans, at most {_DEEPEST} in one another; its role is a "
+                "Role, and its reuse a Reuse."
             )
+        todo += [(below, depth + 1) for below in _spans_in(span)]
     return tuple(given)
+
+
+def _is_span(span: object) -> bool:
+    return (
+        isinstance(span, Span)
+        and isinstance(span.content, (str, tuple, Exchange, Nest))
+        and isinstance(span.role, Role)
+        and isinstance(span.reuse, Reuse)
+        and isinstance(_spans_in(span), tuple)
+    )
+
+
+def _spans_in(span: Span) -> Prompt:
+    match span.content:
+        case Exchange(prompt=spans) | Nest(spans=spans):
+            return spans
+    return ()

@@ -93,7 +93,7 @@ class Loop:
         lost = sum(-len(piece.tokens) % size for piece in request.pieces[:-1])
         room = self.capacity - lost - prompt
         if room <= 0 and not self._ends_at_once(request):
-            raise self._too_long(request, self.capacity - lost)
+            raise self._too_long(request, max(self.capacity - lost, 1))
         return max(room, 1)
 
     def step(self) -> list[Request]:

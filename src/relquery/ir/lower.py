@@ -125,7 +125,10 @@ class _Lowering:
     def _say(self, content: str, role: Role, ending: str, place: int) -> None:
         """Add a text, apart from its neighbour if it has one."""
         begins = False
-        if place == self._last and content:
+        if not content:  # a separator, in the turn of what it stands behind
+            begun = len(self._spans) > self._levels[-1].start
+            role = self._spans[-1].role if begun else Role.USER
+        elif place == self._last:
             content, begins = self._apart(content, role)
         key = (content, ending, role, begins)
         span = self._shared.get(key)
@@ -190,15 +193,14 @@ class _Lowering:
         self._last, depth = _NOWHERE, level.depth
         own = spans[level.start : level.end]
         roles = level.roles.union(span.role for span in own)
-        role = Role.USER
-        if len(roles) == 1:
-            (role,) = roles
-        else:
-            spans[level.end :] = [replace(span, role=role) for span in spans[level.end :]]
         if own:
+            if len(roles) > 1:
+                roles = {Role.USER}
+                spans[level.end :] = [replace(each, role=Role.USER) for each in spans[level.end :]]
+            (role,) = roles
             spans[level.start : level.end] = [span] = [_one_span(own, role)]
             depth += isinstance(span.content, Nest)
-        self._levels[-1].roles.add(role)
+        self._levels[-1].roles |= roles
         if depth > MAX_NESTING:
             raise QueryError(
                 f"More than {MAX_NESTING} spans stand one in another: a plus in a child of plus, "

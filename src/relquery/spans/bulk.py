@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from relquery.backends.base import Backend
 from relquery.errors import ConfigError, QueryError
-from relquery.ir.nodes import Bag, Fragment, Node, Prepare, Text
+from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.places import children_of, distinct
 from relquery.ir.rules.desugar_retrieve import Lookup
@@ -103,15 +104,41 @@ def _check(nodes: object, cache_tokens: object) -> None:
 
 
 def passages(root: Node) -> list[str]:
-    """The texts that stand as children of plus anywhere in a tree, each once."""
+    """The texts that stand as children of plus anywhere in a tree, each once.
+
+    One that is made of several texts has a name before its own text, which tells what is nested in
+    it; that is found by itself as well.
+    """
     found: dict[str, None] = {}
     for node in distinct(root):
         if isinstance(node, Bag) and node.independent:
             for child in children_of(node):
-                text = child.input if isinstance(child, Prepare) else child
-                if isinstance(text, Text | Fragment) and text.content:
-                    found[text.content] = None
+                text = _passage(child.input if isinstance(child, Prepare) else child)
+                if text:
+                    found[text] = None
     return list(found)
+
+
+def _passage(node: Node) -> str:
+    """The text of a child of plus; empty where it is not known, or all in children of its own."""
+    if isinstance(node, Text | Fragment):
+        return node.content
+    if any(isinstance(below, Generate | Chat | Retrieve) for below in distinct(node)):
+        return ""
+    own = "".join(_own_texts(node))
+    name = hashlib.blake2b(str(node).encode(), digest_size=8).hexdigest()
+    return f"{name} {own}" if own else ""
+
+
+def _own_texts(node: Node) -> Iterator[str]:
+    """Those that stand in no plus further down."""
+    todo: list[Node] = [node]
+    while todo:
+        current = todo.pop()
+        if isinstance(current, Text | Fragment):
+            yield current.content
+        elif not isinstance(current, Bag) or not current.independent:
+            todo += reversed(children_of(current))
 
 
 def shared_parts(root: Node) -> list[str]:
