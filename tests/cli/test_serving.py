@@ -147,6 +147,7 @@ def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], messag
         (["--rows", "5"], "LEAST,MOST"),
         (["--rows", "5,2"], "the least first"),
         (["--rate", "0"], "above 0"),
+        (["--sampling", "share"], "Choices: independent, shared. Did you mean 'shared'?"),
         (["demo:movies"], "Two tables are named"),
     ],
 )
@@ -155,6 +156,17 @@ def test_a_wrong_workload_is_refused(
 ) -> None:
     command = ["trace", "demo:movies", *options, "-o", tmp_path / "x.jsonl"]
     assert message in run(*command, status=1)[1]
+
+
+def test_relqueries_of_a_trace_may_share_their_rows(run: Run, tmp_path: Path) -> None:
+    distinct = {}
+    for sampling in ("independent", "shared"):
+        file = tmp_path / f"{sampling}.jsonl"
+        options = ["--count", 6, "--rows", "5,5", "-c", "movietitle", "--sampling", sampling]
+        run("trace", "demo:movies", *options, "-o", file)
+        lines = file.read_text(encoding="utf-8").splitlines()
+        distinct[sampling] = len({tuple(json.loads(line)["rows"]) for line in lines})
+    assert distinct == {"independent": 6, "shared": 1}
 
 
 def test_an_empty_trace_is_refused(run: Run, tmp_path: Path) -> None:

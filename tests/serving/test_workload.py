@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from statistics import mean
 
 import pytest
 
-from relquery.serving.workload import TASKS, Task, at_rate, workload
+from relquery.serving.workload import SAMPLINGS, TASKS, Task, at_rate, workload
 
 TABLES = {"t": [{"a": f"value {i}", "b": None, "c": i} for i in range(300)]}
 
@@ -36,6 +38,28 @@ def test_rows_are_drawn_anew_without_repetition_and_nulls_are_left_out() -> None
     assert len({frozenset(query.rows) for query in queries}) == 4
     assert queries[0].rows[0].endswith("\nAnswer:")
     assert "b:" not in queries[0].rows[0]
+
+
+def test_with_a_shared_sample_the_smaller_of_two_relqueries_reads_rows_of_the_larger() -> None:
+    tables = {**TABLES, "u": [{"d": f"other {i}"} for i in range(200)]}
+    queries = workload(tables, 1.0, count=40, seed=3, sampling="shared")
+    for table in tables:
+        asked = sorted(
+            ([row.splitlines()[:-1] for row in q.rows] for q in queries if q.table == table),
+            key=len,
+        )
+        assert all(small == large[: len(small)] for small, large in pairwise(asked))
+        numbers = [int(row[0].split()[-1]) for row in asked[-1]]
+        assert numbers != sorted(numbers), "in random order"
+    other = workload(tables, 1.0, count=40, seed=4, sampling="shared")
+    assert {row for q in queries for row in q.rows} != {row for q in other for row in q.rows}
+
+
+def test_nothing_but_the_rows_depends_on_how_they_are_sampled() -> None:
+    own, shared = (workload(TABLES, 1.0, seed=3, sampling=each) for each in SAMPLINGS)
+    assert own == workload(TABLES, 1.0, seed=3)
+    assert [query.rows for query in own] != [query.rows for query in shared]
+    assert [replace(query, rows=one.rows) for query, one in zip(shared, own, strict=True)] == own
 
 
 def test_a_task_may_be_of_one_table_and_of_some_columns() -> None:

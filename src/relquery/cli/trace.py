@@ -9,9 +9,9 @@ import typer
 
 from relquery.cli.names import split_names
 from relquery.cli.tables import check_output, check_rate, find_table, read_text
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, did_you_mean
 from relquery.serving.trace import save
-from relquery.serving.workload import TASKS, Row, workload
+from relquery.serving.workload import SAMPLINGS, TASKS, Row, Sampling, workload
 
 
 def trace(
@@ -32,6 +32,14 @@ def trace(
     rows: Annotated[
         str, typer.Option(metavar="LEAST,MOST", help="Rows of one relQuery.")
     ] = "1,100",
+    sampling: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(SAMPLINGS),
+            help="Which rows: a random sample for each relQuery, or for all the first ones of the "
+            "same sample, so that they share prompts (as the clients of the RelServe paper do).",
+        ),
+    ] = "independent",
     columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,7 +54,7 @@ def trace(
     """Write a trace: when which relQueries arrive, what each row asks, how long answers are.
 
     Each relQuery is one of five types, with answers of at most 5, 10, 5, 50 or 100 tokens, over
-    rows of one table, drawn anew each time.
+    random rows of one table.
 
     [bold]Examples[/bold]
 
@@ -65,7 +73,9 @@ def trace(
         read[name] = read_text(file, columns=kept, rows=first).to_pylist()
         if not read[name]:
             raise ConfigError(f"Table '{name}' has no rows.")
-    queries = workload(read, rate, count=count, rows=_range(rows), seed=seed)
+    queries = workload(
+        read, rate, count=count, rows=_range(rows), seed=seed, sampling=_sampling(sampling)
+    )
     save(queries, output)
     requests = sum(len(query.rows) for query in queries)
     typer.echo(
@@ -73,6 +83,15 @@ def trace(
         f"{queries[-1].arrival:.0f} s: {output}",
         err=True,
     )
+
+
+def _sampling(given: str) -> Sampling:
+    for sampling in SAMPLINGS:
+        if given == sampling:
+            return sampling
+    names = ", ".join(SAMPLINGS)
+    hint = did_you_mean(given, SAMPLINGS)
+    raise ConfigError(f"--sampling is '{given}'. Choices: {names}.{hint}")
 
 
 def _range(given: str) -> tuple[int, int]:

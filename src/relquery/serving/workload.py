@@ -6,10 +6,16 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Literal, get_args
 
 from relquery.serving.trace import TracedQuery
 
 Row = Mapping[str, object]
+Sampling = Literal["independent", "shared"]
+"""Which rows of a table a relQuery reads. independent: a random sample of its own. shared: the
+first ones of one sample that all relQueries over the table have, so that the smaller of two reads
+rows of the larger. The clients of paper 003 do that: each draws with the same seed."""
+SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +78,27 @@ def workload(
     rows: tuple[int, int] = (1, 100),
     seed: int = 0,
     tasks: Sequence[Task] | Mapping[str, Sequence[Task]] = TASKS,
+    sampling: Sampling = "independent",
 ) -> list[TracedQuery]:
     """RelQueries with Poisson arrivals, each a random task over random rows of a random table.
 
-    rate: relQueries per second. rows: least and most of one relQuery, all sizes equally likely;
-    they are drawn anew for each, without repetition as far as the table has so many. tasks: for
-    all tables, or for each by its name.
+    rate: relQueries per second. rows: least and most of one relQuery, all sizes equally likely; no
+    row comes twice in one, which has all rows of a smaller table. tasks: for all tables, or for
+    each by its name. sampling: see Sampling; nothing else of the trace depends on it.
     """
     draw = random.Random(seed)
     arrivals = accumulate(draw.expovariate(rate) for _ in range(count))
     of_table = tasks if isinstance(tasks, Mapping) else dict.fromkeys(tables, tasks)
-    return [_query(draw, arrival, tables, rows, of_table) for arrival in arrivals]
+    shared = _samples(tables, seed) if sampling == "shared" else None
+    return [_query(draw, arrival, tables, rows, of_table, shared) for arrival in arrivals]
+
+
+def _samples(tables: Mapping[str, Sequence[Row]], seed: int) -> dict[str, list[int]]:
+    """Of each table, the numbers of all its rows in a random order."""
+    return {
+        name: random.Random(f"{seed} {name}").sample(range(len(table)), len(table))
+        for name, table in tables.items()
+    }
 
 
 def _query(
@@ -91,11 +107,13 @@ def _query(
     tables: Mapping[str, Sequence[Row]],
     rows: tuple[int, int],
     tasks: Mapping[str, Sequence[Task]],
+    shared: Mapping[str, Sequence[int]] | None,
 ) -> TracedQuery:
     name = draw.choice(sorted(tables))
     task, table = draw.choice(tasks[name]), tables[name]
     size = min(draw.randint(*rows), len(table))
-    chosen = [table[index] for index in draw.sample(range(len(table)), size)]
+    own = draw.sample(range(len(table)), size)  # in either case: what is drawn next stays the same
+    chosen = [table[index] for index in (own if shared is None else shared[name][:size])]
     lengths = (round(draw.gauss(*task.length)) for _ in chosen)
     return TracedQuery(
         arrival=arrival,
