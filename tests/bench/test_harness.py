@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relquery.bench.catalogue import BENCHMARKS
-from relquery.bench.harness import Benchmark, Figure, Settings, document, find
+from relquery.bench.harness import Benchmark, Figure, Settings, document, find, too_small
 from relquery.errors import ConfigError
 
 
@@ -26,8 +26,22 @@ def test_a_figure_that_could_not_be_measured_neither_holds_nor_fails() -> None:
         "value": None,
         "goal": ">= 2",
         "holds": None,
+        "verdict": "not measured",
         "note": "the table is absent",
     }
+
+
+def test_a_figure_without_a_goal_is_reported() -> None:
+    figure = Figure("x", 3.0, None)
+    assert figure.holds is None
+    assert (figure.shown_goal, figure.verdict) == ("-", "reported")
+
+
+def test_a_small_run_judges_what_holds_at_any_size_alone() -> None:
+    large, always = Figure("x", 3.0, 2.0), Figure("y", 3.0, 2.0, any_size=True)
+    assert too_small(large).holds is None
+    assert "3 at a small size" in too_small(large).note
+    assert too_small(always).holds is True
 
 
 def test_the_document_names_command_machine_and_figures() -> None:

@@ -67,7 +67,7 @@ def test_a_memory_that_no_length_fills_is_told() -> None:
 def test_a_small_network_tells_the_techniques_apart() -> None:
     said: list[str] = []
     small = "random:layers=8,hidden=32,heads=4,kv_heads=2,ffn=170"
-    sizes = Sizes(small, small, memory=2.0, rounds=1)
+    sizes = Sizes(small, small, memory=2.0, rounds=1, narrow_rounds=1)
     at = measure(sizes, said.append)
     longest = [at.tokens(name) for name in (PLAIN, DROPPED, TURNS, OURS)]
     assert longest == sorted(longest)

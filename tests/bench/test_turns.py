@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from relquery.bench import turns
-from relquery.bench.turns import Turn, alternate
+from relquery.bench.turns import SkippingClock, Turn, alternate
+from relquery.engine.clock import RealClock
 
 
 class Watch:
@@ -99,3 +100,11 @@ def test_a_side_that_fails_ends_the_others_and_what_they_happen_in(watch: Watch)
     with pytest.raises(RuntimeError, match="no room"):
         alternate({"a": stepping(watch, 1.0, 9, [], "a"), "b": failing}, {"a": within})
     assert now == []
+
+
+def test_skipped_seconds_count_as_passed(watch: Watch) -> None:
+    clock = SkippingClock(RealClock())
+    begin = clock.now()
+    clock.skip(1_000.0)
+    clock.skip(-5.0)
+    assert 1_000 <= clock.now() - begin < 1_010

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,7 +24,8 @@ class Settings:
 
     quick: the same path at a small size. data: folder of the real tables. threads: of torch.
     write: folder for the documents that a benchmark writes; None: it writes none. scale: lengths
-    of the workloads, as a share of those in the paper; None for the benchmark's own.
+    of the workloads, as a share of those in the paper; None for the benchmark's own. parts: of the
+    benchmark, those to run; all if none is named.
 
     Raises ConfigError for a scale that is none.
     """
@@ -35,6 +36,7 @@ class Settings:
     seed: int = 0
     write: Path | None = None
     scale: float | None = None
+    parts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale <= 1:
@@ -43,30 +45,52 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value and its goal. note: the measurements behind it, or why there is none."""
+    """A measured value and its goal, None where it is only reported.
+
+    note: the measurements behind it, or why there is none. any_size: the goal is for small runs,
+    too.
+    """
 
     name: str
     value: float | None
-    goal: float
+    goal: float | None
     at_least: bool = True
     note: str = ""
+    any_size: bool = False
 
     @property
     def holds(self) -> bool | None:
-        """Whether the goal is reached; None if the figure could not be measured."""
-        if self.value is None:
+        """Whether the goal is reached; None without a goal, or if it could not be measured."""
+        if self.value is None or self.goal is None:
             return None
         return self.value >= self.goal if self.at_least else self.value <= self.goal
 
+    @property
+    def shown_goal(self) -> str:
+        """The goal as text."""
+        return "-" if self.goal is None else f"{'>=' if self.at_least else '<='} {self.goal:g}"
+
+    @property
+    def verdict(self) -> str:
+        """`yes`, `no`, or why it is neither."""
+        if self.value is None:
+            return "not measured"
+        return {True: "yes", False: "no", None: "reported"}[self.holds]
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
-        goal = f"{'>=' if self.at_least else '<='} {self.goal:g}"
-        return {"value": self.value, "goal": goal, "holds": self.holds, "note": self.note}
+        return {
+            "value": self.value,
+            "goal": self.shown_goal,
+            "holds": self.holds,
+            "verdict": self.verdict,
+            "note": self.note,
+        }
 
 
 def too_small(figure: Figure) -> Figure:
-    """The same without a value: the goal is for the full size."""
-    if figure.value is None:
+    """The same without a value, where the goal is for the full size alone."""
+    if figure.value is None or figure.any_size:
         return figure
     return replace(figure, value=None, note=f"{figure.value:.3g} at a small size: {figure.note}")
 
@@ -75,18 +99,25 @@ def too_small(figure: Figure) -> Figure:
 class Benchmark:
     """run: yields figures as they are measured, and tells its second argument what it does.
 
-    scales: whether Settings.scale means anything to it.
+    scales: whether Settings.scale means anything to it. parts: that it can run by themselves.
     """
 
     name: str
     purpose: str
     run: Callable[[Settings, Say], Iterator[Figure]]
     scales: bool = False
+    parts: tuple[str, ...] = ()
 
     def start(self, settings: Settings, say: Say) -> Iterator[Figure]:
-        """Run it. Raises ConfigError for a scale where there is nothing to scale."""
+        """Run it. Raises ConfigError for a scale where there is nothing to scale, and for a part
+        that it does not have."""
         if settings.scale is not None and not self.scales:
             raise ConfigError(f"The benchmark '{self.name}' does not scale. Leave --scale out.")
+        for part in settings.parts:
+            if part not in self.parts:
+                has = f"Parts: {', '.join(self.parts)}." if self.parts else "Leave --part out."
+                hint = did_you_mean(part, self.parts)
+                raise ConfigError(f"The benchmark '{self.name}' has no part '{part}'. {has}{hint}")
         return self.run(settings, say)
 
 
@@ -132,14 +163,16 @@ def table(figures: Sequence[Figure]) -> Table:
     view.add_column("measured", overflow="fold")
     for figure in figures:
         value = "-" if figure.value is None else f"{figure.value:.3g}"
-        holds = {True: "yes", False: "[red]no[/red]", None: "not measured"}[figure.holds]
-        view.add_row(figure.name, value, figure.to_dict()["goal"], holds, figure.note)
+        holds = "[red]no[/red]" if figure.holds is False else figure.verdict
+        view.add_row(figure.name, value, figure.shown_goal, holds, figure.note)
     return view
 
 
 def _command(benchmark: Benchmark, settings: Settings) -> str:
+    parts = "".join(f" --part {part}" for part in settings.parts)
+    quick = " --quick" if settings.quick else ""
     scale = "" if settings.scale is None else f" --scale {settings.scale:g}"
-    return f"relquery bench {benchmark.name}{' --quick' if settings.quick else ''}{scale}"
+    return f"relquery bench {benchmark.name}{parts}{quick}{scale}"
 
 
 def _processor() -> str:

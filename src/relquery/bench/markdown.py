@@ -20,9 +20,14 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def head(name: str, run: dict[str, Any], seed: int) -> Iterator[str]:
     """The title, and when, how and where it was run; run: what harness.document gives."""
-    machine = run["machine"]
     yield f"# `relquery bench {name}`"
     yield ""
+    yield from measured(run, seed)
+
+
+def measured(run: dict[str, Any], seed: int) -> Iterator[str]:
+    """When, how and where it was run; run: what harness.document gives."""
+    machine = run["machine"]
     yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
     yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']},"
     yield f"numba {machine['numba']}. Written by that command."
@@ -38,7 +43,7 @@ def figures(run: dict[str, Any]) -> Iterator[str]:
                 f"`{name}`",
                 "-" if figure["value"] is None else f"{figure['value']:.3g}",
                 figure["goal"],
-                {True: "yes", False: "**no**", None: "not measured"}[figure["holds"]],
+                "**no**" if figure["holds"] is False else figure["verdict"],
                 figure["note"],
             )
             for name, figure in run["figures"].items()

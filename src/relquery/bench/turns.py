@@ -6,11 +6,15 @@ Where the sides' steps alternate, each has as much of the good minutes as the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TypeVar, cast
+
+from relquery.engine.cidra import Batch
+from relquery.engine.clock import Clock
+from relquery.engine.executor import Chunk, Drawn, Executor
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -80,3 +84,35 @@ def alternate(
 
     results = take_turns([partial(run, name) for name in sides])
     return dict(zip(sides, cast(list[T], results), strict=True))
+
+
+class SkippingClock:
+    """Time of a clock, and the seconds that were skipped."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._skipped = clock, 0.0
+
+    def now(self) -> float:
+        """Seconds since an arbitrary moment, as if the skipped ones had passed."""
+        return self._clock.now() + self._skipped
+
+    def skip(self, seconds: float) -> None:
+        """Let `seconds` pass at once."""
+        self._skipped += max(0.0, seconds)
+
+
+class AlternatingExecutor:
+    """An executor of which each step ends a turn."""
+
+    def __init__(self, executor: Executor, turn: Turn) -> None:
+        self._executor, self._turn = executor, turn
+
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """See Executor."""
+        drawn = self._executor.execute(chunks)
+        self._turn.pass_on()
+        return drawn
+
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """See Executor."""
+        self._executor.relocate(batches, block_size)

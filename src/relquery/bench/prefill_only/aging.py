@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
+from relquery.bench.prefill_only.arrivals import Arrivals
+from relquery.bench.prefill_only.clairvoyant import service_seconds, shortest_remaining
 from relquery.bench.prefill_only.traffic import Engine, Mode, Served, run
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.engine.clock import VirtualClock
@@ -28,24 +29,31 @@ class Aged:
 class Sweep:
     """A workload under `srjf` with each λ, and under `fifo`, which no λ changes.
 
-    load: the rate of arrivals, of what srjf serves at most, as simulated.
+    load: the rate of arrivals, of what srjf serves at most, as simulated. clairvoyant: the mean
+    latency below which no order can be where inputs have nothing in common; else None.
     """
 
     workload: str
     load: float
     fifo: Served
     aged: tuple[Aged, ...]
+    clairvoyant: float | None
 
 
-def measure(workload: Workload, load: float, cost: LinearCost) -> Sweep:
+def measure(workload: Workload, load: float, cost: LinearCost, seed: int) -> Sweep:
     """Serve the workload with each λ, one set of arrivals for all."""
-    rate = load * _run(workload, inf, "srjf", cost, 0.0).throughput
-    fifo = _run(workload, rate, "fifo", cost, 0.0)
+    at_once = (0.0,) * len(workload.prompts)
+    saturation = simulate(workload, at_once, "srjf", cost, 0.0).throughput
+    come = Arrivals().draw(workload, load, saturation, seed)
+    fifo = simulate(workload, come, "fifo", cost, 0.0)
     aged = [
-        Aged(aging, aging / cost.prefill_slope, _run(workload, rate, "srjf", cost, aging))
+        Aged(aging, aging / cost.prefill_slope, simulate(workload, come, "srjf", cost, aging))
         for aging in AGINGS
     ]
-    return Sweep(workload.name, load, fifo, tuple(aged))
+    alone = len(set(workload.users)) == len(workload.users)
+    seconds = service_seconds(come, fifo.latencies)
+    clairvoyant = shortest_remaining(come, seconds) if alone else None
+    return Sweep(workload.name, load, fifo, tuple(aged), clairvoyant)
 
 
 COLUMNS = ("workload", "λ", "tokens per second", "mean", "p99", "longest", "cached")
@@ -58,6 +66,8 @@ def rows(sweeps: list[Sweep]) -> Iterator[tuple[str, ...]]:
         yield name, "fifo", "", *_latencies(sweep.fifo)
         for row in sweep.aged:
             yield name, f"{row.aging:g}", f"{row.tokens:,.0f}", *_latencies(row.served)
+        if sweep.clairvoyant is not None:
+            yield name, "clairvoyant", "", f"{sweep.clairvoyant:.2f}", "", "", ""
 
 
 def _latencies(served: Served) -> Iterator[str]:
@@ -66,7 +76,10 @@ def _latencies(served: Served) -> Iterator[str]:
     yield f"{served.cached:.0%}"
 
 
-def _run(workload: Workload, rate: float, mode: Mode, cost: LinearCost, aging: float) -> Served:
+def simulate(
+    workload: Workload, arrivals: tuple[float, ...], mode: Mode, cost: LinearCost, aging: float
+) -> Served:
+    """A service on a virtual clock."""
     clock = VirtualClock()
     engine = Engine(SimulatedExecutor(clock, cost), clock, clock.advance, cost)
-    return run(workload, workload.at(rate), mode, engine, aging)
+    return run(workload, arrivals, mode, engine, aging)

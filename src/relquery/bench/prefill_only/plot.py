@@ -15,6 +15,7 @@ _COLORS: dict[Mode, str] = {
     "chunked": "#888888",
     "fifo": "#b07aa1",
     "srjf-static": "#f28e2b",
+    "srjf-calibrated": "#59a14f",
     "srjf": "#4e79a7",
 }
 

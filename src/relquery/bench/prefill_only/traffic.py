@@ -2,28 +2,28 @@
 
 All policies serve at once, taking turns, each with a clock of its own (see bench/turns.py). Idle
 seconds are skipped: the clock is moved on to the next arrival, so that a low load takes no longer
-than its work, and latencies are those of a service that had waited.
+than its work, and latencies are those of a service that had waited. A round draws arrivals anew,
+the same for all policies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from statistics import fmean
 from typing import Literal, get_args
 
 import numpy as np
 
 from relquery.bench.harness import Say
+from relquery.bench.prefill_only.arrivals import Arrivals, Pattern
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.bench.turns import Turn, alternate
 from relquery.config import PolicyName
-from relquery.engine.cidra import Batch
 from relquery.engine.clock import Clock
 from relquery.engine.cost import LinearCost
-from relquery.engine.executor import Chunk, Drawn, Executor
+from relquery.engine.executor import Executor
 from relquery.engine.labels import LabelTrie
 from relquery.engine.loop import Loop
 from relquery.engine.policies.catalogue import Settings, make_policy
@@ -32,56 +32,25 @@ from relquery.engine.request import Request
 from relquery.serving.serve import serve
 from relquery.serving.trace import TracedQuery
 
-Mode = Literal["chunked", "fifo", "srjf-static", "srjf"]
-"""chunked: an engine of today, which computes prompts in chunks, first in, first out."""
+Mode = Literal["chunked", "fifo", "srjf-static", "srjf-calibrated", "srjf"]
+"""chunked: an engine of today, which computes prompts in chunks, first in, first out.
+srjf-calibrated: as the paper has it, a prompt a step."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 SWEPT: tuple[Mode, ...] = ("chunked", "fifo", "srjf")
-"""Those that serve all loads; the others serve the highest alone."""
+"""Those that serve all loads; with the others the highest alone."""
 _POLICIES: dict[Mode, PolicyName] = {
     "chunked": "sarathi",
     "fifo": "fifo",
     "srjf-static": "srjf-static",
+    "srjf-calibrated": "srjf-calibrated",
     "srjf": "srjf",
 }
-LOADS = (0.25, 0.5, 1.0, 2.0, 4.0)
 AGING = 0.02
 """λ as seconds of JCT per second of waiting, from the sweep of aging.py. The paper's code has 500
 tokens per second, which is 0.05 where a token takes 0.1 ms."""
 LABELS = ((1,), (2,))
 CLOSE = 1e-4
 """Log-probabilities that differ by no more are equal."""
-
-
-class SkippingClock:
-    """Time of a clock, and the seconds that were skipped."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._skipped = clock, 0.0
-
-    def now(self) -> float:
-        """Seconds since an arbitrary moment, as if the skipped ones had passed."""
-        return self._clock.now() + self._skipped
-
-    def skip(self, seconds: float) -> None:
-        """Let `seconds` pass at once."""
-        self._skipped += max(0.0, seconds)
-
-
-class AlternatingExecutor:
-    """An executor of which each step ends a turn."""
-
-    def __init__(self, executor: Executor, turn: Turn) -> None:
-        self._executor, self._turn = executor, turn
-
-    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        """See Executor."""
-        drawn = self._executor.execute(chunks)
-        self._turn.pass_on()
-        return drawn
-
-    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """See Executor."""
-        self._executor.relocate(batches, block_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +65,13 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One service of a workload; all tuples by request, in order of arrival.
+    """One service of a workload; all tuples by request, in the order of the workload's prompts.
 
     seconds: from its begin to the last answer. cached: share of the prompts' tokens that the cache
     served.
     """
 
+    arrivals: tuple[float, ...]
     latencies: tuple[float, ...]
     seconds: float
     cached: float
@@ -126,7 +96,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Services of the same arrivals under one policy; averages of them."""
+    """Services under one policy, each with arrivals of its own; averages of them."""
 
     runs: tuple[Served, ...]
 
@@ -155,10 +125,12 @@ class Rounds:
 class Traffic:
     """A workload under all policies. saturation: requests per second of srjf if all come at once.
 
-    loads: what arrives, as multiples of that; by load and policy its services.
+    pattern: in which requests come. loads: how many, as multiples of saturation; by load and policy
+    its services.
     """
 
     workload: Workload
+    pattern: Pattern
     saturation: float
     loads: dict[float, dict[Mode, Rounds]]
 
@@ -179,36 +151,47 @@ Open = Callable[[Mode, Turn], Engine]
 """The engine of a side, whose steps pass its turn on."""
 
 
+def saturate(workload: Workload, open_engine: Open) -> float:
+    """Requests per second that srjf serves when all come at once."""
+    at_once = (0.0,) * len(workload.prompts)
+    return alternate(
+        {"srjf": lambda turn: run(workload, at_once, "srjf", open_engine("srjf", turn))}
+    )["srjf"].throughput
+
+
 def measure(
-    workload: Workload, open_engine: Open, loads: Sequence[float], rounds: int, say: Say
+    workload: Workload,
+    arrivals: Arrivals,
+    saturation: float,
+    open_engine: Open,
+    plan: Mapping[float, tuple[Sequence[Mode], int]],
+    seed: int,
+    say: Say,
 ) -> Traffic:
-    """Find the saturation, then serve each load; the highest under all policies, `rounds` times."""
-
-    def serve_all(modes: Sequence[Mode], rate: float) -> dict[Mode, Served]:
-        queries = workload.at(rate)
-
-        def serve_one(mode: Mode, turn: Turn) -> Served:
-            return run(workload, queries, mode, open_engine(mode, turn))
-
-        return alternate({mode: partial(serve_one, mode) for mode in modes})
-
-    saturation = serve_all(["srjf"], inf)["srjf"].throughput
-    say(f"{workload.name}: {workload.tokens:,} tokens, {saturation:.1f} requests/s at most")
+    """Serve each load of the plan, under so many policies, in so many rounds."""
     found = {}
-    for load in sorted(loads):
-        highest = load == max(loads)
-        modes, count = (MODES, rounds) if highest else (SWEPT, 1)
-        say(f"{workload.name} at {load:g} x")
-        runs = [serve_all(modes, load * saturation) for _ in range(count)]
-        found[load] = {mode: Rounds(tuple(each[mode] for each in runs)) for mode in modes}
-        for mode, served in found[load].items():
-            say(f"{mode}: {served.mean:.2f} s on average, {served.cached:.0%} cached")
-    return Traffic(workload, saturation, found)
+    for load, (modes, rounds) in sorted(plan.items()):
+        say(f"{workload.name}, {arrivals.pattern}, at {load:g} x")
+        served = []
+        for number in range(rounds):
+            come = arrivals.draw(workload, load, saturation, seed + number)
+            sides = {mode: partial(_serve, workload, come, mode, open_engine) for mode in modes}
+            served.append(alternate(sides))
+        found[load] = {mode: Rounds(tuple(each[mode] for each in served)) for mode in modes}
+        for mode, runs in found[load].items():
+            say(f"{mode}: {runs.mean:.2f} s on average, {runs.cached:.0%} cached")
+    return Traffic(workload, arrivals.pattern, saturation, found)
+
+
+def _serve(
+    workload: Workload, arrivals: tuple[float, ...], mode: Mode, open_engine: Open, turn: Turn
+) -> Served:
+    return run(workload, arrivals, mode, open_engine(mode, turn))
 
 
 def run(
     workload: Workload,
-    queries: Sequence[TracedQuery],
+    arrivals: tuple[float, ...],
     mode: Mode,
     engine: Engine,
     aging: float = AGING,
@@ -221,11 +204,16 @@ def run(
         Request(number, prompt, 1, choices=LABELS, group=number, scored=True, labels=labels)
         for number, prompt in enumerate(workload.prompts)
     ]
+    order = sorted(range(len(requests)), key=arrivals.__getitem__)
+    queries = [TracedQuery(arrivals[number], "score", "", "", ("",), 1, (1,)) for number in order]
     begin = engine.clock.now()
-    outcomes = serve(queries, loop, engine.clock, engine.wait, lambda _, at: [requests[at]])
+    outcomes = serve(
+        queries, loop, engine.clock, engine.wait, lambda _, place: [requests[order[place]]]
+    )
     refused = sum(outcome.failed for outcome in outcomes)
     assert not refused, "a prompt exceeds what the engine takes"
     return Served(
+        arrivals,
         tuple((request.finished_at or 0.0) - request.arrival for request in requests),
         engine.clock.now() - begin,
         sum(request.cached or 0 for request in requests) / workload.tokens,

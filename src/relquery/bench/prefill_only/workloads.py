@@ -1,8 +1,8 @@
-"""The two workloads of paper 004, Table 1, at a scale: prompts and when they come."""
+"""The two workloads of paper 004, Table 1, at a scale: whose prompts there are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from relquery.config import EngineConfig
 from relquery.engine.pieces import Tokens
-from relquery.serving.trace import TracedQuery
 
 BLOCK = EngineConfig().block_size
 CHUNK = 2_048
@@ -27,16 +26,15 @@ KEPT = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Prompts, the first to come first. arrivals: of each, in seconds at a request per second.
+    """Prompts, those of a user together.
 
-    groups: of prompts that begin alike. cache_tokens: capacity of the KV cache, whole blocks.
+    users: whose each is, counted from 0. cache_tokens: capacity of the KV cache, whole blocks.
     chunk: tokens of a step of an engine of today, and of a slice of ours.
     """
 
     name: str
     prompts: tuple[Tokens, ...]
-    arrivals: tuple[float, ...]
-    groups: int
+    users: tuple[int, ...]
     cache_tokens: int
     chunk: int
 
@@ -59,16 +57,6 @@ class Workload:
             max_input=self.longest if hybrid else None,
         )
 
-    def at(self, rate: float) -> list[TracedQuery]:
-        """A relQuery for each prompt, `rate` of them a second on average; all at once if infinite.
-
-        For their times alone: of a prompt's tokens they know nothing.
-        """
-        return [
-            TracedQuery(arrival / rate, "score", self.name, "", ("",), 1, (1,))
-            for arrival in self.arrivals
-        ]
-
 
 def post_recommendation(
     scale: float, users: int, each: int, vocabulary: int, seed: int
@@ -82,15 +70,16 @@ def post_recommendation(
         for _ in range(each)
     ]
     room = KEPT * sum(map(len, histories))
-    return _workload("posts", scale, prompts, users, int(room), rng)
+    whose = [user for user in range(users) for _ in range(each)]
+    return _workload("posts", scale, prompts, whose, int(room))
 
 
 def credit_verification(scale: float, inputs: int, vocabulary: int, seed: int) -> Workload:
-    """WL2: long inputs with nothing in common, evenly long within LENGTHS."""
+    """WL2: long inputs with nothing in common, evenly long within LENGTHS, one of each user."""
     rng = np.random.default_rng((seed, 2))
     low, high = (scaled(length, scale) for length in LENGTHS)
     prompts = [rng.integers(0, vocabulary, rng.integers(low, high + 1)) for _ in range(inputs)]
-    return _workload("credits", scale, prompts, inputs, 0, rng)
+    return _workload("credits", scale, prompts, range(inputs), 0)
 
 
 def scaled(tokens: int, scale: float) -> int:
@@ -110,19 +99,15 @@ def _workload(
     name: str,
     scale: float,
     prompts: Sequence[npt.NDArray[np.int64]],
-    groups: int,
+    users: Iterable[int],
     room: int,
-    rng: np.random.Generator,
 ) -> Workload:
-    """Prompts in random order, with a Poisson process, and a cache that holds any one of them."""
-    order = rng.permutation(len(prompts))
-    arrivals = np.cumsum(rng.exponential(1.0, len(prompts)))
+    """With a cache that holds any one prompt, and so many tokens at least."""
     needed = max(room, max(map(len, prompts)) + 1)
     return Workload(
         name,
-        tuple(prompts[number].astype(np.int32) for number in order),
-        tuple(arrivals.tolist()),
-        groups,
+        tuple(prompt.astype(np.int32) for prompt in prompts),
+        tuple(users),
         -(-needed // BLOCK) * BLOCK,
         max(1, round(CHUNK * scale / BLOCK)) * BLOCK,
     )

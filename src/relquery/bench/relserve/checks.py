@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from relquery.bench.relserve.simulated import load_trace, saturation, serve
-from relquery.config import PolicyName
+from relquery.bench.relserve.simulated import Scheduler, load_trace, saturation, serve
 from relquery.engine.costs import SERVED
 from relquery.engine.policies.catalogue import Settings, make_policy
 from relquery.engine.policies.priority import Fairness
@@ -46,13 +45,13 @@ class Threshold:
 def absolute(folder: Path, seeds: tuple[int, ...], count: int = 100) -> Absolute:
     """The paper's settings at the paper's rates."""
     served = SERVED[MODEL]
-    beers = [load_trace(TABLE, folder, count, seed) for seed in seeds]
-    films = [load_trace("movies", folder, count, seed) for seed in seeds]
+    beers = [load_trace(TABLE, folder, count, seed, "shared") for seed in seeds]
+    films = [load_trace("movies", folder, count, seed, "shared") for seed in seeds]
     service = {
         rate: fmean(serve(list(at_rate(each, rate)), "relserve", served).seconds for each in beers)
         for rate in TABLE_6
     }
-    names: tuple[PolicyName, ...] = ("fcfs", "relserve")
+    names: tuple[Scheduler, ...] = ("fcfs", "relserve")
     latencies: dict[str, float] = {
         name: fmean(fmean(serve(each, name, served).latencies()) for each in films)
         for name in names
@@ -67,7 +66,7 @@ def thresholds(
     served = SERVED[MODEL]
     traces = []
     for seed in seeds:
-        queries = load_trace(TABLE, folder, count, seed)
+        queries = load_trace(TABLE, folder, count, seed, "shared")
         traces.append(list(at_rate(queries, load * saturation(queries, served))))
     rows = []
     for seconds in THRESHOLDS:
@@ -93,8 +92,10 @@ def thresholds(
 def hour(folder: Path, seed: int, seconds: float = 3_600.0) -> tuple[float, float]:
     """Seconds of service near saturation, and the seconds in which they were simulated."""
     served = SERVED[MODEL]
-    rate = 0.9 * saturation(load_trace(TABLE, folder, 100, seed), served)
-    queries = list(at_rate(load_trace(TABLE, folder, int(rate * seconds), seed), rate))
+    rate = 0.9 * saturation(load_trace(TABLE, folder, 100, seed, "independent"), served)
+    queries = list(
+        at_rate(load_trace(TABLE, folder, int(rate * seconds), seed, "independent"), rate)
+    )
     start = time.perf_counter()
     run = serve(queries, "shortest", served)
     return run.seconds, time.perf_counter() - start

@@ -1,7 +1,8 @@
 """The same trace served by a network on this machine under each policy, and what scheduling costs.
 
 Answers are as long as the trace says: a network with random weights does not end them itself. All
-that users take is in between: tokens, cache, attention, drawing.
+that users take is in between: tokens, cache, attention, drawing. All policies serve at once, taking
+turns, each with a clock of its own (see bench/turns.py); idle seconds are skipped.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import fmean
@@ -18,6 +20,7 @@ import numpy as np
 
 from relquery.bench.relserve.simulated import load_trace
 from relquery.bench.relserve.traces import SOURCES, read_rows
+from relquery.bench.turns import AlternatingExecutor, SkippingClock, Turn, alternate
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.calibrate import calibrate
 from relquery.engine.clock import RealClock
@@ -48,7 +51,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A trace as one policy served it. scheduling: seconds in the policy. outputs: by request."""
+    """A trace as one policy served it.
+
+    seconds: from the first arrival to the last answer. scheduling: of these, in the policy.
+    outputs: by request.
+    """
 
     outcomes: tuple[Outcome, ...]
     seconds: float
@@ -66,37 +73,15 @@ class Served:
         """Of prompts and answers."""
         return sum(outcome.prompt_tokens + outcome.output_tokens for outcome in self.outcomes)
 
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """A policy's runs of the same trace; averages of them."""
-
-    runs: tuple[Served, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean latency of relQueries, in seconds."""
-        return fmean(run.mean for run in self.runs)
-
-    @property
-    def seconds(self) -> float:
-        """Of service, from the first arrival to the last answer."""
-        return fmean(run.seconds for run in self.runs)
-
     @property
     def throughput(self) -> float:
         """Tokens of prompts and answers per second of service."""
-        return sum(run.tokens for run in self.runs) / sum(run.seconds for run in self.runs)
+        return self.tokens / self.seconds
 
     @property
-    def scheduling(self) -> float:
+    def overhead(self) -> float:
         """Share of the service's time that was spent in the policy."""
-        return sum(run.scheduling for run in self.runs) / sum(run.seconds for run in self.runs)
-
-    @property
-    def steps(self) -> float:
-        """How many the service took."""
-        return fmean(run.steps for run in self.runs)
+        return self.scheduling / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +90,15 @@ class OnEngine:
 
     fit: Fit
     saturation: float
-    runs: dict[PolicyName, Rounds]
+    runs: dict[PolicyName, Served]
 
     @property
     def equal(self) -> float:
-        """Share of the answers that are, in every run, token for token those of the first."""
-        every = [run for rounds in self.runs.values() for run in rounds.runs]
-        expected = every[0].outputs
+        """Share of the answers that are, under every policy, token for token those of the first."""
+        first, *others = self.runs.values()
         return fmean(
-            all(run.outputs[number] == output for run in every)
-            for number, output in expected.items()
+            all(run.outputs[number] == output for run in others)
+            for number, output in first.outputs.items()
         )
 
 
@@ -134,30 +118,34 @@ class _Timed:
 
 
 class Service:
-    """A network and its cache, on which one trace after another is served."""
+    """A network, and a cache for every policy, on which the same traces are served."""
 
     def __init__(self, model: LoadedModel, limits: EngineConfig) -> None:
-        from relquery.model.executor import TorchExecutor
-
-        slots = limits.cache_tokens // limits.block_size * limits.block_size
-        self._executor: TorchExecutor = TorchExecutor(model.network, slots)
-        self._tokenizer, self._limits = model.tokenizer, limits
+        self._model, self._limits = model, limits
+        self._executors: dict[PolicyName, TorchExecutor] = {}
         self._tokens: dict[str, Tokens] = {}
 
     def calibrate(self, seed: int) -> Fit:
         """What its steps cost; warms it up, too."""
-        vocabulary = len(self._tokenizer)
-        return calibrate(
-            self._executor, self._limits, RealClock(), vocabulary=vocabulary, seed=seed
-        )
+        vocabulary = len(self._model.tokenizer)
+        executor = self._executor(POLICIES[0])
+        return calibrate(executor, self._limits, RealClock(), vocabulary=vocabulary, seed=seed)
 
-    def serve(self, queries: Sequence[TracedQuery], name: PolicyName, cost: LinearCost) -> Served:
-        """Serve a trace at its true times, with an empty cache at the beginning."""
+    def serve(
+        self, queries: Sequence[TracedQuery], names: Sequence[PolicyName], cost: LinearCost
+    ) -> dict[PolicyName, Served]:
+        """Serve a trace under each policy by turns, with an empty cache at the beginning."""
         for query in queries:  # tokens are made beforehand, as they cost every policy the same
             for prompt in query.prompts:
                 self._encode(prompt)
-        policy, clock = _Timed(make_policy(name, Settings(cost))), RealClock()
-        loop = Loop(self._executor, self._limits, clock, policy)
+        return alternate({name: partial(self._serve, queries, name, cost) for name in names})
+
+    def _serve(
+        self, queries: Sequence[TracedQuery], name: PolicyName, cost: LinearCost, turn: Turn
+    ) -> Served:
+        policy, clock = _Timed(make_policy(name, Settings(cost))), SkippingClock(turn)
+        executor = AlternatingExecutor(self._executor(name), turn)
+        loop = Loop(executor, self._limits, clock, policy)
         requests: list[Request] = []
         numbers = count()
 
@@ -167,23 +155,30 @@ class Service:
             return made
 
         begin = clock.now()
-        outcomes = tuple(serve(queries, loop, clock, time.sleep, prepare))
+        outcomes = tuple(serve(queries, loop, clock, clock.skip, prepare))
         seconds = clock.now() - begin
         outputs = {request.id: tuple(request.output) for request in requests}
         return Served(outcomes, seconds, policy.seconds, policy.steps, outputs)
 
+    def _executor(self, name: PolicyName) -> TorchExecutor:
+        from relquery.model.executor import TorchExecutor
+
+        if name not in self._executors:
+            slots = self._limits.cache_tokens // self._limits.block_size * self._limits.block_size
+            self._executors[name] = TorchExecutor(self._model.network, slots)
+        return self._executors[name]
+
     def _encode(self, prompt: str) -> Tokens:
         if prompt not in self._tokens:
-            ids = self._tokenizer(prompt, add_special_tokens=False)["input_ids"]
+            ids = self._model.tokenizer(prompt, add_special_tokens=False)["input_ids"]
             self._tokens[prompt] = np.array(ids, np.int32)
         return self._tokens[prompt]
 
 
 def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> OnEngine:
-    """Calibrate, find the saturation, then serve the same trace under each policy, there and back.
+    """Calibrate, find the saturation, then serve the same trace under all policies by turns.
 
-    There and back, as a machine may be slower in one quarter of an hour than in the next. spec: the
-    model, with random weights. relqueries: of the trace.
+    spec: the model, with random weights. relqueries: of the trace.
     """
     from relquery.model.load import load
     from relquery.model.random import train_tokenizer
@@ -193,13 +188,12 @@ def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> On
     service = Service(load(spec, tokenizer=train_tokenizer(texts, VOCABULARY)), LIMITS)
     fit = service.calibrate(seed)
     say(f"calibrated: R2 {fit.r2:.3f}, {fit.held_out or 0:.3f} on batches of other shapes")
-    queries = load_trace(TABLE, folder, relqueries, seed)
+    queries = load_trace(TABLE, folder, relqueries, seed, "shared")
     together = [replace(query, arrival=0.0) for query in queries]
-    saturation = relqueries / service.serve(together, "fcfs", fit.cost).seconds
+    saturation = relqueries / service.serve(together, ["fcfs"], fit.cost)["fcfs"].seconds
+    say(f"saturation: {saturation:.2f} relQueries/s")
     arriving = list(at_rate(queries, LOAD * saturation))
-    runs: dict[PolicyName, list[Served]] = {name: [] for name in POLICIES}
-    for name in (*POLICIES, *reversed(POLICIES)):
-        run = service.serve(arriving, name, fit.cost)
-        runs[name].append(run)
+    runs = service.serve(arriving, POLICIES, fit.cost)
+    for name, run in runs.items():
         say(f"{name}: {run.mean:.2f} s on average, {run.seconds:.0f} s in all")
-    return OnEngine(fit, saturation, {name: Rounds(tuple(each)) for name, each in runs.items()})
+    return OnEngine(fit, saturation, runs)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relquery.bench.relserve.checks import Threshold
-from relquery.bench.relserve.simulated import POLICIES, Measured
-from relquery.config import PolicyName
+from relquery.bench.relserve.simulated import ABLATIONS, POLICIES, Measured, Scheduler
 
-_COLORS: dict[PolicyName, str] = {
+_COLORS: dict[Scheduler, str] = {
     "fcfs": "#888888",
     "sarathi": "#b07aa1",
     "static": "#f28e2b",
+    "static-chunked": "#edc948",
     "relserve": "#4e79a7",
     "shortest": "#59a14f",
 }
@@ -35,9 +35,6 @@ def plot_latencies(settings: Sequence[Measured], path: Path) -> None:
         for name in POLICIES:
             means = [means[name] for means in each.means.values()]
             panel.plot(list(each.means), means, "o-", ms=3, color=_COLORS[name], label=name)
-        if each.bounds:
-            bounds = list(each.bounds.values())
-            panel.plot(list(each.bounds), bounds, "k:", label="clairvoyant")
         panel.set_title(f"{each.model}, {each.table}", fontsize=9)
         panel.set_ylim(bottom=0)
         panel.grid(alpha=0.2)
@@ -52,7 +49,7 @@ def plot_arrangements(settings: Sequence[Measured], path: Path) -> None:
     """RelServe and its variants, normalised to it, at the highest load (Fig. 10)."""
     from matplotlib.figure import Figure
 
-    names = list(settings[0].highest)
+    names = ("relserve", *ABLATIONS)
     figure = Figure(figsize=(11, 3.6), layout="constrained")
     panel = figure.add_subplot(ylabel="mean latency, relserve = 1")
     width = 0.8 / len(names)
@@ -76,10 +73,10 @@ def plot_parts(setting: Measured, path: Path) -> None:
 
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     panel = figure.add_subplot(ylabel="seconds", title=f"{setting.model}, {setting.table}")
-    bottom = [0.0] * len(setting.parts)
+    bottom = [0.0] * len(POLICIES)
     for number, (part, color) in enumerate(_PARTS):
-        heights = [parts[number] for parts in setting.parts.values()]
-        panel.bar(list(setting.parts), heights, bottom=bottom, color=color, label=part)
+        heights = [setting.parts[name][number] for name in POLICIES]
+        panel.bar(POLICIES, heights, bottom=bottom, color=color, label=part)
         bottom = [low + height for low, height in zip(bottom, heights, strict=True)]
     panel.legend()
     figure.savefig(path, dpi=110)

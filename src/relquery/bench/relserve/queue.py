@@ -17,7 +17,8 @@ from relquery.engine.policies.catalogue import Settings, make_policy
 from relquery.engine.request import Request
 from relquery.engine.schedule import Memo, Plan, State
 
-RELQUERIES, EACH, STEPS = 1_000, 100, 300
+EACH = 100
+"""Requests of a relQuery."""
 POLICIES: tuple[PolicyName, ...] = ("fcfs", "sarathi", "static", "relserve", "shortest")
 
 
@@ -34,8 +35,8 @@ class Crowded:
 
 def measure(
     name: PolicyName,
-    relqueries: int = RELQUERIES,
-    steps: int = STEPS,
+    relqueries: int,
+    steps: int = 300,
     *,
     each: int = EACH,
     prefill_only: bool = False,

@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from relquery.serving.trace import TracedQuery
-from relquery.serving.workload import TASKS, Row, Task, workload
+from relquery.serving.workload import TASKS, Row, Sampling, Task, workload
 
 ROWS = 10_000
 """Rows of a table that relQueries draw from, as in paper 003."""
@@ -200,8 +200,10 @@ def read_rows(source_file: str, folder: Path) -> list[Row]:
     return rows
 
 
-def trace(source: Source, folder: Path, *, count: int, seed: int) -> list[TracedQuery]:
+def trace(
+    source: Source, folder: Path, *, count: int, seed: int, sampling: Sampling
+) -> list[TracedQuery]:
     """RelQueries over a table, one a second on average."""
     rows = {source.name: read_rows(source.file, folder)}
     tasks = {source.name: source.tasks}
-    return workload(rows, 1.0, count=count, rows=EACH, seed=seed, tasks=tasks)
+    return workload(rows, 1.0, count=count, rows=EACH, seed=seed, tasks=tasks, sampling=sampling)
