@@ -12,7 +12,15 @@ from relquery.table.columns import Columns, encode
 from relquery.table.cost.price import Price
 
 VALUES = [None, "", "a", "bb", "bbb", "ccc", "dddd", "é😀", "éclair", 'q"{}', "nul\0"]
-TEXTS = ["a long passage of words", "another one", "another two", "tower", "more " * 5, "dddd", None]
+TEXTS = [
+    "a long passage of words",
+    "another one",
+    "another two",
+    "tower",
+    "more " * 5,
+    "dddd",
+    None,
+]
 NAMES = ["column", "column 1", "pass", "passages", "col"]  # that begin alike, as "passage" does
 
 AUTOMATIC = Price(

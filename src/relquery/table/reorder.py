@@ -29,13 +29,13 @@ from relquery.table.rules.dependencies import (
 )
 from relquery.table.rules.discover import discover
 from relquery.table.schedule import Report, Schedule
-from relquery.table.solvers.fixed import fixed
-from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
 from relquery.table.solvers.exact.ophr import ophr
 from relquery.table.solvers.exact.polish import polish
+from relquery.table.solvers.fixed import fixed
+from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
 from relquery.table.solvers.original import original
-from relquery.table.solvers.segment import Problem, pose
 from relquery.table.solvers.search.tree import tree
+from relquery.table.solvers.segment import Problem, pose
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 

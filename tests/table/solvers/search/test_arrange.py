@@ -12,11 +12,11 @@ from tests.table.strategies import bags_of, columns_of, names_of, tables
 from relquery.table.columns import Int32s, Int64s, encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import hits
+from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.search.arrange import arrange, texts_of
 from relquery.table.solvers.search.climb import insert_all, new_search
-from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.segment import Problem, pose
 from relquery.table.solvers.search.trie import Trie, new_trie
+from relquery.table.solvers.segment import Problem, pose
 
 TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
 

@@ -19,9 +19,9 @@ from tests.table.solvers.problems import (
 )
 
 from relquery.table.columns import Int32s, Int64s
-from relquery.table.solvers.search.lookahead import REACHES, look_ahead, reach_within
-from relquery.table.solvers.objective import Objective, worth
 from relquery.table.solvers.exact.ophr import optimum
+from relquery.table.solvers.objective import Objective, worth
+from relquery.table.solvers.search.lookahead import REACHES, look_ahead, reach_within
 from relquery.table.solvers.search.rollout import Reach
 from relquery.table.solvers.segment import Problem
 

@@ -31,13 +31,13 @@ from relquery.table.cost.tokens import Encode
 from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report
-from relquery.table.solvers.search.arrange import Texts, arrange
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import PAPER_LIMITS, ggr
-from relquery.table.solvers.search.lookahead import REACHES, look_ahead
 from relquery.table.solvers.objective import Objective
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.search.arrange import Texts, arrange
+from relquery.table.solvers.search.lookahead import REACHES, look_ahead
 from relquery.table.solvers.search.trie import new_trie, plant
+from relquery.table.solvers.segment import Problem
 
 PASSAGES = [
     *("a", "bb", "ccc", "dddd", "eeeee", "ffffff", "a long passage of words"),

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from tests.table.solvers.problems import WORTH, number, posed, problems, random_problem
 
 from relquery.table.columns import Int32s, Int64s
-from relquery.table.solvers.search.climb import Search, break_groups, insert_all, move_rows, new_search
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.search.climb import (
+    Search,
+    break_groups,
+    insert_all,
+    move_rows,
+    new_search,
+)
 from relquery.table.solvers.search.trie import NONE, ROOT, Trie, is_sound, new_trie, plant
+from relquery.table.solvers.segment import Problem
 
 PLENTY = 10**9
 

@@ -42,7 +42,8 @@ def whole_numbers(items: Int32s, weights: Int64s | Float64s) -> Int64s:
         return weights.astype(np.int64)
     _, bits = np.frexp(heaviest)
     scaled = np.ldexp(weights.astype(np.float64), WEIGHT_BITS - bits)
-    return np.rint(scaled).astype(np.int64)
+    whole: Int64s = np.rint(scaled).astype(np.int64)
+    return whole
 
 
 def find_classes(items: Int32s, weights: Int64s) -> Classes:

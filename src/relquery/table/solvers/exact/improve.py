@@ -12,9 +12,7 @@ NO_LIMIT = 2**62
 
 
 @compiled
-def improve(
-    lattice: Lattice, terminal: Bools, opened: Bools, most: int
-) -> tuple[int, Int64s, int]:
+def improve(lattice: Lattice, terminal: Bools, opened: Bools, most: int) -> tuple[int, Int64s, int]:
     """Open and close nodes, one at a time, while that gains; gives (cost, parent, looks).
 
     terminal, opened: (nodes,), opened has root and terminals; what is opened in the end is left in
@@ -61,14 +59,14 @@ def _heaviest(lattice: Lattice, members: Int64s, j: int, before: int) -> int:
     k = np.searchsorted(members, before) - 1
     while k > 0 and not is_above(lattice, members[k], j):
         k -= 1
-    return members[k]
+    return int(members[k])
 
 
 @compiled
 def _opening_gain(lattice: Lattice, members: Int64s, parent: Int64s, j: int) -> int:
     weight, source, above = lattice.weight, lattice.source, lattice.above[j]
     here, own = weight[j], source[j]
-    gain = weight[_heaviest(lattice, members, j, j)] - here
+    gain = int(weight[_heaviest(lattice, members, j, j)] - here)
     for m in range(np.searchsorted(members, j), len(members)):
         k = members[m]
         if parent[k] < j and (above[source[k]] or source[k] == own) and is_above(lattice, j, k):
@@ -79,7 +77,7 @@ def _opening_gain(lattice: Lattice, members: Int64s, parent: Int64s, j: int) -> 
 @compiled
 def _closing_gain(lattice: Lattice, members: Int64s, parent: Int64s, j: int) -> int:
     weight = lattice.weight
-    gain = weight[j] - weight[parent[j]]
+    gain = int(weight[j] - weight[parent[j]])
     for m in range(np.searchsorted(members, j), len(members)):
         k = members[m]
         if parent[k] == j:

@@ -121,9 +121,7 @@ def _go_on(listed: Int64s, started: Started) -> Bools:
     return np.asarray((inside > inside[started.of, np.arange(len(started.of))]).T)
 
 
-def _sort(
-    weight: Int64s, has: Bools, started: Started, above: Bools, source_of: Int64s
-) -> Lattice:
+def _sort(weight: Int64s, has: Bools, started: Started, above: Bools, source_of: Int64s) -> Lattice:
     """The nodes by weight: sources, then sets with beginnings.
 
     weight, has: of each source. source_of: (n,), the source of each row.
@@ -146,9 +144,14 @@ def _sort(
 
 def restrict(lattice: Lattice, nodes: Int64s) -> Lattice:
     """Some nodes, ascending, of a lattice; rows are left as they are."""
-    weight, source, begin, low, high, above, row = lattice
-    of = (each[nodes] for each in (weight, source, begin, low, high, above))
-    return Lattice(*of, row)
+    return lattice._replace(
+        weight=lattice.weight[nodes],
+        source=lattice.source[nodes],
+        begin=lattice.begin[nodes],
+        low=lattice.low[nodes],
+        high=lattice.high[nodes],
+        above=lattice.above[nodes],
+    )
 
 
 @compiled
@@ -158,7 +161,7 @@ def is_above(lattice: Lattice, i: int, j: int) -> bool:
         return bool(lattice.above[i, lattice.source[j]])
     if lattice.begin[i] == 0:
         return i != j
-    return (
+    return bool(
         lattice.begin[j] > lattice.begin[i]
         and lattice.low[i] <= lattice.low[j]
         and lattice.high[j] <= lattice.high[i]

@@ -138,6 +138,8 @@ def _plant(sets: list[frozenset[int]], lattice: Lattice, tree: Tree) -> _Node:
     for j in np.flatnonzero(tree.opened)[::-1].tolist():  # a node comes after those above it
         below = children.get(j, [])[::-1]
         sharing = [sets[row] for row in rows.get(j, [])] + [node.common for node in below]
+        if not sharing:  # opened in vain
+            continue
         begin = (int(lattice.low[j]), int(lattice.high[j])) if lattice.begin[j] else None
         node = _Node(frozenset.intersection(*sharing), begin, rows.get(j, []), below)
         children.setdefault(int(parent[j]), []).append(node)

@@ -60,9 +60,7 @@ def polish(
     return walk(items, lattice, search.best, texts)
 
 
-def _open_as_sent(
-    lattice: Lattice, rows: Int64s, sent: Int32s, texts: Beginnings | None
-) -> Bools:
+def _open_as_sent(lattice: Lattice, rows: Int64s, sent: Int32s, texts: Beginnings | None) -> Bools:
     """The nodes that a schedule has. sent: (n, m), items in the order sent."""
     opened = np.zeros(len(lattice.weight), np.bool_)
     sources = lattice.source[lattice.row[rows]]

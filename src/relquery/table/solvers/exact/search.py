@@ -132,9 +132,7 @@ class _Search:
                 return self._solve_cases(cases, cutoff, depth + 1, part) or best
             task = cases[0]
 
-    def _solve_cases(
-        self, cases: list[Task], cutoff: int, depth: int, part: bool
-    ) -> Tree | None:
+    def _solve_cases(self, cases: list[Task], cutoff: int, depth: int, part: bool) -> Tree | None:
         """The cheapest tree of any of the cases."""
         best = None
         for case in cases:
@@ -248,4 +246,3 @@ def _is_interrupt(error: BaseException | None) -> bool:
     while isinstance(error, SystemError):
         error = error.__cause__
     return isinstance(error, KeyboardInterrupt)
-

@@ -18,7 +18,6 @@ from relquery.table.items import Items
 from relquery.table.prefixes import common_prefix, least_table
 from relquery.table.solvers.search.trie import NONE, ROOT, Trie
 
-
 MOST_CHOOSING = 4096  # siblings that choose which of their items comes first
 PASSES = 4
 

@@ -22,16 +22,16 @@ import numpy as np
 from relquery.table.columns import Int32s, Int64s
 from relquery.table.compiled import go_on, side_by_side
 from relquery.table.items import Items
+from relquery.table.solvers.fixed import fixed
+from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
+from relquery.table.solvers.objective import Objective, is_plain, total_worth
+from relquery.table.solvers.original import original
 from relquery.table.solvers.search.arrange import Texts, arrange, texts_of
 from relquery.table.solvers.search.climb import Search as Space
 from relquery.table.solvers.search.climb import break_groups, insert_all, move_rows, new_search
-from relquery.table.solvers.fixed import fixed
-from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
 from relquery.table.solvers.search.lookahead import look_ahead, reach_within
-from relquery.table.solvers.objective import Objective, is_plain, total_worth
-from relquery.table.solvers.original import original
-from relquery.table.solvers.segment import Problem
 from relquery.table.solvers.search.trie import Trie, new_trie, plant
+from relquery.table.solvers.segment import Problem
 
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
@@ -54,9 +54,7 @@ class Schedule(NamedTuple):
 Start = Callable[[], Schedule]
 
 
-def tree(
-    items: Items, problem: Problem, objective: Objective, seconds: float
-) -> list[Schedule]:
+def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
     """Schedules to choose from, found in about that many seconds for each search.
 
     `fixed`, `ggr` as in paper 000 and `original` are among them, the last ones, so that the best by
