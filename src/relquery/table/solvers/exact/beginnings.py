@@ -88,7 +88,7 @@ def _list_left(
 
 @compiled
 def _has_all(row: Bits, chosen: Bits) -> bool:
-    for word in range(len(row)):
+    for word in range(len(row)):  # noqa: SIM110 - compiled as a loop
         if chosen[word] & ~row[word]:
             return False
     return True
