@@ -72,7 +72,7 @@ def test_what_fails_after_the_calls_says_how_to_keep_the_answers(
     late = "SELECT max(LLM('Good?', a, labels := ['Yes', 'No']))::DATE FROM t"
     _, err = relquery("sql", late, "-t", table, "-m", MODEL, code=1)
     assert "invalid date" in err
-    assert err.rstrip().endswith("Give --ledger FILE to keep what was answered.")
+    assert err.rstrip().endswith("Give --ledger FILE to keep what is answered.")
     ledger = ("--ledger", str(tmp_path / "answers.db"))
     _, err = relquery("sql", late, "-t", table, "-m", MODEL, *ledger, code=1)
     assert "found after 3 calls were made. The answers are in the ledger" in " ".join(err.split())

@@ -77,7 +77,11 @@ def test_tree_takes_seconds_once_compiled(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if "ratebeer" not in name])
 def test_ggr_hits_more_than_the_original_order_and_about_as_much_as_fixed(name: str) -> None:
-    ggr, fixed, original = (percent(name, method) for method in ("ggr", "fixed", "original"))
+    case = CASES[name]  # in squared characters, the paper's own unit and always that of ggr
+    ggr, fixed, original = (
+        100 * reorder(columns_of(name), method, case.dependencies, case.bags, "squared").report.phr
+        for method in ("ggr", "fixed", "original")
+    )
     assert ggr > original
     assert ggr > fixed - 0.05
     assert ggr > CASES[name].ggr
