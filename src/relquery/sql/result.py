@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+OUTER = "outer query"
+"""The stage of row errors that a SELECT around the one with the call finds."""
+
 _SHOWN_ROWS = 10
 _SHOWN_CHARACTERS = 40
 
@@ -30,6 +33,8 @@ class RowError:
     stage: the stage that asked, as in the report. row: number of the row, from 0, in the input of
     the SELECT's first stage, i.e. among what its FROM and the conditions without LLM calls of its
     WHERE give; later stages keep it. It is no row of the result. inputs: the row's fields by name.
+    Where a SELECT around the one with the call reads the answer, the stage is "outer query", the
+    row one of its own input, and there are no inputs.
     error: why there is no value. text: what the model did answer, if anything. attempts: how often
     it was asked.
     """

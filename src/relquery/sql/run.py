@@ -21,9 +21,10 @@ from relquery.errors import (
     UnsupportedQueryError,
 )
 from relquery.ledger import has_one_answer
-from relquery.prompt import Sampling
+from relquery.prompt import Finish, Sampling
 from relquery.report import Report, StageReport
 from relquery.sql.aggregates import Aggregates
+from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.answers.values import Failure
 from relquery.sql.ask import Asker, Replies, ask, failed
 from relquery.sql.database import Database, Scratch
@@ -34,7 +35,7 @@ from relquery.sql.macros import Macros
 from relquery.sql.plan import PlannedCall, SelectPlan
 from relquery.sql.prepared import executed, read_prepared
 from relquery.sql.rehearse import Rehearsal
-from relquery.sql.result import Result, RowError, missing_values
+from relquery.sql.result import OUTER, Result, RowError, missing_values
 from relquery.sql.rows import Rows
 from relquery.sql.scopes import Context
 from relquery.sql.source import Source, read_source
@@ -144,6 +145,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
         asked = _Asked(database, scratch, asker)
         with asked.paid_for():
             done = Walk(source, database, macros, defaults, asked).statement(source.parse())
+            asked.check(done.checks)
             table = database.result(done.sql)
     if done.names is not None:
         table = table.rename_columns(done.names)
@@ -240,6 +242,23 @@ class _Asked:
             raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
         self.errors += errors
         self.stages.append(_report(name, call, replies, self.asker, len(wanted), start))
+
+    def check(self, checks: tuple[OuterCheck, ...]) -> None:
+        """Look for answers that are no value where SELECTs around that of their call read them."""
+        for one in checks:
+            for row in self.database.fetch(one.rows).to_pylist():
+                found = RowError(
+                    OUTER,
+                    row["_rq_row"],
+                    {},
+                    one.check.trouble(row["_rq_value"]),
+                    row["_rq_value"],
+                    Finish.STOP,
+                    0,
+                )
+                if self.asker.config.on_error == "raise":
+                    raise RequestError(failed(found.stage, found.inputs, found.error))
+                self.errors.append(found)
 
     def report(self, start: float) -> Report:
         """What the stages have cost, and how many of their answers are no values."""

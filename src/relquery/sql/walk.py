@@ -12,7 +12,8 @@ from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
-from relquery.sql.answers.writing import read_rows, types_written
+from relquery.sql.answers.outer import OuterCheck, OuterReader
+from relquery.sql.answers.writing import answer_columns, read_rows, types_written
 from relquery.sql.compared import note_compared
 from relquery.sql.database import Database
 from relquery.sql.groups import asks_about_groups, over_groups
@@ -51,11 +52,13 @@ class Stages(Protocol[R]):
 class Done:
     """What is left of a statement when its calls are answered.
 
-    names: of the columns that it gives; None for those of `sql`.
+    names: of the columns that it gives; None for those of `sql`. checks: of answers that are read
+    outside of the SELECT with their call.
     """
 
     sql: str
     names: list[str] | None
+    checks: tuple[OuterCheck, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,6 +91,7 @@ class Walk(Generic[R]):
         if not has_data:
             return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
         names = result_names(self.database, self.source, tree)
+        texts: dict[str, frozenset[str]] = {}
         while (select := next_select(tree)) is not None:
             rows = self._select(select, tree)
             if isinstance(rows, exp.Expr):
@@ -96,8 +100,11 @@ class Walk(Generic[R]):
                 return Done(self.stages.final(rows), names)
             else:
                 table = self.stages.table(rows)
+                texts[table] = answer_columns(self.database, table, rows.plan.final)
                 select.replace(read_rows(self.database, table, rows.plan.written))
-        return Done(to_sql(tree), names)
+        outer = OuterReader(self.database, self.macros.aggregates, texts)
+        tree = outer.read(tree)
+        return Done(to_sql(tree), names, tuple(outer.checks))
 
     def _select(self, select: exp.Select, tree: exp.Expr) -> R | exp.Expr:
         """Go through the stages of a SELECT of a statement and give its rows.

@@ -17,7 +17,7 @@ ANSWER = re.compile(r"_rq_text_(\d+)")
 # On a node: how it was written, before it took another form.
 WRITTEN = "written"
 
-_NOTE = "note"
+_NOTE, _IS_ANSWER = "note", "answer"
 _SHOWN = 60
 
 
@@ -99,11 +99,32 @@ def note_to_write(item: exp.Expr) -> Note | None:
     return found if found is not None and found.later else None
 
 
+def mark_answer(column: exp.Column) -> None:
+    """Mark a column as one that holds answers."""
+    column.meta[_IS_ANSWER] = True
+
+
+def is_answer(node: exp.Expr) -> bool:
+    """Whether a node is a call, or a column that was marked."""
+    return call_number(node) is not None or bool(node.meta.get(_IS_ANSWER))
+
+
+def has_answer(node: exp.Expr) -> bool:
+    """Whether a tree reads an answer."""
+    return any(map(is_answer, node.walk()))
+
+
 def checks_in(tree: exp.Expr, aggregates: Aggregates) -> Iterator[Check]:
     """The checks of a part of a plan, its calls replaced by the columns of their answers."""
+    for _, check in noted_in(tree, aggregates):
+        yield check
+
+
+def noted_in(tree: exp.Expr, aggregates: Aggregates) -> Iterator[tuple[exp.Expr, Check]]:
+    """The nodes of a tree that have a note, with their checks."""
     for node in tree.walk():
         if (found := note_on(node)) is not None:
-            yield _check(node, found, tree, aggregates)
+            yield node, _check(node, found, tree, aggregates)
 
 
 def answers_in(node: exp.Expr) -> tuple[int, ...]:
@@ -114,7 +135,8 @@ def answers_in(node: exp.Expr) -> tuple[int, ...]:
 def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) -> Check:
     calls = answers_in(node)
     if asked.kind is None:
-        value: exp.Expr = exp.column(f"_rq_text_{calls[0]}")
+        marked = (part for part in node.walk() if is_answer(part))
+        value: exp.Expr = exp.column(f"_rq_text_{calls[0]}") if calls else next(marked)
         # A hash is never NULL, so that TRY gives NULL for failures alone.
         failed: exp.Expr = _is_null(exp.Try(this=exp.func("hash", node.this)))
     else:
@@ -128,7 +150,7 @@ def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) 
 
 
 def _whole(read: exp.Expr) -> str:
-    return "" if call_number(read) is not None else read.meta.get(WRITTEN) or readable(read)
+    return "" if is_answer(read) else read.meta.get(WRITTEN) or readable(read)
 
 
 def _is_null(node: exp.Expr) -> exp.Expr:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relquery.sql.aggregates import Aggregates
-from relquery.sql.answers.checks import WRITTEN, note, note_written
+from relquery.sql.answers.checks import WRITTEN, has_answer, is_answer, note, note_written
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.answers.numbers import beyond_double, needs_number
 from relquery.sql.answers.readings import is_macro, reading
@@ -85,7 +85,7 @@ class _Conversion:
         for item, kind in zip(list(select.expressions), wanted, strict=False):
             self._note_written(item, kind)
         for node in reversed(list(_nodes(select))):  # inner ones first
-            if has_call(node):
+            if has_answer(node):
                 self._convert(node)
         return select
 
@@ -131,7 +131,7 @@ class _Conversion:
     def _convert_compared(self, node: exp.Expr) -> None:
         """Where a text of answers is compared with another type, read it as that."""
         sides = _sides(node)
-        texts = [side for side in sides if has_call(side) and self._is_row_level(side)]
+        texts = [side for side in sides if has_answer(side) and self._is_row_level(side)]
         texts = [side for side in texts if self._is_text(side)]
         kind = self._common_kind([side for side in sides if not _among(side, texts)])
         if kind is None:
@@ -152,7 +152,7 @@ class _Conversion:
         return None if kind is None or kind.startswith(_COMPARED_AS_TEXT) else kind
 
     def _is_text(self, node: exp.Expr) -> bool:
-        return call_number(node) is not None or self.kinds.of(node) == "VARCHAR"
+        return is_answer(node) or self.kinds.of(node) == "VARCHAR"
 
     def _is_row_level(self, node: exp.Expr) -> bool:
         """Whether an expression depends on its row alone."""
@@ -178,7 +178,7 @@ def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
 def _note_as_written(select: exp.Select) -> None:
     """Note how expressions with calls are written: for errors, and as names of fields."""
     for node in _nodes(select):
-        if has_call(node):
+        if has_answer(node):
             node.meta[WRITTEN] = readable(node)
     for call in calls_in(select):
         for argument in call.expressions[1:]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from relquery.sql.answers.checks import Note
+from relquery.sql.answers.checks import Note, answers_in
 from relquery.sql.database import Database
 from relquery.sql.source import to_sql
 
@@ -20,7 +20,7 @@ def types_written(
     """
     if not isinstance(tree, exp.Insert) or not _gives_rows_of(tree.expression, select):
         return []
-    columns = _columns(database, tree.this)
+    columns = columns_of(database, tree.this)
     if tree.args.get("by_name"):
         by_name = {name.lower(): (name, kind) for name, kind in columns}
         columns = [by_name[name.lower()] for name in names if name.lower() in by_name]
@@ -41,6 +41,13 @@ def read_rows(database: Database, table: str, notes: Sequence[Note | None]) -> e
     return exp.select(*items).from_(table)
 
 
+def answer_columns(database: Database, table: str, final: exp.Select) -> frozenset[str]:
+    """Lower-case names of the columns of a scratch table that are made of answers."""
+    names = [name.lower() for name, _ in database.describe(f"FROM {table}")]
+    items = zip(names, final.expressions, strict=True)
+    return frozenset(name for name, item in items if answers_in(item))
+
+
 def _gives_rows_of(query: exp.Expr, select: exp.Select) -> bool:
     """Whether a query gives the rows of a SELECT, as they are and maybe with others."""
     if isinstance(query, exp.Subquery):
@@ -52,7 +59,7 @@ def _gives_rows_of(query: exp.Expr, select: exp.Select) -> bool:
     return query is select
 
 
-def _columns(database: Database, target: exp.Expr) -> list[tuple[str, str]]:
+def columns_of(database: Database, target: exp.Expr) -> list[tuple[str, str]]:
     """(name, type) of the columns that a statement names, all of the table if it names none."""
     table = target.this if isinstance(target, exp.Schema) else target
     columns = target.expressions if isinstance(target, exp.Schema) else [exp.Star()]
