@@ -69,10 +69,11 @@ the order alone. From where they do not, every request of `fifo` computes its hi
 
 Where inputs have nothing in common, no order changes the throughput, and where the longest is one
 and a half times the shortest, the shortest first gains little: of the mean, with all there at
-once, 7 % where time goes with the length, 15 % where it goes with its square.
-`wl2_srjf_over_clairvoyant` is the mean over the least that any order could have (the shortest
-remaining first, by the seconds that each request took, interrupting others at no cost). The
-paper's gain on this workload is over engines of less throughput: here, over `chunked`.
+once, 7 % where time goes with the length, 15 % where it goes with its square. *Clairvoyant* is the
+least mean that any order could have: the request with the least left first, by the seconds that
+each took under `srjf`, interrupting others at no cost. `wl2_fifo_over_clairvoyant` is what there
+is to be gained at all. The paper's gain on this workload is over engines of less throughput: here,
+over `chunked`.
 """
 
 SPACINGS = """\
