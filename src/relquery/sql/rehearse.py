@@ -74,6 +74,7 @@ class Rehearsal:
         Raises QueryError if that fails, or if DuckDB cannot run the whole of it.
         """
         self.database.describe(rows.final(rows.alive[_NONE]))
+        rows.bind_checks()
         fixed = self._without_answers(rows)
         if fixed is not None:
             self.database.execute(f"EXPLAIN ANALYZE {rows.sql(fixed)}")

@@ -93,9 +93,13 @@ class Rows:
                 found += self._failures_of(check, stage)
         return found
 
+    def bind_checks(self) -> None:
+        """Have DuckDB look for what is wrong with the checks of the plan."""
+        for check in self.plan.checks:
+            self.database.describe(self.sql(_failed_rows(check), self.alive[:0]))
+
     def _failures_of(self, check: Check, stage: str) -> list[Failure]:
-        select = f"SELECT {ROW}, {check.value} FROM {ROWS} WHERE {check.failed} ORDER BY {ROW}"
-        table = self.database.fetch(self.sql(select))
+        table = self.database.fetch(self.sql(_failed_rows(check)))
         values = self.of_call(check.calls[-1])
         return [
             values.fail(row, check.trouble(value), stage)
@@ -133,3 +137,7 @@ class Rows:
             texts = self.of_call(call.index).texts[rows]
             columns[answer_column(call.index)] = pa.array(texts, pa.large_string())
         return pa.table(columns)
+
+
+def _failed_rows(check: Check) -> str:
+    return f"SELECT {ROW}, {check.value} FROM {ROWS} WHERE {check.failed} ORDER BY {ROW}"

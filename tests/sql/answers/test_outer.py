@@ -45,6 +45,11 @@ QUERIES: list[tuple[str, list[Any], list[int]]] = [
     (f"{W} SELECT (SELECT max(a::INT) FROM z), count(*) FROM z", [(7, 4)], [2, 3, 4]),
     (f"{W} SELECT TRY_CAST(a AS INT), a FROM z WHERE id < 3 ORDER BY id",
      [(7, "7"), (None, "abc")], []),
+    (f"{W} FROM (PIVOT (SELECT id, k, a FROM z WHERE id IN (1, 3)) ON k USING max(a::VARCHAR)) "
+     "SELECT x, y ORDER BY id", [("7", None), (None, "2024-01-03")], []),
+    (f"{W} SELECT a::DATE FROM z TABLESAMPLE 100% WHERE id = 3", [(D,)], []),
+    (f"{W} SELECT t.id, (SELECT max(z.a::INT) FROM z WHERE z.id = t.id) FROM t WHERE id = 1",
+     [(1, 7)], []),
     (f"{W} SELECT list_transform([1], lambda a: a::INT + 1)[1] FROM z WHERE id = 2", [(2,)], []),
 ]  # fmt: skip
 

@@ -103,8 +103,13 @@ class OuterReader:
         if not kinds.binds(select):  # it depends on the row around it
             return None
         read = convert(select, kinds, self.aggregates)
-        for node, check in noted_in(read, self.aggregates):
-            self.checks.append(OuterCheck(context.sql(_failed_rows(read, node, check)), check))
+        checks = [
+            OuterCheck(context.sql(_failed_rows(read, node, check)), check)
+            for node, check in noted_in(read, self.aggregates)
+        ]
+        for one in checks:
+            self.database.describe(one.rows)  # what is wrong with it shall be known before a call
+        self.checks += checks
         return read
 
     def _sources(self, select: exp.Select) -> dict[str, Columns]:
@@ -115,26 +120,18 @@ class OuterReader:
         return {one.alias_or_name.lower(): self._source(one, select) for one in sources}
 
     def _source(self, source: exp.Expr, select: exp.Select) -> Columns:
-        columns: Columns = []
+        if source.args.get("pivots"):
+            return []
         if isinstance(source, exp.Subquery):
-            columns = self._columns_of(source.this)
-        elif isinstance(source, exp.Table) and not source.db:
-            columns = self._table(source.name, select)
-        names = source.alias_column_names
-        return [
-            (names[at] if at < len(names) else name, is_text)
-            for at, (name, is_text) in enumerate(columns)
-        ]
+            return _renamed(self._columns_of(source.this), source)
+        if isinstance(source, exp.Table) and not source.db:
+            return _renamed(self._table(source.name, select), source)
+        return []
 
     def _table(self, name: str, select: exp.Select) -> Columns:
         for entry in reversed(visible_ctes(select)):
             if entry.alias.lower() == name.lower():
-                names = entry.alias_column_names
-                given = self._columns_of(entry.this)
-                return [
-                    (names[at] if at < len(names) else column, is_text)
-                    for at, (column, is_text) in enumerate(given)
-                ]
+                return _renamed(self._columns_of(entry.this), entry)
         if name not in self.tables:
             return []
         described = self.database.describe(f"FROM {name}")
@@ -181,6 +178,15 @@ def _selects(node: exp.Expr) -> Iterator[exp.Select]:
         yield from _selects(child)
     if isinstance(node, exp.Select):
         yield node
+
+
+def _renamed(columns: Columns, source: exp.Expr) -> Columns:
+    """Columns under the names that an alias gives them, as in `AS t(a, b)`."""
+    names = source.alias_column_names
+    return [
+        (names[at] if at < len(names) else name, is_text)
+        for at, (name, is_text) in enumerate(columns)
+    ]
 
 
 def _columns_in(node: exp.Expr) -> Iterator[exp.Column]:
