@@ -21,7 +21,7 @@ from relquery.serving.simulate import Run, approximate_tokens, simulate
 from relquery.serving.trace import TracedQuery
 from relquery.serving.workload import Sampling, at_rate
 
-LOADS = (0.7, 1.0, 1.45)
+LOADS = (0.7, 1.45)
 """RelQueries that arrive, as a share of what fcfs serves at most. In Table 6 of paper 003 service
 takes 1.47 times as long as the arrivals at the highest rate, and as long as these at half of it."""
 Scheduler = PolicyName | Literal["static-chunked"]
@@ -34,6 +34,8 @@ POLICIES: tuple[Scheduler, ...] = (
     "relserve",
     "shortest",
 )
+MAIN: tuple[Scheduler, ...] = ("fcfs", "static", "relserve", "shortest")
+"""Those that serve where not all do."""
 OURS: tuple[PolicyName, ...] = ("relserve", "shortest")
 ABLATIONS: tuple[PolicyName, ...] = (
     "relserve-pp",

@@ -37,7 +37,6 @@ QUICK = Sizes(
     tables=1,
     count=12,
     seeds=1,
-    loads=(1.0, 1.45),
     long=20,
     engine=8,
     model="random:layers=2,hidden=64,heads=2",

@@ -77,15 +77,15 @@ relQuery waited, over its requests (eq. 13).
 """
 
 FRESH = """\
-The same models, tables and loads; each relQuery draws rows of its own. {count} relQueries a trace,
-{seeds} traces a setting. *Clairvoyant*: shortest remaining time first by the true lengths of all
-answers, on the same executor, the best of six such schedulers.
+The same models and tables at the highest load; each relQuery draws rows of its own. {count}
+relQueries a trace, {seeds} traces a setting. *Clairvoyant*: shortest remaining time first by the
+true lengths of all answers, on the same executor, the best of six such schedulers.
 """
 
 FRESH_GAINS = """\
-Ratios at the highest load. Where prompts are short, the clairvoyant itself gains little over
-`fcfs`. Below 1 in the last column ours does better than the clairvoyant, which is no lower bound:
-which relQuery is the shortest depends on how the fixed costs of the steps are shared.
+Where prompts are short, the clairvoyant itself gains little over `fcfs`. Below 1 in the last column
+ours does better than the clairvoyant, which is no lower bound: which relQuery is the shortest
+depends on how the fixed costs of the steps are shared.
 """
 
 ENGINE = """\

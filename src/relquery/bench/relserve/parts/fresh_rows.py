@@ -11,11 +11,9 @@ from relquery.bench.markdown import table
 from relquery.bench.parts import Part
 from relquery.bench.relserve import words
 from relquery.bench.relserve.parts.tables import means, shown
-from relquery.bench.relserve.simulated import Job, Measured, Scheduler, run_all
+from relquery.bench.relserve.simulated import MAIN, Job, Measured, run_all
 from relquery.bench.relserve.sizes import FULL, Sizes, choose
 from relquery.bench.relserve.traces import present
-
-SERVING: tuple[Scheduler, ...] = ("fcfs", "static", "relserve", "shortest")
 
 
 @dataclass(slots=True)
@@ -35,11 +33,11 @@ class FreshRows(Part):
             say(f"{settings.data} holds none of the tables")
             return
         seeds = tuple(range(settings.seed, settings.seed + sizes.seeds))
-        loads = tuple(load for load in sizes.loads if load >= 1)
+        loads = (max(sizes.loads),)
         jobs = [
             Job(
                 model, name, sizes.count, seeds, loads, settings.data, "independent",
-                policies=SERVING, bound=True,
+                policies=MAIN, bound=True,
             )
             for model in sizes.models
             for name in sources
@@ -52,7 +50,7 @@ class FreshRows(Part):
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
         yield words.FRESH.format(count=self.sizes.count, seeds=self.sizes.seeds)
-        yield from means(self.settings, SERVING)
+        yield from means(self.settings, MAIN)
         yield words.FRESH_GAINS
         yield from _gains(self.settings)
 

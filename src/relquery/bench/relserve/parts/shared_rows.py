@@ -13,7 +13,7 @@ from relquery.bench.parts import Part, Plot
 from relquery.bench.relserve import checks, plot, words
 from relquery.bench.relserve.checks import FIGURE_1, MODEL, TABLE, TABLE_6, Absolute, Threshold
 from relquery.bench.relserve.parts.tables import means, shown
-from relquery.bench.relserve.simulated import ABLATIONS, POLICIES, Job, Measured, run_all
+from relquery.bench.relserve.simulated import ABLATIONS, MAIN, POLICIES, Job, Measured, run_all
 from relquery.bench.relserve.sizes import FULL, Sizes, choose
 from relquery.bench.relserve.traces import present
 
@@ -55,7 +55,7 @@ class SharedRows(Part):
             say(f"{measured.name}: fcfs / ours {measured.over('fcfs'):.2f}")
         yield from gains(self.settings)
         longer = [
-            Job(job.model, job.table, sizes.long, seeds[:1], (1.0,), settings.data, "shared")
+            Job(job.model, job.table, sizes.long, seeds[:1], (1.0,), settings.data, "shared", MAIN)
             for job in jobs
             if job.table in sources[:2]
         ]
@@ -77,7 +77,7 @@ class SharedRows(Part):
         yield from _gains(self.settings)
         if self.long:
             yield words.LONG.format(count=self.long[0].count)
-            yield from means(self.long, POLICIES)
+            yield from means(self.long, MAIN)
         if self.absolute is not None:
             yield from _paper(self.absolute)
         yield words.ARRANGEMENTS
