@@ -360,7 +360,7 @@ TWO = (Span("What is 2+2?"), Span("Answer in one word.", begins=True))
 
 def test_two_messages_of_one_role_are_sent_as_two(serve: Serve) -> None:
     server = serve(echo)
-    list(backend(server).answer([TWO, (Span("a"), Span("b"))], Sampling()))
+    list(backend(server, max_concurrency=1).answer([TWO, (Span("a"), Span("b"))], Sampling()))
     assert [[each["content"] for each in body["messages"]] for body in server.asked] == [
         ["What is 2+2?", "Answer in one word."],
         ["ab"],

@@ -38,6 +38,8 @@ def begin(
         request = next(iter(relquery.waiting))
         if draft.admit(request):
             continue
+        if draft.tokens <= 0:
+            return draft
         spared = starves if relquery.started is not None else lambda number: False
         victims = [each for each in reversed(running) if not spared(each.group)]
         enlarged = make_room(draft, request, victims)
