@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from relquery.backends.embedded import EmbeddedBackend
-from relquery.backends.local import load_backend
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
 from relquery.demo.needles import AFTER, BEFORE, names_in, needle_texts
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Seq, Text

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relquery import span
-    from relquery.backends.calibration import fit_temperature
-    from relquery.backends.scores import Scores
-    from relquery.backends.service import Engine, Job
+    from relquery.backends.scoring.calibration import fit_temperature
+    from relquery.backends.scoring.scores import Scores
+    from relquery.backends.service.service import Engine, Job
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from relquery.report import Report
     from relquery.sql.result import Result, RowError
     from relquery.table.cost.price import Price
+    from relquery.table.dependencies.dependencies import Dependency
     from relquery.table.reorder import reorder
-    from relquery.table.rules.dependencies import Dependency
     from relquery.table.schedule import Schedule
 
 _HOMES = {
     "connect": "relquery.connection:connect",
     "Connection": "relquery.connection:Connection",
-    "Engine": "relquery.backends.service:Engine",
-    "Job": "relquery.backends.service:Job",
-    "Scores": "relquery.backends.scores:Scores",
-    "fit_temperature": "relquery.backends.calibration:fit_temperature",
+    "Engine": "relquery.backends.service.service:Engine",
+    "Job": "relquery.backends.service.service:Job",
+    "Scores": "relquery.backends.scoring.scores:Scores",
+    "fit_temperature": "relquery.backends.scoring.calibration:fit_temperature",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
     "Schedule": "relquery.table.schedule:Schedule",
-    "Dependency": "relquery.table.rules.dependencies:Dependency",
+    "Dependency": "relquery.table.dependencies.dependencies:Dependency",
     "Price": "relquery.table.cost.price:Price",
     "reorder": "relquery.table.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",

@@ -16,12 +16,13 @@ from relquery.errors import ConfigError, did_you_mean
 from relquery.ledger import Ledger
 from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
-from relquery.sql import hosts, stub
+from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
-from relquery.sql.ask import Asker, Progress
-from relquery.sql.database import Database
+from relquery.sql.execute.ask import Asker, Progress
+from relquery.sql.host.database import Database
+from relquery.sql.query import run_query
+from relquery.sql.read import check as stub
 from relquery.sql.result import Result
-from relquery.sql.run import run_query
 
 if TYPE_CHECKING:
     import duckdb

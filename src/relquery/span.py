@@ -40,7 +40,9 @@ from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
 from relquery.errors import ConfigError, QueryError, did_you_mean
-from relquery.ir.draw import draw, mermaid, svg
+from relquery.ir.forms.draw import draw, mermaid, svg
+from relquery.ir.forms.spnl.wire import from_wire, to_wire
+from relquery.ir.forms.text import parse_tree as parse
 from relquery.ir.nodes import (
     NODES,
     Bag,
@@ -53,9 +55,7 @@ from relquery.ir.nodes import (
     Seq,
     Text,
 )
-from relquery.ir.text import parse_tree as parse
 from relquery.ir.verify import MAX_NODES
-from relquery.ir.wire import from_wire, to_wire
 from relquery.prompt import Role, Sampling
 
 __all__ = [

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import relquery
-from relquery.backends.calibration import corrected, fit_temperature, mean, normalized
-from relquery.backends.scores import Scores
+from relquery.backends.scoring.calibration import corrected, fit_temperature, mean, normalized
+from relquery.backends.scoring.scores import Scores
 from relquery.errors import ConfigError
 
 SHARES = st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=5)

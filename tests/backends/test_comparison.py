@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relquery.backends.comparison import Comparison
-from relquery.model.random import byte_tokenizer
-from relquery.model.render import Renderer
+from relquery.backends.local.comparison import Comparison
+from relquery.model.networks.random import byte_tokenizer
+from relquery.model.text.render import Renderer
 
 RENDERER = Renderer(byte_tokenizer())
 END = frozenset({256})

@@ -13,18 +13,18 @@ import pytest
 from tokenizers.normalizers import Lowercase
 from torch import Tensor
 
-from relquery.backends import embedded
-from relquery.backends.embedded import EmbeddedBackend
-from relquery.backends.local import load_backend
+from relquery.backends.local import embedded
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
 from relquery.config import RELOCATIONS, EngineConfig
 from relquery.connection import connect
-from relquery.engine.cost import LinearCost
-from relquery.engine.costs import SERVED
-from relquery.engine.fit import Fit
-from relquery.engine.machines import write_machine
+from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.cost.fit import Fit
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost.machines import write_machine
 from relquery.errors import ConfigError, MissingExtraError, ModelError, RequestError
-from relquery.model.random import byte_tokenizer
-from relquery.model.rotary import Rotary
+from relquery.model.cache.rotary import Rotary
+from relquery.model.networks.random import byte_tokenizer
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Role, Sampling, Span
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
@@ -369,7 +369,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: object) -> None:
 
 
 def test_without_the_local_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "relquery.model.load", None)
+    monkeypatch.setitem(sys.modules, "relquery.model.networks.load", None)
     with pytest.raises(MissingExtraError, match=r"relquery\[local\]"):
         load_backend(MODEL)
 

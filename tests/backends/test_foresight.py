@@ -9,11 +9,11 @@ import pytest
 
 from relquery import demo_table
 from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
-from relquery.backends.embedded import EmbeddedBackend
 from relquery.backends.lazy import LazyBackend
-from relquery.backends.local import load_backend
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
 from relquery.connection import connect
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.errors import PartialResultWarning
 from relquery.prompt import Role, Sampling, Span
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from relquery.backends import local
 from relquery.backends.load import load
+from relquery.backends.local import open as local
 from relquery.errors import ConfigError
 
 

@@ -28,7 +28,7 @@ from tests.backends.chat_server import (
 )
 
 from relquery.backends.load import load
-from relquery.backends.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span

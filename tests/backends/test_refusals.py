@@ -24,7 +24,7 @@ from tests.backends.chat_server import (
     until,
 )
 
-from relquery.backends.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
 from relquery.connection import connect
 from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
 from relquery.prompt import Answer, Finish, Sampling, Span

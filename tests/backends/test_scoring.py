@@ -14,17 +14,17 @@ import pytest
 import torch
 from tokenizers.normalizers import Lowercase
 
-from relquery.backends.calibration import fit_temperature
-from relquery.backends.choices import SCORED_UNASKED, Choices
-from relquery.backends.embedded import EmbeddedBackend
-from relquery.backends.local import load_backend
-from relquery.backends.service import Engine
-from relquery.engine.cost import LinearCost
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.labels import SCORED_UNASKED, Choices
+from relquery.backends.local.open import load_backend
+from relquery.backends.scoring.calibration import fit_temperature
+from relquery.backends.service.service import Engine
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.labels import Normalization
+from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
-from relquery.model.executor import TorchExecutor
-from relquery.model.random import byte_tokenizer
+from relquery.model.networks.random import byte_tokenizer
+from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Finish, Sampling, Span
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"

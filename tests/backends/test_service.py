@@ -18,16 +18,16 @@ import numpy as np
 import pytest
 
 import relquery
-from relquery.backends.job import Job
-from relquery.backends.service import Engine
+from relquery.backends.service.job import Job
+from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.forecast import Experience
 from relquery.engine.loop import Loop
-from relquery.engine.request import Request
+from relquery.engine.request.request import Request
+from relquery.engine.step.forecast import Experience
 from relquery.errors import ConfigError
-from relquery.model.executor import TorchExecutor
+from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Span
 
 T = TypeVar("T")

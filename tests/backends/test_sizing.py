@@ -13,9 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.backends.local import load_backend
-from relquery.backends.service import Engine
-from relquery.backends.sizing import (
+from relquery.backends.local.open import load_backend
+from relquery.backends.local.sizing import (
     CACHE_SHARE,
     LABEL_TOKENS,
     Sizing,
@@ -23,13 +22,14 @@ from relquery.backends.sizing import (
     share_out,
     slices_for,
 )
+from relquery.backends.service.service import Engine
 from relquery.config import EngineConfig
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn
 from relquery.errors import ConfigError
-from relquery.model.executor import TorchExecutor
 from relquery.model.footprint import Footprint
-from relquery.model.memory import peak_bytes
+from relquery.model.slices.memory import peak_bytes
+from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Finish
 
 MODEL = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=64,context=20000"

@@ -20,8 +20,8 @@ from tests.backends.chat_server import (
     streamed,
 )
 
-from relquery.backends.openai import OpenAIConfig
-from relquery.backends.streaming import StreamingBackend
+from relquery.backends.provider.openai import OpenAIConfig
+from relquery.backends.provider.streaming import StreamingBackend
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
 

@@ -37,9 +37,9 @@ from relquery.bench.prefill_only.traffic import MODES, SWEPT, Mode, Rounds, Serv
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.bench.relserve.queue import Crowded
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.job_time import JobTime, JobTimeFit, Timed, fit_job_time
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
-from relquery.engine.jct import JobTime, JobTimeFit, Timed, fit_job_time
 from relquery.errors import ConfigError
 
 TINY = replace(
@@ -99,7 +99,7 @@ def test_the_papers_own_sizes_are_those_of_scale_one() -> None:
 @pytest.fixture(scope="module")
 def served() -> tuple[Traffic, Traffic]:
     """Both workloads on a tiny network, at a low load and under every policy at a high one."""
-    from relquery.model.load import load
+    from relquery.model.networks.load import load
 
     model, cost = load(TINY.model), LinearCost(1e-5, 1e-3, 1e-5, 1e-3)
     plan: dict[float, tuple[tuple[Mode, ...], int]] = {0.5: (SWEPT, 1), 4.0: (MODES, 2)}
@@ -207,7 +207,7 @@ def test_the_closer_users_come_the_less_an_order_gains() -> None:
 
 
 def test_prompts_of_a_network_are_timed_up_to_the_longest() -> None:
-    from relquery.model.load import load
+    from relquery.model.networks.load import load
 
     posts, _ = both()
     proxy = prefill_only_jct.measure(load(TINY.model), posts, repeats=1, seed=0)
@@ -245,8 +245,8 @@ def values(figures: Iterator[Figure]) -> dict[str, float | None]:
 
 
 def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() -> None:
-    from relquery.model.executor import TorchExecutor
-    from relquery.model.load import load
+    from relquery.model.networks.load import load
+    from relquery.model.torch_executor import TorchExecutor
 
     model = load("random:layers=1,hidden=16,heads=1")
     dear, cheap = LinearCost(1e-6, prefill_intercept=1.0), LinearCost(1e-3, prefill_intercept=0.0)
@@ -368,7 +368,7 @@ def test_a_quick_run_judges_answers_and_memory_and_writes_all_parts(
     monkeypatch.setattr(prefill_only_sizes, "QUICK", TINY)
     monkeypatch.setattr(prefill_only_lengths, "measure", lambda sizes, say: lengths())
     monkeypatch.setattr(prefill_only_filter, "measure", lambda *given: [])
-    monkeypatch.setattr("relquery.model.stock.set_threads", lambda count: None)
+    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
     settings = Settings(quick=True, data=tmp_path, write=tmp_path)
     figures = list(BENCHMARK.start(settings, lambda text: None))
     judged = {figure.name: figure.holds for figure in figures if figure.holds is not None}

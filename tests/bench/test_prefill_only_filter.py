@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from relquery.backends import choices, embedded
+from relquery.backends.local import embedded
+from relquery.backends.local import labels as choices
 from relquery.bench.prefill_only.filter import (
     COLUMNS,
     FILE,
@@ -31,9 +32,9 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
-from relquery.engine.request import Request
-from relquery.model.load import LoadedModel, load
-from relquery.model.random import train_tokenizer
+from relquery.engine.request.request import Request
+from relquery.model.networks.load import LoadedModel, load
+from relquery.model.networks.random import train_tokenizer
 
 SMALL = Sizes("random:layers=1,hidden=32,heads=2", 400, rows=12, tokens=(1, 3), rounds=1)
 WORDS = "a fine film with a weak plot and some great scenes that nobody will see again soon"

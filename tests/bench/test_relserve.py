@@ -32,9 +32,9 @@ from relquery.bench.relserve.simulated import (
 from relquery.bench.relserve.sizes import QUICK
 from relquery.bench.relserve.traces import SOURCES, present, trace
 from relquery.config import EngineConfig
-from relquery.engine.costs import SERVED
-from relquery.serving.trace import TracedQuery
-from relquery.serving.workload import TASKS, at_rate
+from relquery.engine.cost.accelerators import SERVED
+from relquery.traces.trace import TracedQuery
+from relquery.traces.workload import TASKS, at_rate
 
 BEERS = SOURCES[0]
 OPT = SERVED["a100-opt13b"]
@@ -234,7 +234,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, on_this_machine: OnEngine) -> None:
     monkeypatch.setattr(relserve_engine, "measure", lambda *given: on_this_machine)
     monkeypatch.setattr(shared_rows, "run_all", lambda jobs, workers: map(run_job, jobs))
     monkeypatch.setattr(fresh_rows, "run_all", lambda jobs, workers: map(run_job, jobs))
-    monkeypatch.setattr("relquery.model.stock.set_threads", lambda count: None)
+    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
 
 
 @pytest.mark.usefixtures("tiny")

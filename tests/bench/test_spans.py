@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from relquery import connect, span
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.bench.harness import Benchmark, Figure, Settings, document
 from relquery.bench.spans import benchmark as spans
 from relquery.bench.spans import bulk as spans_bulk
@@ -33,7 +33,7 @@ from relquery.connection import Connection
 from relquery.prompt import Answer, Prompt, Sampling
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 TINY = Sizes(
     "random:layers=1,hidden=16,heads=1,ffn=16",
@@ -247,7 +247,7 @@ def test_the_benchmark_writes_what_it_found_and_says_what_is_absent(
     lines = [json.dumps({"row": i, "docs": row}) for i, row in enumerate(ROWS)]
     (tmp_path / PASSAGES["bulk_nq"]).write_text("\n".join(lines), encoding="utf-8")
     monkeypatch.setattr(spans, "choose", lambda quick: TINY)
-    monkeypatch.setattr("relquery.model.stock.set_threads", lambda count: None)
+    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
     settings = Settings(True, tmp_path, write=tmp_path / "out")
     figures = {figure.name: figure for figure in spans.run(settings, silent)}
     assert list(figures) == [

@@ -16,7 +16,7 @@ from relquery.bench.sql import sizes as sql_sizes
 from relquery.bench.sql.benchmark import BENCHMARK
 from relquery.bench.sql.queries import GGR, GOALS, NO_CACHE, ORIGINAL, Ran
 from relquery.bench.sql.sizes import Sizes
-from relquery.model.load import load
+from relquery.model.networks.load import load
 from relquery.report import Report, StageReport
 
 SPEC = "random:layers=1,hidden=32,heads=2"
@@ -52,7 +52,7 @@ def test_a_quick_run_judges_its_figures_and_writes_all_parts(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql_sizes, "QUICK", TINY)
-    monkeypatch.setattr("relquery.model.stock.set_threads", lambda count: None)
+    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
     settings = Settings(quick=True, data=data, write=tmp_path)
     figures = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
     assert figures.pop("ggr_beer_seconds").value is None, "there are no beers"

@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.cli import main
-from relquery.cli.interrupt import interruptible
-from relquery.cli.names import read_dependency, split_names
-from relquery.cli.tables import read_text
+from relquery.cli.reorder.names import read_dependency, split_names
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.tables import read_text
 from relquery.errors import ConfigError, TableError, UnknownColumnError
+from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import reorder
-from relquery.table.rules.dependencies import Dependency
 
 Run = Callable[..., tuple[str, str]]
 

@@ -28,7 +28,7 @@ from tests.backends.chat_server import (
 )
 
 from relquery.cli import main
-from relquery.serving.trace import TracedQuery, save
+from relquery.traces.trace import TracedQuery, save
 
 Run = Callable[..., tuple[str, str]]
 # In seconds.
@@ -209,7 +209,7 @@ def test_requests_that_the_client_holds_back_are_told(run: Run, day: Path) -> No
 
 
 def test_late_sending_is_told(run: Run, day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relquery.cli.replay._LATE", -1.0)
+    monkeypatch.setattr("relquery.cli.traces.replay._LATE", -1.0)
     with serving(echo) as server:
         assert "s late" in run("-t", day, "-s", server.url, "-m", "some")[1]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.cli import main
-from relquery.engine.cost import LinearCost
-from relquery.engine.fit import Fit
-from relquery.engine.machines import find_machine
+from relquery.engine.cost.fit import Fit
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost.machines import find_machine
 
 Run = Callable[..., tuple[str, str]]
 

@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-from relquery.backends.embedded import EmbeddedBackend
-from relquery.backends.local import load_backend
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
 from relquery.connection import connect
 from relquery.demo import model_path, table_path
 from relquery.demo.generator import examples

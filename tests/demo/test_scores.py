@@ -7,10 +7,10 @@ from math import fsum
 
 import pytest
 
-from relquery.backends.calibration import corrected, fit_temperature
-from relquery.backends.embedded import EmbeddedBackend
-from relquery.backends.local import load_backend
-from relquery.backends.scores import Scores
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
+from relquery.backends.scoring.calibration import corrected, fit_temperature
+from relquery.backends.scoring.scores import Scores
 from relquery.demo.generator import DOMAINS
 from relquery.demo.prompt import Prompt
 from relquery.demo.rows import Ask, Row

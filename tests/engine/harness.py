@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from relquery.config import EngineConfig
-from relquery.engine.cidra import Batch
+from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
-from relquery.engine.drafts import Drafts
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor, Slots
 from relquery.engine.loop import Loop
-from relquery.engine.pieces import Chain, Placing, Tokens
-from relquery.engine.policies.sarathi import sarathi
-from relquery.engine.request import Request
-from relquery.engine.schedule import Policy
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.pieces import Chain, Placing, Tokens
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Policy
+from relquery.engine.scheduling.policies.sarathi import sarathi
 
 Answer = Callable[[int, int], int]
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same

@@ -11,11 +11,11 @@ import pytest
 from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 from relquery.config import PolicyName
-from relquery.engine.cost import LinearCost
-from relquery.engine.drafts import Drafts
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import Fairness
-from relquery.engine.request import Request
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.errors import RequestError
 from relquery.prompt import Finish
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relquery.engine.blocks import BlockPool
+from relquery.engine.cache.blocks import BlockPool
 
 
 def published(pool: BlockPool, *keys: bytes) -> list[int]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from relquery.config import EngineConfig
-from relquery.engine.calibrate import Shape, calibrate, irregular, rapid, regular
+from relquery.engine.calibration.steps import Shape, calibrate, irregular, rapid, regular
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 from relquery.errors import ConfigError
 

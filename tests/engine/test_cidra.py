@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.cidra import Batch, Move, plan_batches
+from relquery.engine.cache.cidra import Batch, Move, plan_batches
 
 Content = tuple[int, int]  # which block it was, and by how much it was turned
 

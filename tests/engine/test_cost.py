@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 
 
 def test_a_step_costs_its_fixed_part_and_each_kind_of_work() -> None:

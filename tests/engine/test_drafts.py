@@ -17,8 +17,8 @@ from tests.engine.harness import (
     numbered,
 )
 
-from relquery.engine.drafts import Drafts
-from relquery.engine.request import Request
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.request import Request
 from relquery.prompt import Finish
 
 TOKEN = st.integers(0, VOCABULARY - 1)

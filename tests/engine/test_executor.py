@@ -8,10 +8,10 @@ from tests.engine.harness import Harness, numbered
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
 from relquery.engine.loop import Loop
-from relquery.engine.request import Draw, Request
+from relquery.engine.request.request import Draw, Request
 
 COST = LinearCost(0.01, 1.0, 0.1, 0.5, 0.0001)
 

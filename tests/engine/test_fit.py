@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relquery.engine.cost import LinearCost
-from relquery.engine.fit import Step, fit, r_squared
+from relquery.engine.cost.fit import Step, fit, r_squared
+from relquery.engine.cost.linear import LinearCost
 
 WORK = [(n, 0, 0) for n in (10, 100, 1000)] + [(500, 0, 4000)]
 WORK += [(0, n, 100 * n) for n in (1, 8, 64)] + [(0, 8, 5000)]

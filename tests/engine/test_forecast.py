@@ -10,13 +10,13 @@ from tests.engine.harness import Harness, numbered
 
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
-from relquery.engine.forecast import Experience
 from relquery.engine.loop import Loop
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.relquery import RelQuery
-from relquery.engine.request import Request
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.step.forecast import Experience
 
 COST = LinearCost(1e-3, 0.0, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {

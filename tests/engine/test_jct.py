@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
+from relquery.engine.calibration.prompts import grid, measure_jct
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.job_time import JobTime, Timed, fit_job_time, pearson, uncached_tokens
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn, SimulatedExecutor
-from relquery.engine.jct import JobTime, Timed, fit_job_time, pearson, uncached_tokens
-from relquery.engine.measure_jct import grid, measure_jct
 from relquery.errors import ConfigError
 
 

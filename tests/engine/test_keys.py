@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.harness import numbered, tokens_of
 
-from relquery.engine.keys import ROOT, block_key, chain
+from relquery.engine.request.keys import ROOT, block_key, chain
 
 TOKENS = st.lists(st.integers(0, 2), max_size=24)
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.harness import branches_of, numbered
 
-from relquery.engine.labels import LabelTrie, Normalization
-from relquery.engine.request import Request
+from relquery.engine.request.labels import LabelTrie, Normalization
+from relquery.engine.request.request import Request
 
 END = 99
 Label = tuple[int, ...]

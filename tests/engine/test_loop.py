@@ -13,9 +13,9 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
-from relquery.engine.policies.sarathi import sarathi
-from relquery.engine.request import Draw, Request
-from relquery.engine.schedule import Plan
+from relquery.engine.request.request import Draw, Request
+from relquery.engine.scheduling.plan import Plan
+from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 from relquery.config import POLICIES, PolicyName, Relocation
-from relquery.engine.drafts import Drafts
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import Fairness
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 

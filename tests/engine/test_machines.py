@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from relquery.config import EngineConfig
-from relquery.engine.cost import LinearCost
-from relquery.engine.costs import SERVED
-from relquery.engine.fit import Fit
-from relquery.engine.jct import JobTime, JobTimeFit
-from relquery.engine.machines import find_machine, with_cache, write_machine
+from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.cost.fit import Fit
+from relquery.engine.cost.job_time import JobTime, JobTimeFit
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost.machines import find_machine, with_cache, write_machine
 from relquery.errors import ConfigError
 
 FIT = Fit(LinearCost(1e-3, 0.1, 2e-3, 0.2, 1e-6), 40, 0.99, 0.97)

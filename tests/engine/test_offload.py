@@ -12,12 +12,12 @@ from tests.engine.harness import BrokenError, Harness, Spec, expected_output, nu
 from tests.engine.test_scored import PROMPTS, assert_scored, submit
 
 from relquery.config import POLICIES, RELOCATIONS, EngineConfig, PolicyName, Relocation
-from relquery.engine.blocks import BlockPool
-from relquery.engine.cost import LinearCost
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SCRATCH, Chunk
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.request import Request
-from relquery.engine.schedule import Draft, State
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Draft, State
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import PromptTooLongError
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)

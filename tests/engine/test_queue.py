@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.harness import numbered
 
-from relquery.engine.queue import Queue
-from relquery.engine.request import Request
+from relquery.engine.request.queue import Queue
+from relquery.engine.request.request import Request
 
 
 def request(number: int, tokens: int = 3) -> Request:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.harness import Harness, numbered
 
-from relquery.engine.relquery import RelQuery
+from relquery.engine.request.relquery import RelQuery
 
 
 def submitted(harness: Harness, group: int, rows: int) -> RelQuery:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.engine.harness import numbered
 
-from relquery.engine.keys import chain
-from relquery.engine.request import Request
+from relquery.engine.request.keys import chain
+from relquery.engine.request.request import Request
 
 END = 99
 

@@ -7,10 +7,10 @@ from typing import Any
 from tests.engine.harness import numbered
 
 from relquery.config import EngineConfig
-from relquery.engine.blocks import BlockPool
-from relquery.engine.policies.sarathi import sarathi
-from relquery.engine.request import Request
-from relquery.engine.schedule import Plan, State
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Plan, State
+from relquery.engine.scheduling.policies.sarathi import sarathi
 
 SIZE = 4
 

@@ -7,11 +7,11 @@ from typing import Any
 from tests.engine.harness import numbered
 
 from relquery.config import EngineConfig
-from relquery.engine.blocks import BlockPool
-from relquery.engine.pieces import Tokens
-from relquery.engine.policies.steps import make_room
-from relquery.engine.request import Request
-from relquery.engine.schedule import Draft, State
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.request.pieces import Tokens
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Draft, State
+from relquery.engine.scheduling.policies.steps import make_room
 
 SIZE = 4
 

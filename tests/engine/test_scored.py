@@ -14,8 +14,8 @@ from tests.engine.test_labels import LABELS
 
 from relquery.config import RELOCATIONS, Relocation
 from relquery.engine.executor import SCRATCH
-from relquery.engine.labels import LabelTrie, Normalization
-from relquery.engine.request import Draw, Request
+from relquery.engine.request.labels import LabelTrie, Normalization
+from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish
 
 END = frozenset({9})

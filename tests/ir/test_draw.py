@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ir.strategies import queries
 
-from relquery.ir.draw import draw, mermaid, svg, symbol
+from relquery.ir.forms.draw import draw, mermaid, svg, symbol
+from relquery.ir.forms.text import parse_tree
 from relquery.ir.nodes import Bag, Fragment, Generate, Seq, Text
-from relquery.ir.text import parse_tree
 from relquery.prompt import Role, Sampling
 
 SVG = "{http://www.w3.org/2000/svg}"

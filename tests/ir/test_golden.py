@@ -9,8 +9,8 @@ import pytest
 from tests.ir.golden_rules import RULES
 
 import relquery.ir.rules
+from relquery.ir.forms.text import parse_tree
 from relquery.ir.rewrite import rewrite
-from relquery.ir.text import parse_tree
 
 FOLDER = Path(__file__).parent / "golden"
 

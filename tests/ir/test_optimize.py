@@ -13,11 +13,11 @@ from tests.ir.meaning import meaning
 from tests.ir.strategies import local_queries, queries
 
 from relquery.errors import ConfigError, QueryError
+from relquery.ir.forms.text import parse_tree
 from relquery.ir.nodes import Bag, Fragment, Generate, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import RULES, awaits_retrieval, optimize
 from relquery.ir.rewrite import rewrite
 from relquery.ir.rules.reduce_tree import reduce_tree
-from relquery.ir.text import parse_tree
 from relquery.ir.verify import verify
 
 goals = st.sampled_from(["cache", "attention"])

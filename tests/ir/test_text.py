@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.ir.strategies import queries
 
 from relquery.errors import QueryError
+from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
-from relquery.ir.text import parse_tree, print_tree
 from relquery.prompt import Role, Sampling
 
 texts = st.builds(Text, st.text(), st.sampled_from(Role))

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError, QueryError, UnsupportedQueryError
-from relquery.ir.nodes import Bag, Chat, Generate, Prepare, Seq, Text
-from relquery.ir.token_form import (
+from relquery.ir.forms.tokens.form import (
     Aligned,
     End,
     Mark,
@@ -18,8 +17,9 @@ from relquery.ir.token_form import (
     token_ids,
     tokenize,
 )
-from relquery.ir.token_parse import parse_tokens
-from relquery.ir.token_tree import Join, Leaf, SpanTree, span_tree
+from relquery.ir.forms.tokens.parse import parse_tokens
+from relquery.ir.forms.tokens.tree import Join, Leaf, SpanTree, span_tree
+from relquery.ir.nodes import Bag, Chat, Generate, Prepare, Seq, Text
 from relquery.prompt import Role
 
 BLOCK = 2

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.data import data_path
 
 from relquery.errors import QueryError
+from relquery.ir.forms.spnl.wire import dump_wire, from_wire, to_wire
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.rebuild import with_children
-from relquery.ir.wire import dump_wire, from_wire, to_wire
 from relquery.prompt import Role, Sampling
 
 # The queries published with the package, cut to their structure; texts shortened.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import QueryError
-from relquery.ir.wire_json import decode, encode
+from relquery.ir.forms.spnl.deep_json import decode, encode
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import BloomForCausalLM
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
-from relquery.engine.pieces import Tokens
+from relquery.engine.request.pieces import Tokens
 
 Chain: TypeAlias = "tuple[Tokens | Chain, ...]"
 

@@ -12,9 +12,9 @@ import transformers as tf
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.pieces import Tokens
-from relquery.engine.request import Request
-from relquery.model.executor import TorchExecutor
+from relquery.engine.request.pieces import Tokens
+from relquery.engine.request.request import Request
+from relquery.model.torch_executor import TorchExecutor
 
 VOCABULARY = 97
 CONTEXT = 256

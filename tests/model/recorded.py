@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.request import Draw
-from relquery.model import executor as executor_module
-from relquery.model.executor import TorchExecutor
+from relquery.engine.request.request import Draw
+from relquery.model import torch_executor as executor_module
 from relquery.model.sampling import follow_draws
+from relquery.model.torch_executor import TorchExecutor
 
 
 class Recorded(TorchExecutor):

@@ -13,11 +13,11 @@ import torch
 from tests.model.networks import ALIBI, NETWORKS, VOCABULARY, build
 
 from relquery.engine.executor import Chunk, Segment
-from relquery.engine.request import Tokens
+from relquery.engine.request.request import Tokens
 from relquery.errors import ModelError
-from relquery.model.adapters.adapt import adapt
-from relquery.model.batch import PackedBatch
-from relquery.model.cache import KVCache
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.cache.device import KVCache
+from relquery.model.networks.adapters.adapt import adapt
 
 SLOTS = 400
 CPU = torch.device("cpu")

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
-from relquery.model.attention import attention
-from relquery.model.batch import PackedBatch
-from relquery.model.cache import KVCache
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.attention.function import attention
+from relquery.model.cache.device import KVCache
 
 WIDTH, SCALE = 8, 0.5
 CPU = torch.device("cpu")

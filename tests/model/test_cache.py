@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from relquery.model.cache import KVCache
+from relquery.model.cache.device import KVCache
 
 
 def test_what_is_written_to_a_slot_is_read_from_it_in_any_arrangement() -> None:

@@ -10,7 +10,7 @@ import torch
 from tests.model.dense import Chain, dense_logits, flat_tokens, visible_tokens
 from tests.model.networks import VOCABULARY, build
 
-from relquery.engine.pieces import Tokens
+from relquery.engine.request.pieces import Tokens
 
 # With windows of 16 tokens: Gemma 3 in one of its layers, Mistral in all.
 NAMES = ["llama", "qwen3", "gemma3", "mistral", "gpt2", "opt", "bloom", "mpt"]

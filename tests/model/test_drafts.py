@@ -19,9 +19,9 @@ from tests.model.test_scored import (
 )
 from tests.model.test_spans import Spec, dense_chain, engine_chain
 
-from relquery.engine.drafts import Drafts
-from relquery.engine.pieces import Placing
-from relquery.engine.request import Request
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.pieces import Placing
+from relquery.engine.request.request import Request
 
 TOKENS = 5
 WRONG = (5, 6, 7)

@@ -11,9 +11,9 @@ import torch
 from tests.model.networks import NoTokenizer, build
 
 from relquery.engine.executor import Chunk, Segment
-from relquery.engine.request import Draw
-from relquery.model.executor import TorchExecutor
-from relquery.model.load import prepare
+from relquery.engine.request.request import Draw
+from relquery.model.networks.load import prepare
+from relquery.model.torch_executor import TorchExecutor
 
 TOKENS = np.random.default_rng(0).integers(3, 97, 30).astype(np.int32)
 

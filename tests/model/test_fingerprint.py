@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from relquery.backends.base import known_as
-from relquery.backends.local import load_backend
+from relquery.backends.local.open import load_backend
 from relquery.connection import connect
-from relquery.model.fingerprint import fingerprint
-from relquery.model.load import load
-from relquery.model.random import RandomSpec, build_network, train_tokenizer
+from relquery.model.networks.fingerprint import fingerprint
+from relquery.model.networks.load import load
+from relquery.model.networks.random import RandomSpec, build_network, train_tokenizer
 
 QUERY = "SELECT LLM('Say', id, labels := ['a', 'b']) FROM (VALUES (1), (2)) t(id)"
 
@@ -100,7 +100,7 @@ def test_large_weights_count_to_their_last_piece(monkeypatch: pytest.MonkeyPatch
     model = load("random:layers=1,hidden=64")
     found = set()
     for size in (2**24, 1000, 999):  # one piece, several, with bytes of a number in two of them
-        monkeypatch.setattr("relquery.model.fingerprint._PIECE_BYTES", size)
+        monkeypatch.setattr("relquery.model.networks.fingerprint._PIECE_BYTES", size)
         found.add(fingerprint(model))
     weight = model.network.state_dict()["model.layers.0.mlp.down_proj.weight"]
     weight.view(-1)[-1] += 1

@@ -10,8 +10,8 @@ import torch
 from tests.model.test_hybrid import loaded
 
 from relquery.model.footprint import Footprint
-from relquery.model.load import LoadedModel, load
-from relquery.model.release import NOTHING
+from relquery.model.networks.load import LoadedModel, load
+from relquery.model.slices.release import NOTHING
 
 SPEC = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=128"
 KV_TOKEN = 2 * 16 * 4

@@ -23,9 +23,9 @@ from tests.model.networks import (
 )
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from relquery.engine.pieces import Tokens
-from relquery.engine.request import Draw, Request
-from relquery.model.load import load, prepare
+from relquery.engine.request.pieces import Tokens
+from relquery.engine.request.request import Draw, Request
+from relquery.model.networks.load import load, prepare
 
 TOKENS = 10
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tests.model.networks import ALL, LLAMA_LIKE, NoTokenizer, build
 
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
-from relquery.engine.request import Draw
-from relquery.model.executor import TorchExecutor
-from relquery.model.hybrid import cut, leave, longest_slice, take_turns
-from relquery.model.load import LoadedModel, prepare
-from relquery.model.release import Release
+from relquery.engine.request.request import Draw
+from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.slices.release import Release
+from relquery.model.slices.turns import cut, leave, longest_slice, take_turns
+from relquery.model.torch_executor import TorchExecutor
 
 LENGTH = 60
 WEIGH = Draw(allowed=tuple(range(97)), weigh=True)

@@ -9,7 +9,7 @@ import torch
 from tests.model.reference import dense_attention
 from torch import Tensor
 
-from relquery.model import kernels
+from relquery.model.attention import kernels
 
 SCALE = 0.4
 Kernel = Callable[..., tuple[Tensor, Tensor]]

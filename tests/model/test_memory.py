@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from relquery.model.memory import peak_bytes, usable_bytes
+from relquery.model.slices.memory import peak_bytes, usable_bytes
 
 CPU = torch.device("cpu")
 KIB = 1 << 10

@@ -14,10 +14,10 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.loop import Loop
-from relquery.engine.request import Request
-from relquery.model.cache import KVCache
-from relquery.model.executor import TorchExecutor
-from relquery.model.host import HostCache, Run, runs
+from relquery.engine.request.request import Request
+from relquery.model.cache.device import KVCache
+from relquery.model.cache.host import HostCache, Run, runs
+from relquery.model.torch_executor import TorchExecutor
 
 ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
 LONG = words(45)

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
 from relquery.errors import ModelError
-from relquery.model.random import END, RandomSpec, build_network, byte_tokenizer, train_tokenizer
+from relquery.model.networks.random import (
+    END,
+    RandomSpec,
+    build_network,
+    byte_tokenizer,
+    train_tokenizer,
+)
 
 SMALL = RandomSpec(layers=1, hidden=32, heads=4, kv_heads=2, ffn=48, context=128)
 

@@ -12,10 +12,10 @@ from tests.data import data_path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from relquery.engine.pieces import Chain
+from relquery.engine.request.pieces import Chain
 from relquery.errors import RequestError
-from relquery.model.random import train_tokenizer
-from relquery.model.render import Renderer
+from relquery.model.networks.random import train_tokenizer
+from relquery.model.text.render import Renderer
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
 
 TEXTS = [

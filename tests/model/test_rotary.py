@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relquery.model.rotary import Rotary
+from relquery.model.cache.rotary import Rotary
 
 
 @pytest.fixture(params=[False, True], ids=["halves", "interleaved"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relquery.engine.request import Draw
+from relquery.engine.request.request import Draw
 from relquery.model import sampling
 from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
 

@@ -18,12 +18,12 @@ from tests.model.test_spans import Spec, dense_chain, engine_chain
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
-from relquery.engine.labels import LabelTrie, Normalization
 from relquery.engine.loop import Loop
-from relquery.engine.pieces import Placing
-from relquery.engine.request import Request
-from relquery.model.executor import TorchExecutor
-from relquery.model.load import LoadedModel, prepare
+from relquery.engine.request.labels import LabelTrie, Normalization
+from relquery.engine.request.pieces import Placing
+from relquery.engine.request.request import Request
+from relquery.model.networks.load import LoadedModel, prepare
+from relquery.model.torch_executor import TorchExecutor
 
 ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
 END = frozenset({2, 90})

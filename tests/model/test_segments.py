@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.model.strategies import batches, chunk_of, sequence_of
 
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request import Draw
-from relquery.model.buckets import Bucket, plan_buckets
+from relquery.engine.request.request import Draw
+from relquery.model.attention.buckets import Bucket, plan_buckets
 
 Seen = tuple[int, int, int]
 """(token of the batch, slot of the key, position of the key)."""

@@ -17,9 +17,9 @@ from tests.model.recorded import Recorded
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.pieces import Chain, Placing
-from relquery.engine.request import Request
-from relquery.model.load import LoadedModel, prepare
+from relquery.engine.request.pieces import Chain, Placing
+from relquery.engine.request.request import Request
+from relquery.model.networks.load import LoadedModel, prepare
 
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
 ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]

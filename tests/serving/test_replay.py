@@ -10,8 +10,8 @@ import pytest
 
 from relquery.engine.clock import RealClock
 from relquery.prompt import Answer, Finish
-from relquery.serving.replay import Ask, Replay
-from relquery.serving.trace import TracedQuery
+from relquery.traces.replay import Ask, Replay
+from relquery.traces.trace import TracedQuery
 
 Heard = Callable[[], None]
 ANSWER = Answer("x", Finish.STOP, None, 10, 4, 2)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from relquery.config import POLICIES, EngineConfig, PolicyName
-from relquery.engine.cost import LinearCost
-from relquery.engine.costs import SERVED, Served
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.serving.simulate import Run, approximate_tokens, simulate
-from relquery.serving.trace import TracedQuery
-from relquery.serving.workload import workload
+from relquery.engine.cost.accelerators import SERVED, Served
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.traces.simulate import Run, approximate_tokens, simulate
+from relquery.traces.trace import TracedQuery
+from relquery.traces.workload import workload
 
 TABLES = {"t": [{"name": f"item {i % 7}", "text": f"words {i} " * 9} for i in range(200)]}
 MACHINE = Served(LinearCost(), EngineConfig(max_num_batched_tokens=256, cache_tokens=4096))

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.cost import LinearCost
-from relquery.engine.costs import Served
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import Fairness
-from relquery.engine.schedule import Memo, Plan, Policy, State
-from relquery.serving.simulate import Run, simulate
-from relquery.serving.trace import TracedQuery
+from relquery.engine.cost.accelerators import Served
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.traces.simulate import Run, simulate
+from relquery.traces.trace import TracedQuery
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 LIMITS = EngineConfig(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relquery.errors import TableError
-from relquery.serving.trace import TracedQuery, load, save
+from relquery.traces.trace import TracedQuery, load, save
 
 QUERY = TracedQuery(
     1.5, "filter", "beer", "Good?\n", ("é\nAnswer:", "b\nAnswer:"), 5, (2, 3), "ann"

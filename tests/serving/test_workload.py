@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from relquery.serving.workload import SAMPLINGS, TASKS, Task, at_rate, workload
+from relquery.traces.workload import SAMPLINGS, TASKS, Task, at_rate, workload
 
 TABLES = {"t": [{"a": f"value {i}", "b": None, "c": i} for i in range(300)]}
 

@@ -17,12 +17,12 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from relquery import span
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.ir.nodes import Generate, Node
 from relquery.ir.optimize import optimize
-from relquery.model import executor as executor_module
-from relquery.model.load import LoadedModel, prepare
+from relquery.model import torch_executor as executor_module
+from relquery.model.networks.load import LoadedModel, prepare
 from relquery.spans.bags import order_bags
 from relquery.spans.orders import Orders
 from relquery.spans.run import run

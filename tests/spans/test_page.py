@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from relquery.ir.text import parse_tree
+from relquery.ir.forms.text import parse_tree
 from relquery.spans.result import SpanResult
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spans.md").read_text(encoding="utf-8")

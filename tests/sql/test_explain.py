@@ -19,7 +19,7 @@ from relquery.errors import (
     UnsupportedQueryError,
 )
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.explain import SCHEMA
+from relquery.sql.explain.explain import SCHEMA
 
 GOOD = "LLM('yes', title) = 'Yes'"
 

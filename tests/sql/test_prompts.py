@@ -12,7 +12,7 @@ from tests.sql.fakes import FakeBackend
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Role, Sampling, Span
-from relquery.sql.prompt_template import SYSTEM
+from relquery.sql.execute.prompt import SYSTEM
 
 NASTY = 'it\'s "quoted" {braces} \\ back\\nslash\nnewline \t 🎉 é \0 nul \u2028 end'
 

@@ -14,7 +14,7 @@ from tests.sql.fakes import FakeBackend
 
 from relquery.config import ORDERS
 from relquery.connection import connect
-from relquery.sql.inputs import distinct_rows
+from relquery.sql.execute.inputs import distinct_rows
 
 NAMES = st.lists(
     st.text(min_size=1, max_size=6).filter(lambda name: "\0" not in name),

@@ -10,7 +10,7 @@ import numpy as np
 from relquery.table.cost.billing import _group
 from relquery.table.cost.prefix_tree import FOREVER, prefix_tree
 from relquery.table.cost.tokens import Tokens
-from relquery.table.rules.partition import refine, whole
+from relquery.table.dependencies.partition import refine, whole
 
 
 class Pressed(Exception):

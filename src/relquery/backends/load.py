@@ -33,7 +33,7 @@ def load(model: str, **options: Any) -> Backend:
     if provider == "openai":
         return _load_openai(name, options)
     _check_local(model)
-    from relquery.backends.local import load_backend
+    from relquery.backends.local.open import load_backend
 
     return load_backend(model, **options)
 
@@ -55,7 +55,7 @@ def _check_local(model: str) -> None:
 
 def _load_openai(name: str, options: dict[str, Any]) -> Backend:
     # Imported for this model alone: the provider's package takes half a second to import.
-    from relquery.backends.openai import OpenAIBackend, OpenAIConfig
+    from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
 
     known = [field.name for field in fields(OpenAIConfig)]
     for option in options:

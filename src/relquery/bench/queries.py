@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.bench.turns import Turn
 from relquery.config import EngineConfig, Order
 from relquery.connection import connect
@@ -18,7 +18,7 @@ from relquery.errors import PartialResultWarning
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 T = TypeVar("T")
 

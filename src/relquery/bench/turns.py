@@ -12,7 +12,7 @@ from functools import partial
 from time import perf_counter
 from typing import TypeVar, cast
 
-from relquery.engine.cidra import Batch
+from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Drawn, Executor
 
@@ -74,7 +74,7 @@ def alternate(
 
     within: of some sides, what their turns happen in.
     """
-    from relquery.model.hybrid import take_turns
+    from relquery.model.slices.turns import take_turns
 
     turns: list[Turn] = []
 

@@ -10,14 +10,14 @@ import typer
 from relquery.cli.bench import bench
 from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
-from relquery.cli.exits import ERROR
-from relquery.cli.reorder import reorder
-from relquery.cli.replay import replay
-from relquery.cli.show import errors_console
-from relquery.cli.simulate import simulate
-from relquery.cli.span import span
-from relquery.cli.sql import sql
-from relquery.cli.trace import trace
+from relquery.cli.reorder.command import reorder
+from relquery.cli.span.command import span
+from relquery.cli.sql.command import sql
+from relquery.cli.terminal.exits import ERROR
+from relquery.cli.terminal.show import errors_console
+from relquery.cli.traces.replay import replay
+from relquery.cli.traces.simulate import simulate
+from relquery.cli.traces.trace import trace
 from relquery.errors import RelqueryError
 
 app = typer.Typer(

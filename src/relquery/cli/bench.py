@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from relquery.bench import harness
-from relquery.cli.show import errors_console
+from relquery.cli.terminal.show import errors_console
 
 DOCUMENTS = Path("docs/benchmarks")
 

@@ -10,15 +10,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from relquery.cli.exits import INTERRUPTED
-from relquery.cli.interrupt import interruptible
-from relquery.cli.options import CacheTokens
-from relquery.cli.show import progress, to_json
-from relquery.cli.tables import check_output
-from relquery.engine.cost import LinearCost
-from relquery.engine.fit import TRUSTED, Fit
-from relquery.engine.jct import JobTime, JobTimeFit
-from relquery.engine.machines import write_machine
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.options import CacheTokens
+from relquery.cli.terminal.show import progress, to_json
+from relquery.cli.terminal.tables import check_output
+from relquery.engine.cost.fit import TRUSTED, Fit
+from relquery.engine.cost.job_time import JobTime, JobTimeFit
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost.machines import write_machine
 from relquery.errors import ConfigError
 
 _WORDS = {
@@ -64,7 +64,7 @@ def calibrate(
 
     relquery calibrate demo --longest-prompt 2000 --output laptop.json
     """
-    from relquery.backends.local import load_backend
+    from relquery.backends.local.open import load_backend
 
     if output is not None:
         check_output(output, [".json"])

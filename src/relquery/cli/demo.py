@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
-from relquery.cli.show import comparison, errors_console, progress, result_table
+from relquery.cli.terminal.show import comparison, errors_console, progress, result_table
 from relquery.config import Order
 from relquery.connection import Connection, connect
 from relquery.demo.files import table_path

@@ -9,11 +9,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from relquery.engine.cidra import Batch
+from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
-from relquery.engine.pieces import Tokens
-from relquery.engine.request import Draw
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.pieces import Tokens
+from relquery.engine.request.request import Draw
 
 Slots = npt.NDArray[np.int64]
 

@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from relquery.config import EngineConfig
-from relquery.engine.blocks import BlockPool
-from relquery.engine.cidra import plan_batches
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.cache.cidra import plan_batches
 from relquery.engine.clock import Clock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn, Executor, seconds_of
-from relquery.engine.forecast import Experience, forecast
-from relquery.engine.hits import StepHits
-from relquery.engine.holdings import Holdings
-from relquery.engine.offload import Offload
-from relquery.engine.policies.sarathi import sarathi
-from relquery.engine.queue import Queue
-from relquery.engine.relquery import RelQuery
-from relquery.engine.request import Request
-from relquery.engine.schedule import Memo, Ordering, Plan, Policy, State, spread
+from relquery.engine.request.queue import Queue
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Memo, Ordering, Plan, Policy, State, spread
+from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.step.allocation import Holdings
+from relquery.engine.step.forecast import Experience, forecast
+from relquery.engine.step.hits import StepHits
+from relquery.engine.step.offload import Offload
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -132,7 +132,7 @@ class Loop:
     def forecast(self, number: int) -> float | None:
         """Seconds until the last answer of a relQuery as matters stand; 0 if it is not open.
 
-        None where it is not known what steps cost. See relquery.engine.forecast.
+        None where it is not known what steps cost. See relquery.engine.step.forecast.
         """
         if self._cost is None:
             return None

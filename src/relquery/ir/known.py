@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relquery.errors import UnsupportedQueryError
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
-from relquery.ir.places import children_of, word
+from relquery.ir.paths import children_of, word
 from relquery.prompt import Answer, Exchange, Prompt, Reuse, Span
 
 

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Node, Retrieve
-from relquery.ir.places import awaits_answer, check_node, distinct
+from relquery.ir.paths import awaits_answer, check_node, distinct
 from relquery.ir.rewrite import Rule, Step, rewrite
 from relquery.ir.rules.desugar_chat import desugar_chat
 from relquery.ir.rules.desugar_fragment import desugar_fragment

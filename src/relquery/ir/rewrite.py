@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Node, Text
-from relquery.ir.places import children_of, distinct, path
+from relquery.ir.paths import children_of, distinct, path
 from relquery.ir.rebuild import with_children
 from relquery.ir.verify import verify
 

@@ -28,7 +28,7 @@ class Tree:
 
     @property
     def head(self) -> str:
-        """The node's line in the text form (see relquery.ir.text); of plain kinds their name."""
+        """The node's line in the text form (see ir.forms.text); of plain kinds their name."""
         return type(self).__name__.lower()
 
     def walk(self) -> Iterator[Tree]:

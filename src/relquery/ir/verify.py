@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.places import awaits_answer, check_node, children_of, distinct, path
+from relquery.ir.paths import awaits_answer, check_node, children_of, distinct, path
 
 MAX_NODES = 20_000_000
 _COUNTED = 10**24  # as far as nodes are counted

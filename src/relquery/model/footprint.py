@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
-from relquery.engine.request import Draw
-from relquery.model.executor import TorchExecutor
-from relquery.model.hybrid import longest_slice
-from relquery.model.load import LoadedModel
-from relquery.model.memory import peak_bytes
+from relquery.engine.request.request import Draw
+from relquery.model.networks.load import LoadedModel
+from relquery.model.slices.memory import peak_bytes
+from relquery.model.slices.turns import longest_slice
+from relquery.model.torch_executor import TorchExecutor
 
 _LAYERS = 4
 """Layers that a long step is measured in: from the second on, all take the same memory."""

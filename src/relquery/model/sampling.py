@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relquery.engine.executor import Drawn
-from relquery.engine.request import Draw
+from relquery.engine.request.request import Draw
 
 ROWS_AT_ONCE = 16
 

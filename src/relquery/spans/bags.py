@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relquery.ir.nodes import Bag, Chat, Generate, Node, Retrieve
-from relquery.ir.places import children_of, distinct
+from relquery.ir.paths import children_of, distinct
 from relquery.ir.rebuild import with_children
 from relquery.ir.rewrite import Step, rewrite
 from relquery.spans.orders import Orders, Row

@@ -11,7 +11,7 @@ from relquery.backends.base import Backend
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.optimize import Goal, optimize
-from relquery.ir.places import children_of, distinct
+from relquery.ir.paths import children_of, distinct
 from relquery.ir.rules.desugar_retrieve import Lookup
 from relquery.ir.tree import Tree
 from relquery.ir.verify import verify

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Generate, Node
-from relquery.ir.places import children_of
+from relquery.ir.paths import children_of
 from relquery.ir.rebuild import with_children
 from relquery.prompt import Sampling
 

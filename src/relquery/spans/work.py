@@ -9,7 +9,7 @@ from relquery.errors import QueryError
 from relquery.ir.known import Answered
 from relquery.ir.lower import Spans, lower
 from relquery.ir.nodes import Bag, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.places import children_of, path
+from relquery.ir.paths import children_of, path
 from relquery.ir.rules.desugar_retrieve import Lookup
 from relquery.prompt import Answer, Exchange, Nest, Prompt
 from relquery.spans.corpus import look_up_nothing

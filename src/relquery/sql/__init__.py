@@ -1,1 +1,1 @@
-"""LLM calls in SQL: found, planned as stages, run on DuckDB and a backend."""
+"""From the text of a query with LLM calls to its result."""

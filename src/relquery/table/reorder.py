@@ -18,16 +18,16 @@ from relquery.table.compiled import side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
 from relquery.table.cost.tokens import Encode
 from relquery.table.cost.weigh import Weight, beginnings_of, weigh
-from relquery.table.items import Items, itemize
-from relquery.table.measure import Fields, hits, phc
-from relquery.table.rules.dependencies import (
+from relquery.table.dependencies.dependencies import (
     Dependency,
     check_names,
     implied,
     merge,
     parse_dependency,
 )
-from relquery.table.rules.discover import discover
+from relquery.table.dependencies.discover import discover
+from relquery.table.items import Items, itemize
+from relquery.table.measure import Fields, hits, phc
 from relquery.table.schedule import Report, Schedule
 from relquery.table.solvers.exact.ophr import ophr
 from relquery.table.solvers.exact.polish import polish

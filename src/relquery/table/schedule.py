@@ -8,8 +8,8 @@ from relquery.config import Order
 from relquery.table.columns import Int64s
 from relquery.table.cost.billing import Bill
 from relquery.table.cost.hits import HitReport
+from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.measure import Depth, Fields
-from relquery.table.rules.dependencies import Dependency
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ import pytest
 from tests.engine.harness import Harness, expected_output, numbered
 
 from relquery.config import POLICIES, PolicyName
-from relquery.engine.cost import LinearCost
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.fcfs import fcfs
-from relquery.engine.policies.priority import Fairness, Priorities
-from relquery.engine.policies.relserve import RelServe
-from relquery.engine.policies.sarathi import sarathi
-from relquery.engine.policies.shortest import Shortest
-from relquery.engine.policies.static import Static
-from relquery.engine.relquery import RelQuery
-from relquery.engine.schedule import Policy, State
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.scheduling.plan import Policy, State
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.fcfs import fcfs
+from relquery.engine.scheduling.policies.jobs.priority import Fairness, Priorities
+from relquery.engine.scheduling.policies.jobs.relserve import RelServe
+from relquery.engine.scheduling.policies.jobs.shortest import Shortest
+from relquery.engine.scheduling.policies.jobs.static import Static
+from relquery.engine.scheduling.policies.sarathi import sarathi
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {"block_size": 4, "cache_tokens": 4000, "max_num_batched_tokens": 40}

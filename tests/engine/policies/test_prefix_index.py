@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.engine.harness import numbered
 
-from relquery.engine.policies.lazy_heap import LazyHeap
-from relquery.engine.policies.prefix_index import PrefixIndex
-from relquery.engine.request import Request
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.policies.prompts.lazy_heap import LazyHeap
+from relquery.engine.scheduling.policies.prompts.prefix_index import PrefixIndex
 
 
 class Scanned:

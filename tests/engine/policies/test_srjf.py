@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from tests.engine.harness import BrokenError, Harness, numbered
 
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.blocks import BlockPool
-from relquery.engine.cost import LinearCost
-from relquery.engine.jct import JobTime, uncached_tokens
-from relquery.engine.policies.backlog import Backlog
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.fifo import Fifo
-from relquery.engine.policies.priority import Fairness
-from relquery.engine.policies.prompts import Candidate, pays
-from relquery.engine.policies.srjf import Srjf
-from relquery.engine.request import Request
-from relquery.engine.schedule import Memo, Plan, Policy, State, cached_tokens
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.cost.job_time import JobTime, uncached_tokens
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State, cached_tokens
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.prompts.backlog import Backlog
+from relquery.engine.scheduling.policies.prompts.fifo import Fifo
+from relquery.engine.scheduling.policies.prompts.srjf import Srjf
+from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)

@@ -8,11 +8,11 @@ import pytest
 from tests.engine.harness import Harness, numbered
 
 from relquery.config import PolicyName
-from relquery.engine.cost import LinearCost
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import SLACK, Fairness
-from relquery.engine.policies.tenants import OUTPUT, Tenants
-from relquery.engine.relquery import RelQuery
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import SLACK, Fairness
+from relquery.engine.scheduling.policies.jobs.tenants import OUTPUT, Tenants
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 STEP = 40

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.sql.fakes import FakeBackend
 
-from relquery.cli.show import to_json
+from relquery.cli.terminal.show import to_json
 from relquery.connection import Connection, connect
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.exchange.texts import holds

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.table.rules.dependencies import (
+from relquery.table.dependencies.dependencies import (
     Dependency,
     check_names,
     implied,

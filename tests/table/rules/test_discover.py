@@ -21,8 +21,8 @@ from tests.table.rules.dependency_reference import Data, g3, related, rows_to_re
 
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import Columns, encode
-from relquery.table.rules.dependencies import Dependency
-from relquery.table.rules.discover import CERTAINTY, CHANCE, LEAST_REPEATS, discover
+from relquery.table.dependencies.dependencies import Dependency
+from relquery.table.dependencies.discover import CERTAINTY, CHANCE, LEAST_REPEATS, discover
 
 TOLERANCES = st.sampled_from([0.0, 0.01, 0.05])
 Numbers = npt.NDArray[np.int64]

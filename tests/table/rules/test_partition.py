@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.table.rules.dependency_reference import rows_to_remove
 
 from relquery.table.columns import Int32s, Int64s
-from relquery.table.rules.partition import (
+from relquery.table.dependencies.partition import (
     Partition,
     refine,
     shuffle_within,

@@ -1,0 +1,1 @@
+"""Servers of the OpenAI chat-completions form as backends."""

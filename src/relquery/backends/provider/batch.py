@@ -8,7 +8,7 @@ from typing import Any
 
 import openai
 
-from relquery.backends.chat import limit_of, to_body, to_messages
+from relquery.backends.provider.chat import limit_of, to_body, to_messages
 from relquery.backends.provider.failures import (
     failure,
     reason_to_stop,

@@ -10,7 +10,7 @@ from relquery.bench.prefill_only.clairvoyant import service_seconds, shortest_re
 from relquery.bench.prefill_only.traffic import Engine, Mode, Served, run
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 
 AGINGS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0)

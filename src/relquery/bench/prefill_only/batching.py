@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relquery.bench.prefill_only.workloads import HISTORY, scaled
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.policies.prompts import Candidate, pays
-from relquery.engine.request import Draw, Request
+from relquery.engine.request.request import Draw, Request
+from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
 
 if TYPE_CHECKING:
-    from relquery.model.executor import TorchExecutor
+    from relquery.model.torch_executor import TorchExecutor
 
 UNCACHED = (4, 15, 60, 240, 960)
 """Tokens of a prompt that are to be computed, at the length of a cached beginning."""

@@ -10,15 +10,15 @@ from relquery.bench.prefill_only.traffic import Engine, Mode
 from relquery.bench.prefill_only.workloads import Workload
 from relquery.bench.turns import AlternatingExecutor, SkippingClock, Turn
 from relquery.config import EngineConfig
-from relquery.engine.calibrate import calibrate
+from relquery.engine.calibration.steps import calibrate
 from relquery.engine.clock import RealClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk
-from relquery.engine.request import Draw
+from relquery.engine.request.request import Draw
 
 if TYPE_CHECKING:
-    from relquery.model.executor import TorchExecutor
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.torch_executor import TorchExecutor
 
 
 class Engines:
@@ -43,7 +43,7 @@ class Engines:
 
 def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
     """With a cache of the workload's size, that cuts steps as the workload says."""
-    from relquery.model.executor import TorchExecutor
+    from relquery.model.torch_executor import TorchExecutor
 
     return TorchExecutor(
         model.network,
@@ -55,7 +55,7 @@ def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
 
 def calibrated(model: LoadedModel, seed: int) -> LinearCost:
     """What steps cost, measured quickly."""
-    from relquery.model.executor import TorchExecutor
+    from relquery.model.torch_executor import TorchExecutor
 
     limits = EngineConfig(cache_tokens=32_768)
     executor = TorchExecutor(model.network, limits.cache_tokens)

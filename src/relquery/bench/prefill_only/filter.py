@@ -19,18 +19,19 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relquery.backends import choices, embedded
+from relquery.backends.local import embedded
+from relquery.backends.local import labels as choices
 from relquery.bench.harness import Figure, Say
 from relquery.bench.queries import run_query
 from relquery.bench.spans.setup import Writer
 from relquery.bench.turns import Turn, alternate
 from relquery.engine.loop import Loop
-from relquery.engine.relquery import RelQuery
-from relquery.engine.request import Request
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
 from relquery.prompt import Finish
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 FILE = "movies/movies.parquet"
 QUERY = """
@@ -128,8 +129,8 @@ class StepByStep(Loop):
 
 def measure(sizes: Sizes, data: Path, seed: int, say: Say) -> list[Filtered]:
     """Run the query with labels of each length, all sides by turns; [] without the table."""
-    from relquery.model.load import load
-    from relquery.model.random import train_tokenizer
+    from relquery.model.networks.load import load
+    from relquery.model.networks.random import train_tokenizer
 
     path = data / FILE
     if not path.exists():

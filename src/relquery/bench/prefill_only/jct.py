@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from relquery.bench.harness import Figure
 from relquery.bench.prefill_only.workloads import BLOCK, Workload
 from relquery.config import EngineConfig
+from relquery.engine.calibration.prompts import measure_jct
 from relquery.engine.clock import RealClock
-from relquery.engine.jct import JobTimeFit, fit_job_time
-from relquery.engine.measure_jct import measure_jct
+from relquery.engine.cost.job_time import JobTimeFit, fit_job_time
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 PAPER = 0.987
 
@@ -32,7 +32,7 @@ class Proxy:
 
 def measure(model: LoadedModel, workload: Workload, repeats: int, seed: int) -> Proxy:
     """Time prompts of random tokens, each in one step, all of its states kept."""
-    from relquery.model.executor import TorchExecutor
+    from relquery.model.torch_executor import TorchExecutor
 
     longest = workload.longest
     slots = -(-longest // BLOCK) * BLOCK

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relquery.backends.sizing import slices_for
+from relquery.backends.local.sizing import slices_for
 from relquery.bench.harness import Figure, Say
 from relquery.config import EngineConfig
 from relquery.engine.executor import SCRATCH, Chunk, Slots
-from relquery.engine.request import Draw
+from relquery.engine.request.request import Draw
 
 if TYPE_CHECKING:
-    from relquery.model.executor import TorchExecutor
     from relquery.model.footprint import Footprint
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.torch_executor import TorchExecutor
 
 MEMORY = 1.25
 """Times the weights: 40 GB for the 32 GB of Qwen2.5-32B in 8 bits."""
@@ -112,7 +112,7 @@ def ratio(race: Race) -> float:
 def measure(sizes: Sizes, say: Say) -> Lengths:
     """Find the longest prompts, and time those that all can take."""
     from relquery.model.footprint import Footprint
-    from relquery.model.load import load
+    from relquery.model.networks.load import load
 
     model = load(sizes.model)
     footprint = Footprint(model)
@@ -182,7 +182,7 @@ def fit(way: Measure, free: int, first: int) -> Longest:
 def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Measure]:
     """By name, the bytes that computing so many tokens takes at most."""
     from relquery.model.footprint import Footprint
-    from relquery.model.release import NOTHING
+    from relquery.model.slices.release import NOTHING
 
     keeping = Footprint(replace(model, release=NOTHING))
     ways: tuple[Measure, ...] = (
@@ -197,7 +197,7 @@ def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Me
 
 def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
     """Seconds of a prompt by plain prefilling and by ours, now one first and now the other."""
-    from relquery.model.executor import TorchExecutor
+    from relquery.model.torch_executor import TorchExecutor
 
     kept = TorchExecutor(model.network, tokens, slice_tokens=tokens)
     ours = TorchExecutor(model.network, 0, slice_tokens=slices, release=model.release)

@@ -10,7 +10,7 @@ from relquery.bench.prefill_only.aging import simulate
 from relquery.bench.prefill_only.arrivals import SPACING, Arrivals
 from relquery.bench.prefill_only.traffic import AGING
 from relquery.bench.prefill_only.workloads import Workload
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 
 LOADS = (0.5, 1.0, 2.0, 4.0)
 FACTORS = (0.0, 0.5, 1.0, 2.0)

@@ -22,15 +22,15 @@ from relquery.bench.prefill_only.workloads import Workload
 from relquery.bench.turns import Turn, alternate
 from relquery.config import PolicyName
 from relquery.engine.clock import Clock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Executor
-from relquery.engine.labels import LabelTrie
 from relquery.engine.loop import Loop
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import Fairness
-from relquery.engine.request import Request
-from relquery.serving.serve import serve
-from relquery.serving.trace import TracedQuery
+from relquery.engine.request.labels import LabelTrie
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.traces.serve import serve
+from relquery.traces.trace import TracedQuery
 
 Mode = Literal["chunked", "fifo", "srjf-static", "srjf-calibrated", "srjf"]
 """chunked: an engine of today, which computes prompts in chunks, first in, first out.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.config import EngineConfig
-from relquery.engine.pieces import Tokens
+from relquery.engine.request.pieces import Tokens
 
 BLOCK = EngineConfig().block_size
 CHUNK = 2_048

@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import fmean
 
 from relquery.bench.relserve.simulated import Scheduler, load_trace, saturation, serve
-from relquery.engine.costs import SERVED
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.policies.priority import Fairness
-from relquery.serving.simulate import simulate
-from relquery.serving.workload import at_rate
+from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.traces.simulate import simulate
+from relquery.traces.workload import at_rate
 
 MODEL, TABLE = "a100-opt13b", "ratebeer"
 """Of Fig. 11 and 12 and of Table 6: OPT-13B and the beers."""

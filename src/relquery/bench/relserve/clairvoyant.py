@@ -8,17 +8,17 @@ from statistics import fmean
 
 import numpy as np
 
-from relquery.engine.cost import LinearCost
-from relquery.engine.costs import Served
-from relquery.engine.policies.estimate import Floats
-from relquery.engine.policies.relserve import RelServe
-from relquery.engine.policies.remaining import Remaining
-from relquery.engine.policies.shortest import Shortest
-from relquery.engine.relquery import RelQuery
-from relquery.engine.request import Request
-from relquery.engine.schedule import Policy
-from relquery.serving.simulate import simulate
-from relquery.serving.trace import TracedQuery
+from relquery.engine.cost.accelerators import Served
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Policy
+from relquery.engine.scheduling.policies.jobs.estimate import Floats
+from relquery.engine.scheduling.policies.jobs.relserve import RelServe
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
+from relquery.engine.scheduling.policies.jobs.shortest import Shortest
+from relquery.traces.simulate import simulate
+from relquery.traces.trace import TracedQuery
 
 
 class Known(Remaining):

@@ -22,22 +22,22 @@ from relquery.bench.relserve.simulated import load_trace
 from relquery.bench.relserve.traces import SOURCES, read_rows
 from relquery.bench.turns import AlternatingExecutor, SkippingClock, Turn, alternate
 from relquery.config import EngineConfig, PolicyName
-from relquery.engine.calibrate import calibrate
+from relquery.engine.calibration.steps import calibrate
 from relquery.engine.clock import RealClock
-from relquery.engine.cost import LinearCost
-from relquery.engine.fit import Fit
+from relquery.engine.cost.fit import Fit
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.loop import Loop
-from relquery.engine.pieces import Tokens
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.request import Request
-from relquery.engine.schedule import Memo, Plan, Policy, State
-from relquery.serving.serve import Outcome, requests_of, serve
-from relquery.serving.trace import TracedQuery
-from relquery.serving.workload import at_rate
+from relquery.engine.request.pieces import Tokens
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.traces.serve import Outcome, requests_of, serve
+from relquery.traces.trace import TracedQuery
+from relquery.traces.workload import at_rate
 
 if TYPE_CHECKING:
-    from relquery.model.executor import TorchExecutor
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.torch_executor import TorchExecutor
 
 TABLE = "ratebeer"
 VOCABULARY = 8_192
@@ -161,7 +161,7 @@ class Service:
         return Served(outcomes, seconds, policy.seconds, policy.steps, outputs)
 
     def _executor(self, name: PolicyName) -> TorchExecutor:
-        from relquery.model.executor import TorchExecutor
+        from relquery.model.torch_executor import TorchExecutor
 
         if name not in self._executors:
             slots = self._limits.cache_tokens // self._limits.block_size * self._limits.block_size
@@ -180,8 +180,8 @@ def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> On
 
     spec: the model, with random weights. relqueries: of the trace.
     """
-    from relquery.model.load import load
-    from relquery.model.random import train_tokenizer
+    from relquery.model.networks.load import load
+    from relquery.model.networks.random import train_tokenizer
 
     (source,) = (source for source in SOURCES if source.name == TABLE)
     texts = [str(row["review/text"]) for row in read_rows(source.file, folder)[:2_000]]

@@ -10,12 +10,12 @@ import numpy as np
 
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.clock import VirtualClock
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.engine.request import Request
-from relquery.engine.schedule import Memo, Plan, State
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Memo, Plan, State
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 
 EACH = 100
 """Requests of a relQuery."""

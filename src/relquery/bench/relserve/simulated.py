@@ -15,11 +15,11 @@ from relquery.bench.relserve.clairvoyant import clairvoyant
 from relquery.bench.relserve.static_chunked import static_chunked
 from relquery.bench.relserve.traces import SOURCES, trace
 from relquery.config import PolicyName
-from relquery.engine.costs import SERVED, Served
-from relquery.engine.policies.catalogue import Settings, make_policy
-from relquery.serving.simulate import Run, approximate_tokens, simulate
-from relquery.serving.trace import TracedQuery
-from relquery.serving.workload import Sampling, at_rate
+from relquery.engine.cost.accelerators import SERVED, Served
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.traces.simulate import Run, approximate_tokens, simulate
+from relquery.traces.trace import TracedQuery
+from relquery.traces.workload import Sampling, at_rate
 
 LOADS = (0.7, 1.45)
 """RelQueries that arrive, as a share of what fcfs serves at most. In Table 6 of paper 003 service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relquery.bench.relserve.simulated import LOADS
-from relquery.engine.costs import SERVED
+from relquery.engine.cost.accelerators import SERVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from itertools import chain
 
-from relquery.engine.policies.priority import Estimate, Priorities
-from relquery.engine.policies.static import TokenCount
-from relquery.engine.policies.steps import decode
-from relquery.engine.schedule import Draft, Memo, Plan, State
+from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.policies.jobs.priority import Estimate, Priorities
+from relquery.engine.scheduling.policies.jobs.static import TokenCount
+from relquery.engine.scheduling.policies.steps import decode
 
 
 def static_chunked(state: State, memo: Memo) -> tuple[Plan, Memo]:

@@ -17,7 +17,7 @@ from relquery.bench.spans.setup import PASSAGES, load_model, read_passages
 from relquery.bench.spans.sizes import Sizes, choose
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 
 # What counts tokens or answers, not seconds: it means the same at a small size.
@@ -33,7 +33,7 @@ JUDGED_AT_ANY_SIZE = frozenset(
 
 def run(settings: Settings, say: Say) -> Iterator[Figure]:
     """All figures of the benchmark; writes its document last."""
-    from relquery.model.stock import parameters, set_threads
+    from relquery.model.networks.stock import parameters, set_threads
 
     set_threads(settings.threads)
     sizes = choose(settings.quick)

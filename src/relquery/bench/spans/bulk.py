@@ -21,7 +21,7 @@ from relquery.spans.work import Work
 from relquery.table.reorder import reorder
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 GOAL = 0.93
 GOAL_TOKENS = 0.9

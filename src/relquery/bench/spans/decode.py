@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.bench.harness import Figure
 from relquery.bench.spans.sizes import Sizes
 from relquery.config import EngineConfig
 from relquery.engine.loop import Loop
-from relquery.engine.pieces import Chain
-from relquery.engine.request import Request
+from relquery.engine.request.pieces import Chain
+from relquery.engine.request.request import Request
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 QUESTION_TOKENS = 32
 

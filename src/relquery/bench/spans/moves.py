@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from relquery.bench.harness import Say
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 QUERIES = 32  # tokens that see the span
 DISTANCE = 512  # by which it is moved
@@ -34,7 +34,7 @@ class Moved:
 
 def measure(model: LoadedModel, tokens: int, repeats: int, say: Say) -> Moved:
     """A span of so many tokens."""
-    from relquery.model.cache import KVCache
+    from relquery.model.cache.device import KVCache
 
     config = model.network.config.get_text_config()
     heads = int(config.num_attention_heads)

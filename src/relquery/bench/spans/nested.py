@@ -20,7 +20,7 @@ from relquery.ir.nodes import Generate
 from relquery.spans.result import SpanResult
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 INSTRUCTION_TOKENS = 30  # of the system's message, and as many of the user's
 JUDGED = 0.5  # temperature of the figures

@@ -16,7 +16,7 @@ from relquery.connection import Connection
 from relquery.ir.nodes import Generate
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 
 @dataclass(frozen=True, slots=True)

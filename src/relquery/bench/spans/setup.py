@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.bench.spans.sizes import VOCABULARY, Sizes
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
@@ -21,7 +21,7 @@ from relquery.ir.nodes import Node
 from relquery.spans.result import SpanResult
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 PASSAGES = {
     "bulk_2wiki": "longctx/2wikimultihopqa_top5.jsonl",
@@ -40,8 +40,8 @@ def read_passages(path: Path, queries: int) -> list[list[str]]:
 
 def load_model(sizes: Sizes, data: Path) -> LoadedModel:
     """Random weights, and a tokenizer trained on the passages, or on some words without them."""
-    from relquery.model.load import load
-    from relquery.model.random import train_tokenizer
+    from relquery.model.networks.load import load
+    from relquery.model.networks.random import train_tokenizer
 
     rows = [row for file in PASSAGES.values() for row in read_passages(data / file, sizes.queries)]
     texts = list(dict.fromkeys(passage for row in rows for passage in row))

@@ -65,7 +65,7 @@ def choose(quick: bool) -> Sizes:
     """The sizes for this machine."""
     if quick:
         return QUICK
-    from relquery.model.load import load
+    from relquery.model.networks.load import load
 
     device = load("random:layers=1,hidden=64").network.device  # where models go unless told
     return PROCESSOR if device.type == "cpu" else ACCELERATOR

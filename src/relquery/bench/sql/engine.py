@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relquery.backends.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.bench.harness import Figure, Say, Settings
 from relquery.bench.markdown import table
 from relquery.bench.parts import Part
@@ -17,10 +17,10 @@ from relquery.bench.sql import words
 from relquery.bench.sql.sizes import FULL, Sizes, choose
 from relquery.config import EngineConfig
 from relquery.engine.loop import Loop
-from relquery.engine.request import Request
+from relquery.engine.request.request import Request
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 Speeds = dict[str, float]
 """Tokens per second, by side."""
@@ -42,8 +42,8 @@ class Engine(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.load import load
-        from relquery.model.stock import set_threads
+        from relquery.model.networks.load import load
+        from relquery.model.networks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = sizes = choose(settings.quick)
@@ -101,7 +101,7 @@ class Engine(Part):
 
 def prefill_speeds(model: LoadedModel, tokens: np.ndarray, repeats: int = 3) -> Speeds:
     """Of the engine and of `transformers`, the best of some runs by turns."""
-    from relquery.model.stock import prefill
+    from relquery.model.networks.stock import prefill
 
     ours, stock = [], []
     prefill(model.network, tokens[:2])

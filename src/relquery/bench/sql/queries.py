@@ -21,7 +21,7 @@ from relquery.config import EngineConfig, Order
 from relquery.report import Report
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 FILE = "movies/movies.parquet"
 FILTER = """
@@ -80,7 +80,7 @@ class Queries(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.stock import parameters, set_threads
+        from relquery.model.networks.stock import parameters, set_threads
 
         path = settings.data / FILE
         if not path.exists():
@@ -128,8 +128,8 @@ class Queries(Part):
 
 def load_model(movies: pa.Table, sizes: Sizes) -> LoadedModel:
     """A random network, with a tokenizer trained on the table's text."""
-    from relquery.model.load import load
-    from relquery.model.random import train_tokenizer
+    from relquery.model.networks.load import load
+    from relquery.model.networks.random import train_tokenizer
 
     texts = [str(value) for column in movies.columns for value in column.to_pylist()]
     return load(sizes.model, tokenizer=train_tokenizer(texts, sizes.vocabulary))

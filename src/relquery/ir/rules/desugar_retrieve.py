@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
-from relquery.ir.places import children_of, distinct
+from relquery.ir.paths import children_of, distinct
 
 # Corpus, text of the question, most texts wanted -> texts, the best first.
 Lookup = Callable[[str, str, int], Sequence[str]]

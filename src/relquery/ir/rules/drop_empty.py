@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relquery.ir.nodes import Bag, Fragment, Node, Prepare, Seq, Text
-from relquery.ir.places import children_of
+from relquery.ir.paths import children_of
 from relquery.ir.rebuild import with_children
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Generate, Node, Seq
-from relquery.ir.places import awaits_answer
+from relquery.ir.paths import awaits_answer
 
 _SEPARATOR = "\n"  # between the answers that a judge further up reads
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.aggregates import Aggregates
 from relquery.sql.answers.readings import is_number, reading, text_of
-from relquery.sql.guards import guard_of
-from relquery.sql.source import DIALECT, call_number, readable, to_sql
+from relquery.sql.form.guards import guard_of
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.source import DIALECT, call_number, readable, to_sql
 
 ANSWER = re.compile(r"_rq_text_(\d+)")
 # On a node: how it was written, before it took another form.

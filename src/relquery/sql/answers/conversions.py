@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.aggregates import Aggregates
 from relquery.sql.answers.checks import WRITTEN, has_answer, is_answer, note, note_written
 from relquery.sql.answers.kinds import Kinds
-from relquery.sql.answers.numbers import beyond_double, needs_number
 from relquery.sql.answers.readings import is_macro, reading
-from relquery.sql.normalize import without_alias
-from relquery.sql.scopes import calls_in, has_call
-from relquery.sql.source import FIELD_NAME, call_number, readable
+from relquery.sql.form.normalize import without_alias
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.numbers import beyond_double, needs_number
+from relquery.sql.read.scopes import calls_in, has_call
+from relquery.sql.read.source import FIELD_NAME, call_number, readable
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.Nullif)
 # What DuckDB compares with a text as text.

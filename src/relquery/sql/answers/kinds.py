@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.database import Database
-from relquery.sql.scopes import Context
-from relquery.sql.source import to_sql
-from relquery.sql.sources import from_only
-from relquery.sql.stub import stubbed
+from relquery.sql.host.database import Database
+from relquery.sql.read.check import stubbed
+from relquery.sql.read.from_clause import from_only
+from relquery.sql.read.scopes import Context
+from relquery.sql.read.source import to_sql
 
 
 @dataclass(slots=True)

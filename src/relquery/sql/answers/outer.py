@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.aggregates import Aggregates
 from relquery.sql.answers.checks import Check, has_answer, mark_answer, noted_in
 from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.answers.writing import columns_of
-from relquery.sql.binding import is_variable
-from relquery.sql.database import Database
-from relquery.sql.normalize import conjuncts
-from relquery.sql.scopes import context_of, visible_ctes
-from relquery.sql.source import DIALECT, to_sql
-from relquery.sql.sources import from_only
+from relquery.sql.form.normalize import conjuncts
+from relquery.sql.host.database import Database
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.binding import is_variable
+from relquery.sql.read.from_clause import from_only
+from relquery.sql.read.scopes import context_of, visible_ctes
+from relquery.sql.read.source import DIALECT, to_sql
 
 _CLAUSES = ("expressions", "distinct", "where", "group", "having", "qualify", "windows", "order")
 _WRITTEN, _ITEMS = "_rq_written", "_rq_items"

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relquery.sql.database import Database
-from relquery.sql.source import DIALECT
+from relquery.sql.host.database import Database
+from relquery.sql.read.source import DIALECT
 
 _TRIMMED, _DECIMAL, _FINITE = "_rq_trimmed", "_rq_decimal", "_rq_finite"
 _FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from relquery.sql.answers.checks import Note, answers_in
-from relquery.sql.database import Database
-from relquery.sql.source import to_sql
+from relquery.sql.host.database import Database
+from relquery.sql.read.source import to_sql
 
 
 def types_written(

@@ -24,8 +24,8 @@ class JobTime(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.load import load
-        from relquery.model.stock import set_threads
+        from relquery.model.networks.load import load
+        from relquery.model.networks.stock import set_threads
 
         set_threads(settings.threads)
         sizes = choose(settings)

@@ -20,10 +20,10 @@ from relquery.bench.prefill_only.sizes import FULL, Sizes, choose
 from relquery.bench.prefill_only.spacings import Spaced
 from relquery.bench.prefill_only.traffic import AGING, MODES, SWEPT, Mode, Traffic
 from relquery.bench.prefill_only.workloads import Workload
-from relquery.engine.cost import LinearCost
+from relquery.engine.cost.linear import LinearCost
 
 if TYPE_CHECKING:
-    from relquery.model.load import LoadedModel
+    from relquery.model.networks.load import LoadedModel
 
 MEANS, P99, AGED = (f"prefill_only_{name}.png" for name in ("means", "p99", "aging"))
 Plan = dict[float, tuple[Sequence[Mode], int]]
@@ -45,8 +45,8 @@ class Latencies(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.load import load
-        from relquery.model.stock import set_threads
+        from relquery.model.networks.load import load
+        from relquery.model.networks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = sizes = choose(settings)

@@ -24,7 +24,7 @@ class SqlFilter(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.stock import set_threads
+        from relquery.model.networks.stock import set_threads
 
         set_threads(settings.threads)
         sizes = choose(settings).filter

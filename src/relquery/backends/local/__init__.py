@@ -1,0 +1,1 @@
+"""The engine on this machine as a backend."""

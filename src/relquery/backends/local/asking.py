@@ -1,0 +1,165 @@
+"""One call's sampling applied: prompts become requests of the engine, ended requests answers."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relquery.backends.local.comparison import Comparison
+from relquery.backends.local.labels import Choices
+from relquery.engine.request.labels import Normalization
+from relquery.engine.request.pieces import Chain, Placing
+from relquery.engine.request.request import Draw, Request
+from relquery.errors import PromptTooLongError, RequestError
+from relquery.prompt import Answer, Compared, Finish, Sampling
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.text.render import Renderer
+
+
+class Asking:
+    """How the prompts of one call are asked.
+
+    placing: see relquery.engine.request.pieces. Stop strings do not cut an answer among choices.
+    scored: the choices must be weighed, normalised so; None where they need not. Then they are
+    where it is faster, branch by branch, which changes no answer.
+
+    Raises ConfigError for choices that must be weighed and cannot be.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        renderer: Renderer,
+        placing: Placing,
+        sampling: Sampling,
+        scored: Normalization | None = None,
+    ) -> None:
+        self._model, self._renderer, self._placing = model, renderer, placing
+        self._sampling = sampling
+        self._choices = Choices(renderer, model.end, sampling.allowed)
+        self._stop = () if sampling.allowed else sampling.stop
+        # A stop string of n bytes lies within the last n tokens once its last byte is there; a few
+        # more let the text before it decode.
+        self._tail = 8 + max((len(text.encode()) for text in self._stop), default=0)
+        self._max_tokens = max(map(len, self._choices.tokens), default=sampling.max_tokens)
+        self._must_score, self._labels = scored is not None, None
+        if scored is not None:
+            self._labels = self._choices.to_score(scored)
+        elif sampling.temperature == 0:
+            self._labels = self._choices.to_score_unasked()
+        self._compared, self._drafts = None, None
+        if isinstance(sampling, Compared) and not sampling.allowed:
+            self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
+            if sampling.temperature == 0 and sampling.max_tokens > 1:
+                self._drafts = self._compared.drafts()
+
+    def request(self, number: int, group: int, prompt: Chain) -> Request:
+        """A request for one prompt."""
+        request = Request(
+            id=number,
+            source=prompt,
+            max_tokens=self._max_tokens,
+            end=self._model.end,
+            stop=self._stopped if self._stop else None,
+            decided=self._compared.is_decided if self._compared is not None else None,
+            drafts=self._drafts,
+            choices=self._choices.tokens,
+            group=group,
+            scored=self._labels is not None,
+            labels=self._labels,
+            placing=self._placing,
+        )
+        sampling = self._sampling
+        seed = _seed_of(request, sampling.seed)
+        request.draw = Draw(sampling.temperature, sampling.top_p, sampling.top_k, seed)
+        return request
+
+    def limit(self, request: Request) -> None:
+        """Bound a request's answer by the model's context.
+
+        Raises PromptTooLongError if its prompt leaves no room for one, and RequestError if there is
+        none for choices that must be weighed.
+        """
+        size, context = request.prompt_tokens, self._model.context
+        if size >= context:
+            raise PromptTooLongError(size, context, "the model's context")
+        if self._must_score:
+            assert request.labels is not None
+            if size + request.labels.depth > context:
+                raise RequestError(
+                    f"The prompt has {size} tokens, after which {request.labels.depth} of a label "
+                    f"are to be read, more than the model's context of {context} holds. Shorten "
+                    "the prompt or the labels."
+                )
+        elif size + self._max_tokens > context:
+            request.scored, request.labels = False, None
+        if request.drafts is not None and size + request.drafts.longest > context:
+            request.drafts = None
+        # What is scored is drawn from once, however long the answer.
+        request.max_tokens = 1 if request.scored else min(request.max_tokens, context - size)
+
+    def answer(self, request: Request) -> Answer:
+        """The answer of a request that has ended by itself."""
+        assert request.finish is not None
+        cut = request.finish is Finish.LENGTH
+        return Answer(
+            text=self._text(request),
+            finish=request.finish,
+            error=self._why_cut(len(request.output)) if cut else None,
+            prompt_tokens=request.prompt_tokens,
+            cached_tokens=request.cached or 0,
+            output_tokens=len(request.output),
+            tokens=tuple(request.output),
+            scores=self._choices.scores(request.scores),
+        )
+
+    def _text(self, request: Request) -> str:
+        chosen = self._choices.text(request.output)
+        if chosen is not None:
+            return chosen
+        text = self._renderer.decode(request.output)
+        return text[: min((at for at in map(text.find, self._stop) if at >= 0), default=None)]
+
+    def _why_cut(self, tokens: int) -> str:
+        if tokens < self._max_tokens:
+            return (
+                f"The answer was cut after {tokens} tokens, as prompt and answer have no more room "
+                "in the model's context or the KV cache. Shorten the prompt, or raise cache_tokens."
+            )
+        return (
+            f"The answer was cut after {tokens} tokens. "
+            "Raise max_tokens, or ask for a shorter answer."
+        )
+
+    def _stopped(self, output: Sequence[int]) -> bool:
+        tail = self._renderer.decode(output[-self._tail :])
+        return any(text in tail for text in self._stop)
+
+
+def cancelled(request: Request) -> Answer:
+    """What stands for the answer of a request that was ended early."""
+    return Answer(
+        text=None,
+        finish=Finish.CANCELLED,
+        error="It was cancelled before its answer was whole.",
+        prompt_tokens=request.prompt_tokens,
+        cached_tokens=request.cached or 0,
+        output_tokens=len(request.output),
+    )
+
+
+def _seed_of(request: Request, given: int | None) -> int:
+    """A fresh seed where none is given; else one that also comes from the request's content.
+
+    So neither the order of the rows nor what else is asked changes a sampled answer.
+    """
+    if given is None:
+        return secrets.randbits(62)
+    content = hashlib.blake2b(digest_size=7)
+    for piece in request.pieces:
+        content.update(piece.tokens.tobytes())
+    return given ^ int.from_bytes(content.digest())

@@ -1,0 +1,322 @@
+"""The engine on this machine as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from relquery.backends.local.asking import Asking
+from relquery.backends.local.batches import Batch, Batches
+from relquery.backends.local.rendering import render_each
+from relquery.backends.scoring.scores import Scores
+from relquery.backends.scoring.scoring import Prior, score
+from relquery.config import EngineConfig
+from relquery.engine.calibration.prompts import LEAST, measure_jct
+from relquery.engine.calibration.steps import Progress, calibrate
+from relquery.engine.clock import RealClock
+from relquery.engine.cost.fit import TRUSTED, Fit
+from relquery.engine.cost.job_time import JobTime, JobTimeFit
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.loop import Loop
+from relquery.engine.request.labels import Normalization
+from relquery.engine.request.pieces import Chain, Placing, depths
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import cached_tokens
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
+from relquery.errors import ConfigError, RequestError
+from relquery.prompt import Answer, Prompt, Sampling, Span
+
+if TYPE_CHECKING:
+    from relquery.backends.local.sizing import Sizing
+    from relquery.model.networks.load import LoadedModel
+
+PREVIEW_TOKENS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SpanState:
+    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve.
+
+    depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
+    """
+
+    preview: str
+    tokens: int
+    cached: int
+    depth: int
+
+
+class EmbeddedBackend:
+    """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
+
+    cost: what steps cost on this machine, measured where the policy asks for it and none is given.
+    job_time: of a request, for policies that go by it; None for its uncached tokens.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig | None = None,
+        cost: LinearCost | None = None,
+        sizing: Sizing | None = None,
+        job_time: JobTime | None = None,
+    ) -> None:
+        from relquery.model.text.render import Renderer
+        from relquery.model.torch_executor import TorchExecutor
+
+        self.config = config = config or EngineConfig()
+        self._model, self._renderer = model, Renderer(model.tokenizer)
+        self._fingerprint: str | None = None
+        self._slots = config.cache_tokens // config.block_size * config.block_size
+        self._executor = TorchExecutor(
+            model.network,
+            self._slots,
+            config.segment_sharing,
+            model.positions,
+            config.relocation,
+            config.slice_tokens,
+            model.release,
+            config.host_tokens // config.block_size * config.block_size,
+            lean=sizing is not None,
+        )
+        self.sizing = sizing
+        """How a budget of memory is used; None where none was given."""
+        if cost is None and needs_cost(config):
+            cost = self._measure_in_haste().cost
+        self.cost = cost
+        """What steps cost, as given or measured; None where nothing asks for it."""
+        policy = make_policy(config.policy, Settings.of(config, cost, job_time))
+        self.engine = Loop(self._executor, config, RealClock(), policy, cost)
+        self.batches = Batches(self.engine)
+        """What `submit` has queued: to be served by steps, or cancelled."""
+
+    @property
+    def name(self) -> str:
+        """The model's name and version, in short."""
+        return f"{self._model.name}@{self._model.version}"
+
+    def known_as(self) -> tuple[str, ...]:
+        """See Identity: by all of its weights, wherever they lie.
+
+        Older ledgers know a model by its name and version, of which other weights may have the
+        same; not so where the weights follow from the name.
+        """
+        if self._fingerprint is None:
+            from relquery.model.networks.fingerprint import fingerprint
+
+            self._fingerprint = f"sha256:{fingerprint(self._model)}"
+        is_told_by_name = self._model.name == "demo" or self._model.name.startswith("random:")
+        return (self._fingerprint, self.name) if is_told_by_name else (self._fingerprint,)
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        """See Backend.answer. Prompts are served in the order given.
+
+        All are submitted at once, before the first answer is asked for, so that several calls
+        run in the same steps.
+        """
+        served = self.batches.serve(self.submit(prompts, sampling))
+        next(served)
+        return cast(Iterator[tuple[int, Answer]], served)
+
+    def score(
+        self,
+        prompts: Iterable[str | Prompt],
+        labels: Sequence[str],
+        *,
+        normalization: Normalization = "joint",
+        temperature: float = 1.0,
+        prior: Prior | None = None,
+    ) -> list[Scores]:
+        """How likely each label is as the answer to each prompt. See Engine.score."""
+
+        def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
+            served = self.batches.serve(self.submit(found, sampling, scored=scored))
+            answers = dict(each for each in served if each is not None)
+            return [answers[index] for index in range(len(found))]
+
+        return score(ask, prompts, labels, normalization, temperature, prior)
+
+    def submit(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        tenant: str = "",
+        arrival: float | None = None,
+        scored: Normalization | None = None,
+    ) -> Batch:
+        """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
+        asking = Asking(self._model, self._renderer, self._placing, sampling, scored)
+        rendered = render_each(self._renderer, self._vocabulary, prompts)
+        return self.batches.submit(asking, rendered, tenant, arrival)
+
+    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
+        """The pieces of a prompt in order, and how much of each the cache would serve now.
+
+        Raises RequestError for a prompt that cannot be rendered.
+        """
+        (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
+        if isinstance(chain, RequestError):
+            raise chain
+        request = Request(-1, chain, 1, placing=self._placing)
+        cached = cached_tokens(request, self.config, self.engine.pool)
+        return tuple(
+            SpanState(
+                preview=self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist()),
+                tokens=len(piece.tokens),
+                cached=served,
+                depth=depth,
+            )
+            for piece, served, depth in zip(
+                request.pieces, cached, depths(request.pieces), strict=True
+            )
+            if len(piece.tokens)
+        )
+
+    def predict(self, prompt: Prompt, max_tokens: int) -> float | None:
+        """Seconds that a prompt takes by itself, if its answer is as long as it may be.
+
+        None where it is not known what steps cost. Raises RequestError like `inspect`.
+        """
+        if self.cost is None:
+            return None
+        pieces = self.inspect(prompt)
+        length, cached = sum(each.tokens for each in pieces), sum(each.cached for each in pieces)
+        steps = -(-(length - cached) // self.config.max_num_batched_tokens)
+        first = self.cost.seconds(length - cached, 0, cached)
+        first += (steps - 1) * self.cost.prefill_intercept
+        return first + (max_tokens - 1) * self.cost.seconds(0, 1, length)
+
+    def one_pass(self, sampling: Sampling) -> bool:
+        """See Foresight."""
+        example = self._example(sampling)
+        return example.prefill_only or example.drafting
+
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
+        """See Foresight."""
+        asking = Asking(self._model, self._renderer, self._placing, sampling)
+        rendered = render_each(self._renderer, self._vocabulary, prompts)
+        return [self._tokens(asking, each) for each in rendered]
+
+    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
+        """See Foresight. None where it is not known what steps cost."""
+        if self.cost is None:
+            return None
+        example, total, count = self._example(sampling), sum(prompt_tokens), len(prompt_tokens)
+        steps = -(-total // self.config.max_num_batched_tokens)
+        seconds = self.cost.seconds(total, 0) + max(0, steps - 1) * self.cost.prefill_intercept
+        decodes = 0 if example.prefill_only else example.max_tokens - 1
+        rounds = -(-count // self.config.max_num_seqs)
+        further = max(0, rounds - 1) * self.cost.decode_intercept
+        return seconds + decodes * (self.cost.seconds(0, count, total) + further)
+
+    def _tokens(self, asking: Asking, prompt: Chain | RequestError) -> int:
+        """Of a prompt; 0 if it would be refused."""
+        if isinstance(prompt, RequestError):
+            return 0
+        request = asking.request(-1, -1, prompt)
+        try:
+            asking.limit(request)
+            self.engine.room(request)
+        except RequestError:
+            return 0
+        return request.prompt_tokens
+
+    def _example(self, sampling: Sampling) -> Request:
+        """A request of one token with this sampling, to be looked at."""
+        asking = Asking(self._model, self._renderer, self._placing, sampling)
+        return asking.request(-1, -1, Chain((np.zeros(1, np.int32),)))
+
+    def reserve(self) -> None:
+        """Take the memory of the whole KV cache now; otherwise it is taken as the cache fills.
+
+        That costs up to a second per GiB, which a service would rather spend before the first
+        request. Runs one request of one token.
+        """
+        for _ in self.answer([(Span("."),)], Sampling(max_tokens=1)):
+            pass
+        self._executor.reserve()
+
+    def calibrate(self, *, seed: int = 0, progress: Progress | None = None) -> Fit:
+        """Measure what steps cost on this machine, and fit the linear cost model to them.
+
+        Empties the cache. progress: called with ("batches", timed so far, in all). Raises
+        ConfigError while requests are open, and where the cache is too small for it.
+        """
+        self._make_way()
+        return self._measure(seed=seed, progress=progress)
+
+    def time_prompts(
+        self, longest: int, *, seed: int = 0, progress: Progress | None = None
+    ) -> JobTimeFit:
+        """Measure how long prompts of up to `longest` tokens take, by what is cached of them.
+
+        Empties the cache. progress: called with ("prompts", timed so far, in all). Raises
+        ConfigError while requests are open, and where so many tokens do not fit.
+        """
+        context = self._model.context
+        most = self._slots if context is None else min(self._slots, context)
+        if not LEAST <= longest <= most:
+            raise ConfigError(
+                f"The longest prompt to be timed has {longest} tokens; it must have at least "
+                f"{LEAST}, and at most {most}, what the cache holds and the model reads."
+            )
+        self._make_way()
+        return measure_jct(
+            self._executor,
+            replace(self.config, cache_tokens=self._slots),
+            RealClock(),
+            vocabulary=self._vocabulary,
+            longest=longest,
+            step_tokens=max(self.config.max_num_batched_tokens, self.config.max_input or 0),
+            seed=seed,
+            progress=progress,
+        )
+
+    def close(self) -> None:
+        """Cancel what is open, and free the model and the KV cache; a second time does nothing."""
+        if vars(self):
+            self.batches.close()
+            vars(self).clear()
+
+    def _make_way(self) -> None:
+        """Empty the cache. Raises ConfigError while requests are open."""
+        engine = self.engine
+        if engine.waiting or engine.running:
+            raise ConfigError("Requests are open; calibrate before or after them.")
+        engine.pool.evict(engine.pool.total)
+
+    def _measure_in_haste(self) -> Fit:
+        """Once more where the first fit predicts badly: something else ran meanwhile."""
+        fit = self._measure(quick=True)
+        if fit.r2 >= TRUSTED:
+            return fit
+        return max(fit, self._measure(quick=True), key=lambda each: each.r2)
+
+    def _measure(
+        self, *, quick: bool = False, seed: int = 0, progress: Progress | None = None
+    ) -> Fit:
+        return calibrate(
+            self._executor,
+            replace(self.config, cache_tokens=self._slots),
+            RealClock(),
+            vocabulary=self._vocabulary,
+            longest=self._model.context,
+            quick=quick,
+            seed=seed,
+            progress=progress,
+        )
+
+    @property
+    def _vocabulary(self) -> int:
+        """Token ids that the network reads are below it."""
+        embedding: Any = self._model.network.get_input_embeddings()
+        return int(embedding.weight.shape[0])
+
+    @property
+    def _placing(self) -> Placing:
+        if not self._model.positions.relocatable:
+            return "bound"
+        return "request" if self.config.relocation == "cidra" else "chain"

@@ -1,0 +1,65 @@
+"""The allowed answers of a call: as they are written, as tokens, and as a trie to be weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relquery.engine.request.labels import LabelTrie, Normalization
+from relquery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relquery.model.text.render import Renderer
+
+SCORED_UNASKED = 16
+"""Choices are scored unasked if they are so many tokens beside the prompt at most.
+
+That saves a step for each place where they part, and costs what so many prompt tokens do: less than
+a tenth of a prompt over a table, of about 200 tokens (paper 003, Table 4). Where a machine computes
+a batch of decodes as fast per token as prompts, more labels than that are better decoded."""
+
+
+class Choices:
+    """Texts of which an answer is one, as it is written, whatever the tokenizer makes of it.
+
+    They follow the prompt as they are: " Yes" and "Yes" are two choices wherever the tokenizer
+    keeps the space. Of texts with the same tokens the last one counts. end: ids that end an answer.
+    """
+
+    def __init__(self, renderer: Renderer, end: frozenset[int], texts: Sequence[str]) -> None:
+        self._encoded = {text: renderer.encode(text) for text in texts}
+        self._texts = {tokens: text for text, tokens in self._encoded.items()}
+        self._end = end
+        self.tokens = tuple(self._texts)
+
+    def text(self, output: Sequence[int]) -> str | None:
+        """The choice that an output is, if it is one."""
+        return self._texts.get(tuple(output))
+
+    def scores(self, logs: Sequence[float] | None) -> dict[str, float] | None:
+        """Log-probabilities in the order of `tokens`, by text."""
+        return None if logs is None else dict(zip(self._texts.values(), logs, strict=True))
+
+    def to_score_unasked(self) -> LabelTrie | None:
+        """The choices as a trie whose greedy answer is the decoder's; None where it is large or
+        cannot be weighed, or there are none."""
+        if not self.tokens or not all(map(self._weighable, self.tokens)):
+            return None
+        trie = LabelTrie(self.tokens, self._end)
+        return trie if trie.tokens <= SCORED_UNASKED else None
+
+    def to_score(self, normalization: Normalization) -> LabelTrie:
+        """The choices as a trie. Raises ConfigError for what this model cannot weigh."""
+        for text, tokens in self._encoded.items():
+            if not self._weighable(tokens):
+                why = "holds a token that ends an answer" if tokens else "has no tokens"
+                raise ConfigError(f"The label {text!r} {why} in this model. Choose another text.")
+            if self._texts[tokens] != text:
+                raise ConfigError(
+                    f"The labels {text!r} and {self._texts[tokens]!r} are the same tokens in this "
+                    "model. Leave one out."
+                )
+        return LabelTrie(self.tokens, self._end, normalization)
+
+    def _weighable(self, tokens: tuple[int, ...]) -> bool:
+        return bool(tokens) and not self._end.intersection(tokens)

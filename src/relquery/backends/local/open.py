@@ -1,0 +1,123 @@
+"""The engine on this machine, opened by a model's name and options."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
+from relquery.config import EngineConfig
+from relquery.engine.cost.accelerators import SERVED
+from relquery.engine.cost.job_time import JobTime
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.cost.machines import find_machine
+from relquery.errors import ConfigError, MissingExtraError, did_you_mean
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+_ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
+_MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
+_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory"]
+
+
+def load_backend(model: str, **options: Any) -> EmbeddedBackend:
+    """Load a model and put an engine around it.
+
+    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
+    options: fields of EngineConfig; dtype, device, tokenizer (see model.networks.load); and cost,
+        what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
+        `relquery calibrate`. By default it is measured if the policy predicts durations, about a
+        second for ten million parameters on two cores. memory: bytes, or "2GiB": what weights,
+        steps and the KV cache may take together; what a step takes is measured, and the cache
+        has the rest. max_input may be "auto": the longest that fits.
+
+    Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
+    """
+    for name in options:
+        if name not in _KNOWN:
+            raise ConfigError(
+                f"'{name}' is not an option of the embedded engine. Options: {', '.join(_KNOWN)}."
+                + did_you_mean(name, _KNOWN)
+            )
+    try:
+        from relquery.model.networks.load import load
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"Running the model '{model}' on this machine", "local") from error
+    chosen = {k: v for k, v in options.items() if k in _ENGINE_OPTIONS}
+    auto = chosen.get("max_input") == "auto"
+    config = EngineConfig(**chosen | ({"max_input": None} if auto else {}))
+    memory = options.get("memory")
+    budget = None if memory is None else read_memory(memory)
+    # Before the model, which takes long to load.
+    cost, job_time = _costs(options.get("cost"), model)
+    loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
+    loaded = replace(loaded, name=model)
+    if config.host_tokens:
+        _check_host(loaded, config)
+    if budget is None and not auto:
+        return EmbeddedBackend(loaded, config, cost, job_time=job_time)
+    sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
+    return EmbeddedBackend(loaded, sizing.config, cost, sizing, job_time)
+
+
+def _size(
+    model: LoadedModel, config: EngineConfig, budget: int | None, auto: bool, cache_given: bool
+) -> Sizing:
+    from relquery.model.footprint import Footprint
+    from relquery.model.slices.memory import all_bytes, usable_bytes
+
+    device = model.network.device
+    budget = usable_bytes(device) if budget is None else budget
+    if budget > all_bytes(device):
+        raise ConfigError(
+            f"memory is {shown(budget)}, and this machine has {shown(all_bytes(device))}."
+        )
+    max_input: MaxInput = "auto" if auto else config.max_input
+    return share_out(budget, Footprint(model), config, max_input, cache_given)
+
+
+def _check_host(model: LoadedModel, config: EngineConfig) -> None:
+    """Raises ConfigError for a cache in host memory that is larger than this."""
+    from relquery.model.footprint import Footprint
+    from relquery.model.slices.memory import host_bytes
+
+    asked, there = config.host_tokens * Footprint(model).cached_token, host_bytes()
+    if asked > there:
+        raise ConfigError(
+            f"host_tokens is {config.host_tokens:,}, which take {shown(asked)}, and this machine "
+            f"has {shown(there)}. Lower host_tokens."
+        )
+
+
+def _costs(
+    given: LinearCost | str | Path | None, model: str
+) -> tuple[LinearCost | None, JobTime | None]:
+    """What steps cost, and a request's time, where it is known."""
+    if isinstance(given, (str, Path)):
+        machine = find_machine(str(given))
+        if machine.model not in (None, model):
+            warnings.warn(
+                f"{given} was measured with the model '{machine.model}', and this is '{model}': "
+                "seconds told and the order of jobs may be wrong. Measure with `relquery "
+                f"calibrate {model} --output FILE.json`.",
+                stacklevel=3,
+            )
+        return machine.cost, machine.job_time
+    if given is not None and not isinstance(given, LinearCost):
+        raise ConfigError(
+            f"cost is {given!r}. Give a LinearCost, the name of a machine "
+            f"({', '.join(SERVED)}), or a file that `relquery calibrate` wrote."
+        )
+    return given, None
+
+
+def _resolve(model: str) -> str:
+    if model == "demo":
+        from relquery.demo.files import model_path
+
+        return str(model_path())
+    return model

@@ -1,0 +1,64 @@
+"""Prompts as token ids, where one that cannot be rendered is refused alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relquery.engine.request.pieces import Chain
+from relquery.errors import RequestError
+from relquery.prompt import Exchange, Nest, Prompt
+
+if TYPE_CHECKING:
+    from relquery.model.text.render import Renderer
+
+
+def render_each(
+    renderer: Renderer, vocabulary: int, prompts: Sequence[Prompt]
+) -> list[Chain | RequestError]:
+    """Each prompt's tokens, or why it has none.
+
+    vocabulary: token ids that spans bring along are below it.
+    """
+    try:
+        for prompt in prompts:
+            _check(prompt, vocabulary)
+        return list(renderer.render(prompts))
+    except RequestError as error:
+        if len(prompts) == 1:
+            return [error]
+    # Those before and after the one that is wrong are still tokenised together, which is faster.
+    half = len(prompts) // 2
+    return [
+        *render_each(renderer, vocabulary, prompts[:half]),
+        *render_each(renderer, vocabulary, prompts[half:]),
+    ]
+
+
+def _check(prompt: Prompt, vocabulary: int) -> None:
+    """Raise RequestError for content that would break the tokenizer or the step of all."""
+    for span in prompt:
+        match span.content:
+            case str(text):
+                try:
+                    text.encode()
+                except UnicodeEncodeError as error:
+                    raise RequestError(f"The prompt is no valid Unicode text: {error}.") from error
+            case Exchange(prompt=inner, output=ids):
+                _check(inner, vocabulary)
+                _check_ids(ids, vocabulary)
+            case Nest(spans=inner):
+                _check(inner, vocabulary)
+            case ids:
+                _check_ids(ids, vocabulary)
+
+
+def _check_ids(ids: tuple[int, ...], vocabulary: int) -> None:
+    for token in ids:
+        if not (isinstance(token, (int, np.integer)) and 0 <= token < vocabulary):
+            raise RequestError(
+                f"The prompt has the token id {token!r}; this model's are from 0 to "
+                f"{vocabulary - 1}."
+            )

@@ -1,0 +1,188 @@
+"""A budget of memory shared out: weights, the longest step, and a KV cache of what is left."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from relquery.config import EngineConfig
+from relquery.errors import ConfigError
+
+if TYPE_CHECKING:
+    from relquery.model.footprint import Footprint
+
+MaxInput = int | Literal["auto"] | None
+
+CACHE_SHARE = 0.25
+"""Of the memory beside the weights, what stays for the cache where any input may be as long."""
+SLICE_SHARE = 0.25
+"""Of the memory beside the weights, what one slice may take: larger ones compute faster, as weights
+are read once for each, and leave less for what grows with the prompt."""
+LABEL_TOKENS = 16
+"""Tokens of labels for which the longest prompt leaves room, in the context and in memory. They
+follow the prompt; of each label all tokens but the last are read."""
+_SLICES = (1024, 512, 256, 128)
+_UNITS_SHOWN = ("KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB")
+_UNITS = {"": 1} | {
+    unit.lower(): (1024 if "i" in unit else 1000) ** ("KMGT".index(unit[0]) + 1)
+    for unit in _UNITS_SHOWN
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a budget is used, in bytes.
+
+    step: of the largest step. cache: of the KV cache. max_input, plain: tokens of the longest
+    prompt whose answer is one pass, labels of LABEL_TOKENS after it included, and of the longest if
+    all its states were kept and none of its computation was cut. bound: what max_input is bound by.
+    config: with these sizes.
+    """
+
+    memory: int
+    weights: int
+    step: int
+    cache: int
+    max_input: int
+    plain: int
+    bound: str
+    config: EngineConfig
+
+    def __str__(self) -> str:
+        cached = f"{shown(self.cache)} ({self.config.cache_tokens:,} tokens)"
+        return (
+            f"{shown(self.memory)}: weights {shown(self.weights)}, the largest step "
+            f"{shown(self.step)}, KV cache {cached}. A prompt whose answer is one forward pass may "
+            f"have {self.max_input:,} tokens, {self.bound}; with all its states kept, and computed "
+            f"at once, {self.plain:,} would fit."
+        )
+
+
+def read_memory(given: int | str) -> int:
+    """Bytes, from a number or a text such as "2GiB". Raises ConfigError."""
+    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
+        return given
+    text = given if isinstance(given, str) else ""
+    found = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", text)
+    unit = _UNITS.get(found[2].lower()) if found else None
+    try:
+        size = int(float(found[1]) * unit) if found and unit else 0
+    except ValueError:
+        size = 0
+    if size <= 0:
+        raise ConfigError(
+            f"memory is {given!r}. Give bytes, or a text such as '2GiB' or '800MB', in "
+            f"{', '.join(_UNITS_SHOWN)}."
+        )
+    return size
+
+
+def share_out(
+    memory: int, footprint: Footprint, config: EngineConfig, max_input: MaxInput, cache_given: bool
+) -> Sizing:
+    """Share a budget out (paper 004, section 3.1: the profile run).
+
+    max_input: tokens, or "auto" for the most that leaves the cache its share; None for no longer
+    steps than max_num_batched_tokens. cache_given: whether the config's cache_tokens is to be kept.
+    Raises ConfigError where it does not suffice, with what would.
+    """
+    free = memory - footprint.weights
+    if free <= 0:
+        raise ConfigError(
+            f"memory is {shown(memory)}, and the weights alone take {shown(footprint.weights)}."
+        )
+    if (hidden := footprint.hidden_token * config.max_num_batched_tokens) > free:
+        raise ConfigError(
+            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}; in the network's first "
+            f"layer alone so many tokens take {shown(hidden)}, and {shown(free)} are left beside "
+            "the weights. Lower max_num_batched_tokens, or raise memory."
+        )
+    config = replace(config, slice_tokens=slices_for(free, footprint, config))
+    slices = config.slice_tokens
+    tokens = config.max_num_batched_tokens
+    many = footprint.many_prompts(tokens, min(config.max_num_seqs, tokens), slices)
+    cache = footprint.cached_token * (config.cache_tokens if cache_given else config.block_size)
+    fixed, per_token = _line(footprint, slices)
+    context = max(1, footprint.model.context - LABEL_TOKENS)
+    kept = cache if cache_given else max(cache, int(CACHE_SHARE * free))
+    reserved = kept if max_input == "auto" else cache
+    longest = min(context, int((free - reserved - fixed) / per_token) - LABEL_TOKENS)
+    wanted = longest if max_input == "auto" else max_input or 0
+    if wanted > longest or longest <= 0 or free - cache < many:
+        raise ConfigError(_too_little(memory, free, cache, many, wanted, longest))
+    whole = wanted + LABEL_TOKENS
+    long = footprint.one_prompt(whole, slices) if footprint.is_fast else fixed + per_token * whole
+    step = max(many, int(long) if wanted else 0)
+    if not cache_given:
+        blocks = (free - step) // (footprint.cached_token * config.block_size)
+        config = replace(config, cache_tokens=max(1, blocks) * config.block_size)
+    by_chunks = min(context, config.cache_tokens // config.block_size * config.block_size - 1)
+    plain_fixed, plain_token = _plain_line(footprint)
+    return Sizing(
+        memory=memory,
+        weights=footprint.weights,
+        step=step,
+        cache=config.cache_tokens * footprint.cached_token,
+        max_input=max(wanted, by_chunks),
+        plain=min(context, max(0, int((free - plain_fixed) / plain_token))),
+        bound=_bound(wanted, by_chunks, context, max_input),
+        config=replace(config, max_input=wanted or None),
+    )
+
+
+def slices_for(free: int, footprint: Footprint, config: EngineConfig) -> int:
+    """Tokens of the largest slices of which one takes little memory; the config's if fewer."""
+    tokens = min(256, footprint.model.context)
+    each = footprint.one_prompt(tokens, tokens) / tokens
+    fitting = (size for size in _SLICES if size * each <= SLICE_SHARE * free)
+    return min(config.slice_tokens, next(fitting, _SLICES[-1]))
+
+
+def _line(footprint: Footprint, slices: int) -> tuple[float, float]:
+    """(bytes of any step, bytes per token) of a prompt that is computed whole."""
+    from relquery.model.slices.turns import longest_slice
+
+    high = min(4 * longest_slice(slices), footprint.model.context)
+    low = max(1, high // 2)
+    return _through(
+        low, footprint.one_prompt(low, slices), high, footprint.one_prompt(high, slices)
+    )
+
+
+def _plain_line(footprint: Footprint) -> tuple[float, float]:
+    high = min(512, footprint.model.context)
+    low = max(1, high // 2)
+    return _through(low, footprint.kept_prompt(low, low), high, footprint.kept_prompt(high, high))
+
+
+def _through(low: int, at_low: int, high: int, at_high: int) -> tuple[float, float]:
+    per_token = max(1.0, (at_high - at_low) / max(1, high - low))
+    return max(0.0, at_high - per_token * high), per_token
+
+
+def _bound(wanted: int, by_chunks: int, context: int, max_input: MaxInput) -> str:
+    """Why the longest prompt is no longer: it is computed at once, or by chunks in the cache."""
+    if max(wanted, by_chunks) >= context:
+        return f"the model's context but for {LABEL_TOKENS} of labels"
+    if by_chunks >= wanted:
+        return "what the cache holds of a prompt that is computed in chunks"
+    return "what memory holds" if max_input == "auto" else "as max_input says"
+
+
+def _too_little(memory: int, free: int, cache: int, many: int, wanted: int, longest: int) -> str:
+    if free - cache < many or longest <= 0:
+        return (
+            f"memory is {shown(memory)}; beside the weights {shown(free)} are left, and a step and "
+            f"the cache need {shown(many + cache)}. Raise memory, or lower max_num_batched_tokens "
+            "or cache_tokens."
+        )
+    return (
+        f"max_input is {wanted:,}; in a memory of {shown(memory)}, with this model's context, "
+        f"{longest:,} tokens fit at most. Lower max_input, or raise memory."
+    )
+
+
+def shown(size: int) -> str:
+    """Such as "1.50 GiB"."""
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

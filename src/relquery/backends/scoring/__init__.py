@@ -1,0 +1,1 @@
+"""Probabilities of labels: what scoring gives, and how it is corrected."""

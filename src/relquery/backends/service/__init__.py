@@ -1,0 +1,1 @@
+"""The engine as a service: relQueries from any thread, one thread that serves them."""

@@ -1,0 +1,66 @@
+"""A job's answers on their way from the engine's thread to those who wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+
+from relquery.engine.request.relquery import Latency
+from relquery.prompt import Answer
+
+Bell = SimpleQueue[None]
+
+
+class Delivery:
+    """One thread puts answers in, any number of others follow them.
+
+    size: answers that will come. keep: is held until the end, so that what computes the answers
+    lives as long as somebody waits for them.
+
+    came: (index into prompts, answer) so far. over: whether all have come, or an error. latency,
+    error: None before that.
+    """
+
+    def __init__(self, size: int, keep: object) -> None:
+        self.size, self.came, self.over = size, list[tuple[int, Answer]](), size == 0
+        self.latency: Latency | None = None
+        self.error: BaseException | None = None
+        self._keep = keep
+        self._bells: list[Bell] = []
+
+    def add(self, index: int, answer: Answer) -> None:
+        """An answer has come."""
+        self.came.append((index, answer))
+        self._ring()
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        """No more answers come. error: what broke the job."""
+        self.latency, self.error, self.over = latency, error, True
+        self._ring()
+        self._keep = None
+
+    def follow(self, wait: Callable[[Bell], None]) -> Iterator[tuple[int, Answer]]:
+        """All answers, those that have come at once. Raises what broke the job, at the end.
+
+        wait: returns once something is in the queue that it gets, and takes that out.
+        """
+        bell: Bell = SimpleQueue()
+        self._bells.append(bell)
+        seen = 0
+        try:
+            while True:
+                over = self.over  # read before the answers, none of which comes after it
+                while seen < len(self.came):
+                    yield self.came[seen]
+                    seen += 1
+                if over:
+                    break
+                wait(bell)
+        finally:
+            self._bells.remove(bell)
+        if self.error is not None:
+            raise self.error
+
+    def _ring(self) -> None:
+        for bell in tuple(self._bells):
+            bell.put(None)

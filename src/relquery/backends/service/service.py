@@ -1,0 +1,187 @@
+"""The embedded engine as a service: relQueries from any thread, served as a policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import finalize
+
+from relquery.backends.arguments import prompts_of, texts_of
+from relquery.backends.local.open import load_backend
+from relquery.backends.scoring.scores import Scores
+from relquery.backends.scoring.scoring import Prior, score
+from relquery.backends.service.delivery import Delivery
+from relquery.backends.service.job import Job
+from relquery.backends.service.worker import Worker
+from relquery.config import PolicyName
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.labels import Normalization
+from relquery.errors import ConfigError
+from relquery.prompt import Answer, Prompt, Sampling
+
+__all__ = ["Engine", "Job"]
+
+
+class Engine:
+    """Serves relQueries as they come, from any thread; a policy says which goes first.
+
+    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
+    policy, starvation, aging, weights: see EngineConfig. cost: see load_backend.
+    options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
+        With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
+        long an input fits and why; `sizing` holds it.
+
+    A context manager. Raises ConfigError, ModelError and MissingExtraError.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        policy: PolicyName = "shortest",
+        starvation: float | None = None,
+        aging: float = 0.0,
+        weights: Mapping[str, float] | None = None,
+        cost: LinearCost | str | Path | None = None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(model, str) or model.startswith("openai:"):
+            raise ConfigError(
+                f"model is {model!r}. An engine runs a model on this machine: give its name or "
+                "folder, e.g. 'demo'. For a provider's model use relquery.connect."
+            )
+        backend = load_backend(
+            model,
+            policy=policy,
+            starvation=starvation,
+            aging=aging,
+            weights={} if weights is None else weights,
+            cost=cost,
+            **options,
+        )
+        self.name, self.policy, self.cost = backend.name, policy, backend.cost
+        self.sizing = backend.sizing
+        if self.sizing is not None:
+            print(self.sizing)
+        self._model = model
+        self._worker = Worker(backend)
+        # Also where nobody closes it: when it is dropped, and at the end of the program, which a
+        # thread that still computes would crash.
+        finalize(self, self._worker.stop)
+
+    def submit(
+        self,
+        prompts: Iterable[str | Prompt],
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        choices: Sequence[str] | None = None,
+        tenant: str = "",
+    ) -> Job:
+        """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
+
+        prompts: texts, each a user's message, or tuples of Spans. choices: where given, each
+        answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
+        tenant: who asks, see `weights`. For the rest see Sampling.
+
+        Raises ConfigError for what cannot be asked and where the engine is closed.
+        """
+        found = prompts_of(prompts)
+        allowed = () if choices is None else texts_of("choices", choices)
+        if choices is not None and not allowed:
+            raise ConfigError("choices is empty; give at least one text, or leave it out.")
+        sampling = Sampling(
+            max_tokens,
+            temperature,
+            top_p,
+            top_k,
+            seed,
+            texts_of("stop", stop),
+            allowed,
+        )
+        return self._submit(found, sampling, tenant, scored=None)
+
+    def score(
+        self,
+        prompts: Iterable[str | Prompt],
+        labels: Sequence[str],
+        *,
+        normalization: Normalization = "joint",
+        temperature: float = 1.0,
+        prior: Prior | None = None,
+        tenant: str = "",
+    ) -> list[Scores]:
+        """How likely each label is as the answer to each prompt; waits for all of them.
+
+        A prompt takes one pass: all labels are weighed beside its last token, and nothing is
+        decoded. Probabilities are among the labels and sum to one. labels: different texts, which
+        follow the prompt as they are.
+
+        normalization: "joint": the probability that the model, asked freely, begins its answer with
+        the label, divided by the sum over the labels. "branch": the probability with which
+        decoding that allows nothing but the labels draws the label, at temperature 1: each token's
+        among those that some label goes on with. They differ where a label has several tokens.
+
+        prior: what to divide out: the prompt with no content in it, or several; or probabilities
+        that labels have anyway, in any unit. temperature: of whole labels, after that; above 1
+        evens out, see `relquery.fit_temperature`. prompts, tenant: see `submit`.
+
+        Raises ConfigError for what cannot be asked, and what breaks the step; a prompt that cannot
+        be scored has its `error`.
+        """
+
+        def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
+            job = self._submit(found, sampling, tenant, scored=scored)
+            try:
+                return job.result()
+            except BaseException:
+                job.cancel()  # nobody else knows of it
+                raise
+
+        return score(ask, prompts, labels, normalization, temperature, prior)
+
+    def close(self) -> None:
+        """Cancel what is open and free the model; a second time does nothing.
+
+        Waits for the step that runs.
+        """
+        self._worker.stop()
+
+    def _submit(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        tenant: str,
+        *,
+        scored: Normalization | None,
+    ) -> Job:
+        if not isinstance(tenant, str):
+            raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
+        worker, delivery = self._worker, Delivery(len(prompts), keep=self)
+        arrival = worker.clock.now()
+        if not worker.post(
+            lambda: worker.begin(delivery, prompts, sampling, tenant, arrival, scored)
+        ):
+            raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
+        return Job(worker, delivery)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._worker.closed else f"{self._worker.count} open jobs"
+        return f"<Engine {self._model!r}, policy {self.policy!r}, {state}>"

@@ -1,0 +1,178 @@
+"""The thread of an engine that serves many: it alone tokenises and runs the engine's loop.
+
+Others leave commands in its inbox, which it takes in between steps, and read what it has put into
+their deliveries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from threading import RLock, Thread, current_thread
+from traceback import clear_frames
+from typing import TypeVar
+
+from relquery.backends.local.batches import Batch
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.service.delivery import Delivery
+from relquery.engine.request.labels import Normalization
+from relquery.errors import ConfigError
+from relquery.prompt import Prompt, Sampling
+
+T = TypeVar("T")
+TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
+
+
+class Worker:
+    """Serves deliveries with a backend until it is told to stop; then closes the backend.
+
+    clock: the engine's. closed: whether it takes no commands any more.
+    """
+
+    def __init__(self, backend: EmbeddedBackend) -> None:
+        self.clock, self.closed = backend.engine.clock, False
+        self._backend = backend
+        self._inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._open: dict[Delivery, Batch] = {}
+        self._stopping = False
+        # A signal's handler may close an engine in the midst of a call that its thread makes.
+        self._lock = RLock()
+        self._thread = Thread(target=self._run, name="relquery-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def count(self) -> int:
+        """Jobs that are open."""
+        return len(self._open)
+
+    def post(self, command: Callable[[], object]) -> bool:
+        """Have the thread run a command before its next step; False if it takes none any more."""
+        with self._lock:
+            if not self.closed:
+                self._inbox.put(command)
+            return not self.closed
+
+    def ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """What a function gives on the thread, or `otherwise` where it takes no commands.
+
+        Raises what the function raises.
+        """
+        reply: SimpleQueue[tuple[T, BaseException | None]] = SimpleQueue()
+
+        def command() -> None:
+            try:
+                reply.put((question(), None))
+            except BaseException as error:
+                reply.put((otherwise, error))
+
+        if not self.post(command):
+            return otherwise
+        value, error = self.hear(reply, None)
+        if error is not None:
+            raise error
+        return value
+
+    def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
+        """The next thing that the thread puts in.
+
+        until: on the clock, when to give up with a TimeoutError. Raises ConfigError if the thread
+        has ended without it.
+        """
+        while True:
+            alive = self._thread.is_alive()  # before the wait: afterwards it puts nothing in
+            left = TICK if until is None else min(TICK, max(0.0, until - self.clock.now()))
+            try:
+                return bell.get(timeout=left)
+            except Empty:
+                if not alive:
+                    raise ConfigError("The engine has stopped. Open another one.") from None
+                if until is not None and self.clock.now() >= until:
+                    raise TimeoutError from None
+
+    def stop(self) -> None:
+        """Have the thread cancel what is open and end. Waits for the step that runs."""
+        with self._lock:
+            self.closed = True
+            self._inbox.put(self._quit)
+        # The last reference to an engine may be dropped on its own thread.
+        if current_thread() is not self._thread:
+            self._thread.join()
+
+    # What follows runs on the thread.
+
+    def begin(
+        self,
+        delivery: Delivery,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        tenant: str,
+        arrival: float,
+        scored: Normalization | None,
+    ) -> None:
+        """Queue a job's prompts. What breaks on the way breaks this job alone."""
+        try:
+            batch = self._backend.submit(prompts, sampling, tenant, arrival, scored)
+            self._open[delivery] = batch
+        except BaseException as error:
+            delivery.end(None, error)
+        self._deliver()
+
+    def cancel(self, delivery: Delivery) -> bool:
+        """End what is open of a job; False if nothing is."""
+        batch = self._open.get(delivery)
+        if batch is None:
+            return False
+        self._backend.batches.cancel(batch)
+        self._deliver()
+        return True
+
+    def forecast(self, delivery: Delivery) -> float | None:
+        """Seconds until a job's last answer; 0 if it is not open. See Loop.forecast."""
+        batch = self._open.get(delivery)
+        return 0.0 if batch is None else self._backend.engine.forecast(batch.group)
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._turn()
+            except BaseException as error:
+                self._fail(error)
+        for delivery in list(self._open):
+            self.cancel(delivery)
+        self._backend.close()
+
+    def _turn(self) -> None:
+        """Take in commands, waiting for them if no job is open; then run a step."""
+        while not self._open and not self._stopping:
+            self._inbox.get()()
+        # Those that are there, and no more: who asks again and again would hold up the steps.
+        for _ in range(self._inbox.qsize()):
+            self._inbox.get()()
+        if self._open and not self._stopping:
+            self._backend.batches.step()
+            self._deliver()
+
+    def _quit(self) -> None:
+        self._stopping = True
+
+    def _deliver(self) -> None:
+        """Hand out what the batches have ready, and end the jobs that have all their answers."""
+        for delivery, batch in list(self._open.items()):
+            while batch.ready:
+                delivery.add(*batch.ready.popleft())
+            if not batch.open:
+                del self._open[delivery]
+                delivery.end(batch.latency)
+
+    def _fail(self, error: BaseException) -> None:
+        """End all open jobs with an error; those that come later are served."""
+        # The error lives as long as a job that somebody keeps; what its frames hold, all that the
+        # step had in memory, would live as long.
+        clear_frames(error.__traceback__)
+        failed, self._open = self._open, {}
+        try:
+            for batch in failed.values():
+                self._backend.batches.cancel(batch)
+        finally:
+            for delivery, batch in failed.items():
+                delivery.end(batch.latency, error)

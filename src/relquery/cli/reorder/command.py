@@ -1,0 +1,199 @@
+"""`relquery reorder`: orders of one table side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from relquery.cli.reorder import figures
+from relquery.cli.reorder.compare import ALL, Comparison, compare, methods_of
+from relquery.cli.reorder.names import read_dependency, split_names
+from relquery.cli.reorder.orders import WRITERS, order_table
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.show import errors_console, to_json
+from relquery.cli.terminal.tables import check_output, find_file, read_text
+from relquery.errors import ConfigError
+from relquery.table.cost.weigh import WEIGHTS
+from relquery.table.reorder import DISCOVER
+
+
+def reorder(
+    file: Annotated[
+        str,
+        typer.Argument(help="A CSV, Parquet, JSON or DuckDB file, or demo:movies and the like."),
+    ],
+    table: Annotated[
+        str | None, typer.Option("--table", "-t", help="Which table of a DuckDB file.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", metavar="A,B,...", help="Only these.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=0, help="Only the first so many.")] = None,
+    bag: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Columns whose values are interchangeable, such as passages. May be repeated.",
+        ),
+    ] = None,
+    fd: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DEPENDENCY",
+            help="'a -> b', 'a, b -> c', or 'a, b' if each determines the other. May be repeated.",
+        ),
+    ] = None,
+    discover: Annotated[
+        bool, typer.Option(help="Find functional dependencies, beside those given.")
+    ] = True,
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="original, fixed, ggr, tree, ophr or all.")
+    ] = ALL,
+    weight: Annotated[
+        str,
+        typer.Option(
+            "--weight",
+            "-w",
+            help="What a hit is worth: tokens (characters without --tokenizer), squared (length), "
+            "or a provider's price such as claude-sonnet-5.",
+        ),
+    ] = "tokens",
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Count hits in its tokens: demo, a model folder or a tokenizer.json.",
+        ),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT|@FILE", help="What stands before the fields of every row.")
+    ] = "",
+    cache_tokens: Annotated[
+        int | None, typer.Option(help="Take the order that hits most in an LRU cache of this size.")
+    ] = None,
+    requests_per_minute: Annotated[
+        float | None, typer.Option(help="How fast requests are sent, for prices.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long tree may search, about.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Write the best order to a .parquet, .csv or .json file: row numbers (from 0) "
+            "in the order to send, each with its fields in order.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON; --output has the order.")
+    ] = False,
+) -> None:
+    """Order a table so that prompts share prefixes, and show what each method reaches.
+
+    A row is a prompt of one line "column: value" per field. Column names that hold a comma stand
+    in double quotes: --columns 'id,"city, state"'.
+
+    [bold]Examples[/bold]
+
+    relquery reorder demo:movies
+
+    relquery reorder reviews.csv --fd 'id, name' --fd 'city -> state' --method tree -o order.csv
+
+    relquery reorder passages.parquet --bag p1,p2,p3 --tokenizer demo --cache-tokens 65536
+
+    relquery reorder reviews.csv --weight claude-sonnet-5 --requests-per-minute 600
+    """
+    if output is not None:
+        check_output(output, list(WRITERS), any_case=True)
+    settings = _settings(weight, tokenizer, prefix, cache_tokens, requests_per_minute)
+    settings["bags"] = [split_names(names) for names in bag or ()]
+    given = [each for text in fd or () for each in read_dependency(text)]
+    methods = methods_of(method)
+    try:
+        with interruptible(), errors_console().status("reading") as status:
+            kept = None if columns is None else split_names(columns)
+            data = read_text(find_file(file), table=table, columns=kept, rows=rows)
+            found = [*given, DISCOVER] if discover else given
+            comparison = compare(data, methods, found, seconds, status.update, **settings)
+            if output is not None:
+                order = order_table(comparison.schedules[comparison.best], comparison.names)
+                WRITERS[output.suffix.lower()](order, output)
+    except KeyboardInterrupt:
+        errors_console().print("Interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(to_json({"file": file, **figures.document(comparison)}))
+    else:
+        _print(comparison, estimated=tokenizer is None)
+
+
+def _settings(
+    weight: str,
+    tokenizer: str | None,
+    prefix: str,
+    cache_tokens: int | None,
+    requests_per_minute: float | None,
+) -> dict[str, Any]:
+    """Settings of `reorder`. Raises ConfigError for those that would do nothing."""
+    priced = weight not in WEIGHTS
+    if requests_per_minute is not None and not priced:
+        raise ConfigError(
+            "--requests-per-minute matters to prices only. Give one as --weight, e.g. "
+            "claude-sonnet-5."
+        )
+    if prefix and not priced and tokenizer is None and cache_tokens is None:
+        raise ConfigError(
+            "--prefix matters where tokens are counted. Give --tokenizer, --cache-tokens, or a "
+            "price as --weight."
+        )
+    return {
+        "weight": weight,
+        "tokenizer": None if tokenizer is None else _load_tokenizer(tokenizer),
+        "prefix": _read_prefix(prefix),
+        "cache_tokens": cache_tokens,
+        "requests_per_minute": requests_per_minute,
+    }
+
+
+def _load_tokenizer(name: str) -> Callable[[list[str]], list[list[int]]]:
+    from relquery.backends.tokenizer import load_tokenizer
+
+    return load_tokenizer(name)
+
+
+def _read_prefix(text: str) -> str:
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--prefix {text}: the file cannot be read as text: {error}") from error
+
+
+def _print(comparison: Comparison, estimated: bool) -> None:
+    console = Console(soft_wrap=True)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    best = comparison.reports[comparison.best]
+    console.print(figures.methods_table(comparison))
+    say("")
+    if best.tokens is not None:
+        console.print(figures.tokens_table(comparison))
+        say(figures.tokens_note(best.tokens, estimated) + "\n")
+    if len(comparison.schedules) > 1:
+        criterion = figures.criterion(comparison)
+        say(f"Best: {best.method} ({criterion}), weight {best.weight}.")
+    if not figures.is_cached(comparison) and best.bill is not None:
+        say(figures.too_short(best.bill))
+    for method, reason in comparison.left_out.items():
+        say(f"{method} is left out. {reason}")
+    for text in figures.dependency_lines(comparison, best):
+        say(text)
+    say("")
+    console.print(figures.depths_table(best.depths))

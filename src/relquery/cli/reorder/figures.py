@@ -1,0 +1,185 @@
+"""What methods of ordering reach: as tables for a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from relquery.cli.reorder.compare import Comparison
+from relquery.config import Order
+from relquery.table.cost.billing import Bill
+from relquery.table.cost.hits import HitReport
+from relquery.table.measure import Depth
+from relquery.table.schedule import Report
+
+_DEPTHS = 8
+_DEPENDENCIES = 12
+
+
+def methods_table(comparison: Comparison) -> Table:
+    """What each method reaches in characters."""
+    rows = {
+        method: [f"{report.seconds:.3f}", f"{report.phc:,}", f"{report.phr:.1%}"]
+        for method, report in comparison.reports.items()
+    }
+    return _by_method(["seconds", "PHC", "hit rate"], rows, comparison.best)
+
+
+def tokens_table(comparison: Comparison) -> Table:
+    """What each method reaches in tokens, and in money where there is a price."""
+    rows = {}
+    headings: list[str] = []
+    for method, report in comparison.reports.items():
+        cells = {**_hit_cells(report.tokens), **_bill_cells(report.bill)}
+        headings, rows[method] = list(cells), list(cells.values())
+    return _by_method(headings, rows, comparison.best)
+
+
+def _by_method(headings: Sequence[str], rows: Mapping[Order, Sequence[str]], best: Order) -> Table:
+    """One row per method, the best of several in bold."""
+    view = Table(show_edge=False, pad_edge=False)
+    view.add_column("method", no_wrap=True)
+    for heading in headings:
+        view.add_column(heading, justify="right", no_wrap=True)
+    for method, cells in rows.items():
+        view.add_row(method, *cells, style="bold" if method == best and len(rows) > 1 else None)
+    return view
+
+
+def _hit_cells(hits: HitReport | None) -> dict[str, str]:
+    if hits is None:
+        return {}
+    cells = {
+        "tokens": f"{hits.tokens:,}",
+        "previous": f"{hits.rate(hits.previous):.1%}",
+        "any": f"{hits.rate(hits.unlimited):.1%}",
+    }
+    return cells if hits.lru is None else {**cells, "LRU": f"{hits.rate(hits.lru):.1%}"}
+
+
+def _bill_cells(bill: Bill | None) -> dict[str, str]:
+    return {} if bill is None else {"USD": f"{bill.usd:.4g}", "saved": f"{bill.savings:.1%}"}
+
+
+def tokens_note(hits: HitReport, estimated: bool) -> str:
+    """What the columns of the second table mean."""
+    lru = "" if hits.lru is None else f", by an LRU cache of {hits.blocks:,} x {hits.block_size}"
+    guess = " Estimated by pieces of words; --tokenizer counts real ones." if estimated else ""
+    return f"Tokens served by the previous prompt, by any earlier one{lru}.{guess}"
+
+
+def criterion(comparison: Comparison) -> str:
+    """What the best method is best by."""
+    report = comparison.reports[comparison.best]
+    if report.bill is not None and is_cached(comparison):
+        return "cheapest"
+    if report.tokens is not None:
+        return "most token hits" if report.tokens.lru is None else "most hits under LRU"
+    return "highest hit rate"
+
+
+def is_cached(comparison: Comparison) -> bool:
+    """Whether a provider's cache takes part in any bill."""
+    bills = [report.bill for report in comparison.reports.values() if report.bill is not None]
+    return any(bill.read or bill.written for bill in bills)
+
+
+def too_short(bill: Bill) -> str:
+    """Why nothing is cached."""
+    return (
+        f"No prefix in the cache reaches the minimum of {bill.price.minimum:,} tokens of "
+        f"{bill.price.name}: every order costs the same."
+    )
+
+
+def depths_table(depths: Sequence[Depth]) -> Table:
+    """What rows share at their first positions."""
+    view = Table(show_edge=False, pad_edge=False)
+    for heading in ("position", "distinct beginnings", "rows that hit", "characters hit"):
+        view.add_column(heading, justify="right", no_wrap=True)
+    for position, depth in enumerate(depths[:_DEPTHS], 1):
+        counts = (position, depth.prefixes, depth.rows, depth.hit_characters)
+        view.add_row(*(f"{count:,}" for count in counts))
+    if len(depths) > _DEPTHS:
+        view.caption = f"first {_DEPTHS} of {len(depths)} positions"
+    return view
+
+
+def dependency_lines(comparison: Comparison, best: Report) -> Iterator[str]:
+    """The dependencies that were used, and how long finding them took."""
+    known, seconds = best.dependencies, comparison.discovery_seconds
+    count = "1 dependency" if len(known) == 1 else f"{len(known)} dependencies"
+    found = "" if seconds is None else f", found in {seconds:.2f} s"
+    yield f"{count}{found}{':' if known else '.'}"
+    for dependency in known[:_DEPENDENCIES]:
+        error = f" (but for {dependency.error:.2%} of rows)" if dependency.error else ""
+        yield f"  {dependency}{error}"
+    if len(known) > _DEPENDENCIES:
+        yield f"  and {len(known) - _DEPENDENCIES} more; --json lists all"
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """All figures, for JSON."""
+    best = comparison.reports[comparison.best]
+    return {
+        "rows": comparison.rows,
+        "columns": list(comparison.names),
+        "weight": best.weight,
+        "best": best.method,
+        "methods": [_method(report) for report in comparison.reports.values()],
+        "left_out": dict(comparison.left_out),
+        "dependencies": [
+            {
+                "determinants": list(dependency.determinants),
+                "dependents": list(dependency.dependents),
+                "error": dependency.error,
+            }
+            for dependency in best.dependencies
+        ],
+        "discovery_seconds": comparison.discovery_seconds,
+    }
+
+
+def _method(report: Report) -> dict[str, Any]:
+    return {
+        "method": report.method,
+        "seconds": report.seconds,
+        "phc": report.phc,
+        "hit_rate": report.phr,
+        "tokens": None if report.tokens is None else _tokens(report.tokens),
+        "bill": None if report.bill is None else _bill(report.bill),
+        "depths": [
+            {
+                "prefixes": depth.prefixes,
+                "rows": depth.rows,
+                "hit_characters": depth.hit_characters,
+            }
+            for depth in report.depths
+        ],
+    }
+
+
+def _tokens(hits: HitReport) -> dict[str, int | None]:
+    return {
+        "sent": hits.tokens,
+        "previous": hits.previous,
+        "unlimited": hits.unlimited,
+        "lru": hits.lru,
+        "blocks": hits.blocks,
+        "block_size": hits.block_size,
+    }
+
+
+def _bill(bill: Bill) -> dict[str, str | float]:
+    return {
+        "price": bill.price.name,
+        "price_date": bill.price.date,
+        "uncached": bill.uncached,
+        "written": bill.written,
+        "read": bill.read,
+        "usd": bill.usd,
+        "usd_without_cache": bill.usd_without_cache,
+        "savings": bill.savings,
+    }

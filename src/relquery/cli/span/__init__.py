@@ -1,0 +1,1 @@
+"""`relquery span`."""

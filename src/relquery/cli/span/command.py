@@ -1,0 +1,264 @@
+"""`relquery span`: span queries in files, answered, explained or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relquery.backends.base import Backend
+from relquery.backends.load import load
+from relquery.cli.span.files import capped, read_corpora, read_query
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.options import CacheTokens, Cost
+from relquery.cli.terminal.show import errors_console, progress, to_json
+from relquery.ir.forms.draw import draw, mermaid, svg
+from relquery.ir.nodes import Node
+from relquery.ir.optimize import Goal
+from relquery.spans.explain import explain
+from relquery.spans.result import SpanResult
+from relquery.spans.run import run
+
+span = typer.Typer(
+    help="""Span queries: generations that read generations, and what is reused between them.
+
+    [bold]Example[/bold]
+
+    relquery span run best.span --model demo
+    """,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+_UNNAMED = "default"  # what a file says where it leaves the model open
+_DEMO = "demo"
+_SHOWN_NOTES = 3
+
+
+class For(Enum):
+    """What a query is optimised for."""
+
+    CACHE = "cache"
+    ATTENTION = "attention"
+
+
+class Format(Enum):
+    """How a tree is drawn."""
+
+    TEXT = "text"
+    SVG = "svg"
+    MERMAID = "mermaid"
+
+
+_DRAW: dict[Format, Callable[[Node], str]] = {
+    Format.TEXT: draw,
+    Format.SVG: svg,
+    Format.MERMAID: mermaid,
+}
+_File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE", help="JSON wire form, or the text form (.txt, .span); '-' for stdin."
+    ),
+]
+_Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="As in `relquery sql`. Default: the one that the file names, else demo.",
+    ),
+]
+_Var = Annotated[
+    list[str] | None,
+    typer.Option("--var", metavar="NAME=VALUE", help="Fills {NAME} in the JSON form."),
+]
+_Corpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--corpus", metavar="NAME=FILE", help="Text to retrieve from; blank lines part passages."
+    ),
+]
+_For = Annotated[
+    For,
+    typer.Option(
+        "--for",
+        help="cache: exactly what the query says. attention: candidates judged few at a time; "
+        "answers differ, and it takes more calls.",
+    ),
+]
+_Arity = Annotated[
+    int, typer.Option(min=2, help="With --for attention: how many answers one judge reads.")
+]
+_MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help="Longest answer, for generations that allow more.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    node: Node
+    effects: tuple[Node, ...]
+    model: str
+    settings: dict[str, Any]
+
+
+@span.command("run")
+def run_file(
+    file: _File,
+    model: _Model = None,
+    var: _Var = None,
+    corpus: _Corpus = None,
+    for_: _For = For.CACHE,
+    arity: _Arity = 2,
+    max_tokens: _MaxTokens = None,
+    cache_tokens: CacheTokens = None,
+    independent: Annotated[
+        bool,
+        typer.Option(help="Children of plus attend only to themselves; a provider needs them not."),
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer and report as JSON.")] = False,
+) -> None:
+    """Answer the query in a file.
+
+    [bold]Examples[/bold]
+
+    relquery span run email.json --var n=4 --model demo --max-tokens 32
+
+    relquery span run ask.span --corpus docs=notes.txt --json
+    """
+    query = _query(file, model, var, corpus, for_, arity, max_tokens)
+    settings = {**query.settings, "independent": independent}
+    try:
+        with interruptible():
+            backend = _load(query.model, cache_tokens)
+            with progress() as advance:
+                for effect in query.effects:
+                    run(effect, backend, **settings)
+                result = run(query.node, backend, progress=advance, **settings)
+    except KeyboardInterrupt:
+        raise _interrupted() from None
+    if as_json:
+        typer.echo(to_json(_document(result)))
+    else:
+        typer.echo(result.text)
+    console = errors_console()
+    notes = result.report.notes
+    for note in notes[:_SHOWN_NOTES]:
+        console.print(f"Note: {note}", markup=False, highlight=False)
+    if len(notes) > _SHOWN_NOTES:
+        console.print(f"... and {len(notes) - _SHOWN_NOTES} more notes (--json shows all).")
+    console.print(str(result.report), highlight=False)
+
+
+@span.command("explain")
+def explain_file(
+    file: _File,
+    model: _Model = None,
+    var: _Var = None,
+    corpus: _Corpus = None,
+    for_: _For = For.CACHE,
+    arity: _Arity = 2,
+    max_tokens: _MaxTokens = None,
+    cache_tokens: CacheTokens = None,
+    warm: Annotated[bool, typer.Option("--warm", help="Run the inner generations first.")] = False,
+    cost: Cost = None,
+) -> None:
+    """Show which rules apply, and the tokens of each prompt, by span and in the cache.
+
+    [bold]Example[/bold]
+
+    relquery span explain email.json --var n=4 --warm --max-tokens 32
+    """
+    query = _query(file, model, var, corpus, for_, arity, max_tokens)
+    try:
+        with interruptible():
+            backend = _load(query.model, cache_tokens, cost)
+            with progress() as advance:
+                explanation = explain(
+                    query.node, backend, warm=warm, progress=advance, **query.settings
+                )
+    except KeyboardInterrupt:
+        raise _interrupted() from None
+    typer.echo(str(explanation))
+
+
+@span.command("draw")
+def draw_file(
+    file: _File,
+    var: _Var = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How to draw.")] = Format.TEXT,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
+) -> None:
+    """Draw the query's tree, in the operators of the paper for SVG and Mermaid.
+
+    [bold]Example[/bold]
+
+    relquery span draw email.json --var n=4 --format svg --output email.svg
+    """
+    node = read_query(file, var or (), _DEMO).node
+    drawn = _DRAW[form](node)
+    if output is None:
+        typer.echo(drawn)
+    else:
+        output.write_text(f"{drawn}\n", encoding="utf-8")
+
+
+def _query(
+    file: str,
+    model: str | None,
+    var: list[str] | None,
+    corpus: list[str] | None,
+    for_: For,
+    arity: int,
+    max_tokens: int | None,
+) -> _Query:
+    query = read_query(file, var or (), model or _DEMO, max_tokens)
+    for message in query.messages:
+        errors_console().print(message, markup=False, highlight=False)
+    goal: Goal = "cache" if for_ is For.CACHE else "attention"
+    settings = {"for_": goal, "arity": arity, "corpora": read_corpora(query, corpus or ())}
+    named = None if query.model == _UNNAMED else query.model
+    effects = tuple(capped(effect, max_tokens) for effect in query.effects)
+    return _Query(capped(query.node, max_tokens), effects, model or named or _DEMO, settings)
+
+
+def _load(model: str, cache_tokens: int | None, cost: str | None = None) -> Backend:
+    given = {"cache_tokens": cache_tokens, "cost": cost}
+    options = {name: value for name, value in given.items() if value is not None}
+    with errors_console().status(f"loading {model}"):
+        return load(model, **options)
+
+
+def _interrupted() -> typer.Exit:
+    errors_console().print("Interrupted.")
+    return typer.Exit(INTERRUPTED)
+
+
+def _document(result: SpanResult) -> dict[str, object]:
+    report = result.report
+    return {
+        "text": result.text,
+        "texts": result.texts,
+        "finish": None if result.answer is None else result.answer.finish.value,
+        "notes": report.notes,
+        "seconds": report.seconds,
+        "prompt_tokens": report.prompt_tokens,
+        "cached_tokens": report.cached_tokens,
+        "output_tokens": report.output_tokens,
+        "generations": [
+            {
+                "where": generation.where,
+                "text": generation.answer.text,
+                "finish": generation.answer.finish.value,
+                "prompt_tokens": generation.answer.prompt_tokens,
+                "cached_tokens": generation.answer.cached_tokens,
+                "output_tokens": generation.answer.output_tokens,
+            }
+            for generation in report.generations
+        ],
+    }

@@ -1,0 +1,221 @@
+"""`relquery sql`: one query over tables in files."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import typer
+from rich.console import Console
+
+from relquery.backends.base import Backend
+from relquery.backends.lazy import LazyBackend
+from relquery.backends.load import load
+from relquery.cli.sql.explained import explanation, is_explanation, is_plan
+from relquery.cli.sql.kept import Came, what_is_kept
+from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.options import CacheTokens, Cost
+from relquery.cli.terminal.show import (
+    errors_console,
+    progress,
+    result_table,
+    shown_warnings,
+    to_json,
+)
+from relquery.cli.terminal.tables import check_output, find_table
+from relquery.config import Order
+from relquery.connection import connect
+from relquery.errors import LateQueryError, PartialResultWarning
+from relquery.sql.exchange.files import for_csv, for_parquet
+from relquery.sql.query import explained
+from relquery.sql.result import Result, distinct_names
+
+_SHOWN = 50
+
+
+class Format(Enum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def sql(
+    query: Annotated[
+        str, typer.Argument(help="SQL with LLM('prompt', column, ...); '-' reads standard input.")
+    ],
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="NAME=FILE",
+            help="A CSV, Parquet, JSON or DuckDB file, or demo:movies, demo:tickets, "
+            "demo:products. NAME defaults to the file's.",
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="demo, a Hugging Face name or folder, openai:NAME, or random:layers=8,...",
+        ),
+    ] = "demo",
+    database: Annotated[
+        str, typer.Option(help="A DuckDB file whose tables are at hand.")
+    ] = ":memory:",
+    order: Annotated[
+        str, typer.Option(help="original, fixed, ggr, tree, or, for small tables, ophr.")
+    ] = "tree",
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Longest answer, in tokens (default 256).")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 (default) is greedy.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes sampled answers repeat.")] = None,
+    cache_tokens: CacheTokens = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="No prefix caching.")] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            help="File that keeps answers as they come, so that a stopped query goes on later. "
+            "At temperature 0, or with --seed."
+        ),
+    ] = None,
+    form: Annotated[Format, typer.Option("--format", "-f", help="How rows are printed.")] = (
+        Format.TABLE
+    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Say what the calls would be, and make none: EXPLAIN ..."),
+    ] = False,
+    cost: Cost = None,
+    allow_errors: Annotated[
+        bool, typer.Option("--allow-errors", help="Exit 0 although some rows have no value.")
+    ] = False,
+) -> None:
+    """Run a query whose SQL calls a model.
+
+    [bold]Example[/bold]
+
+    relquery sql "SELECT movietitle, AVG(LLM('Rate sentiment from 1 to 5.', reviewcontent)) AS
+    score FROM movies GROUP BY ALL ORDER BY score DESC LIMIT 5" --table movies=demo:movies
+
+    relquery sql "EXPLAIN SELECT movietitle FROM movies WHERE LLM('Positive?', reviewcontent) =
+    'Yes'" --table movies=demo:movies
+    """
+    options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
+    if cache_tokens is not None:
+        options["cache_tokens"] = cache_tokens
+    if cost is not None:
+        options["cost"] = cost
+    tables = dict(find_table(item) for item in table or [])
+    write = None if output is None else _writer(output)
+    text = sys.stdin.read() if query == "-" else query
+    if explain:
+        text = explained(text)
+    backend = LazyBackend(lambda: _load(model, options))
+    kept = ":memory:" if ledger is None else ledger
+    with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
+        for name, path in tables.items():
+            connection.register(name, path)
+        sampling: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        came = Came()
+        with shown_warnings(PartialResultWarning), progress() as advance:
+            try:
+                with interruptible():
+                    result = connection.sql(text, progress=came.counting(advance), **sampling)
+            except KeyboardInterrupt:
+                text = what_is_kept(connection.ledger, came.answers)
+                errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
+                raise typer.Exit(INTERRUPTED) from None
+            except LateQueryError as error:
+                # Without a file, the ledger ends with this command.
+                kept = what_is_kept(connection.ledger, came.answers)
+                said = error if ledger is not None else f"{error.__cause__} {kept}"
+                errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
+                raise typer.Exit(ERROR) from None
+    if write is not None:
+        write(result)
+    _print(result, form)
+    _report(result)
+    if result.errors and not allow_errors:
+        raise typer.Exit(ROWS_LOST)
+
+
+def _load(model: str, options: dict[str, Any]) -> Backend:
+    with errors_console().status(f"loading {model}"):
+        return load(model, **options)
+
+
+def _order(name: str) -> Order:
+    return name  # type: ignore[return-value]  # QueryConfig checks it
+
+
+def _print(result: Result, form: Format) -> None:
+    if form is Format.TABLE:
+        if is_plan(result):
+            typer.echo("\n".join(row[1] for row in result.fetchall()))
+            return
+        shown = explanation(result) if is_explanation(result) else result_table(result, _SHOWN)
+        Console().print(shown)
+    elif form is Format.CSV:
+        pa_csv.write_csv(for_csv(result.table, _names(result)), sys.stdout.buffer)
+    else:
+        rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
+        report = result.report.to_dict()
+        errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
+        typer.echo(to_json({"rows": rows, "errors": errors, "report": report}))
+
+
+def _report(result: Result) -> None:
+    console = errors_console()
+    if result.report.stages:
+        console.print(result.report)
+    if result.errors:
+        count = len(result.errors)
+        what = "1 value is missing" if count == 1 else f"{count} values are missing"
+        console.print(f"{what}; the first:" if count > 3 else f"{what}:", style="red")
+        for error in result.errors[:3]:
+            text = f"  {error.stage}, row {error.row}: {error.error}"
+            console.print(text, markup=False, highlight=False)
+
+
+def _names(result: Result) -> list[str]:
+    return distinct_names(result.columns)
+
+
+def _write_json(result: Result, path: Path) -> None:
+    rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
+    path.write_text(to_json(rows), encoding="utf-8")
+
+
+def _write_csv(result: Result, path: Path) -> None:
+    pa_csv.write_csv(for_csv(result.table, _names(result)), path)
+
+
+def _write_parquet(result: Result, path: Path) -> None:
+    pq.write_table(for_parquet(result.table, _names(result)), path)
+
+
+_WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
+
+
+def _writer(path: Path) -> Any:
+    """A function that writes a result to `path`; checked before the query has cost anything."""
+    check_output(path, list(_WRITERS), any_case=True)
+    return lambda result: _WRITERS[path.suffix.lower()](result, path)

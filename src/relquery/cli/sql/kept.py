@@ -1,0 +1,41 @@
+"""What is kept of the answers that came to a query which was interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relquery.cli.terminal.show import Advance
+from relquery.ledger import Ledger
+
+
+@dataclass(slots=True)
+class Came:
+    """answers: of the model to this query, without those that the ledger knew."""
+
+    answers: int = 0
+    _done: dict[str, int] = field(default_factory=dict)
+
+    def counting(self, advance: Advance) -> Advance:
+        """Also count what is told of progress: at first what is known, then one more each time."""
+
+        def count(stage: str, done: int, total: int) -> None:
+            self.answers += done - self._done.get(stage, done)
+            self._done[stage] = done
+            advance(stage, done, total)
+
+        return count
+
+
+def what_is_kept(ledger: Ledger | None, came: int) -> str:
+    """In words. came: how many answers did."""
+    kept = 0 if ledger is None else ledger.stored
+    if not kept and not came:
+        return "No answer had come."
+    if not kept:
+        return (
+            "No answer of this run is kept: only whole ones are, and above temperature 0 only with "
+            "--seed."
+        )
+    if ledger is None or ledger.path is None:
+        return "Give --ledger FILE to keep what is answered."
+    return f"Answers so far are in {ledger.path} ({kept} new); run the same command to go on."

@@ -1,0 +1,1 @@
+"""What all commands share: options, tables, progress, exit codes."""

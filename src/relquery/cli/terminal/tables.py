@@ -1,0 +1,118 @@
+"""Tables in files: how commands name them, and reading one as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from math import inf
+from pathlib import Path
+
+import pyarrow as pa
+
+from relquery.demo.files import table_path
+from relquery.errors import ConfigError, TableError, UnknownColumnError, did_you_mean
+from relquery.sql.host.database import Database
+from relquery.sql.tables import csv_reader, quoted, register, text
+
+_DEMO = "demo:"
+
+
+def find_file(name: str) -> Path:
+    """The path that a person gave; demo:NAME is a bundled table. Raises TableError."""
+    return table_path(name.removeprefix(_DEMO)) if name.startswith(_DEMO) else Path(name)
+
+
+def find_table(given: str) -> tuple[str, Path]:
+    """NAME=FILE, or FILE alone, as a name and a path."""
+    name, separator, file = given.partition("=")
+    if not separator:
+        file, name = given, Path(given.removeprefix(_DEMO)).name.partition(".")[0]
+    return name, find_file(file)
+
+
+def check_rate(option: str, value: float) -> None:
+    """Whether a number can be a rate or a factor of one. Raises ConfigError."""
+    if not 0 < value < inf:
+        raise ConfigError(f"{option} is {value}; it must be above 0 and finite.")
+
+
+def check_output(
+    path: Path, endings: Sequence[str], option: str = "--output", *, any_case: bool = False
+) -> None:
+    """Whether a result can be written there, before it has cost anything. Raises ConfigError."""
+    if (path.suffix.lower() if any_case else path.suffix) not in endings:
+        raise ConfigError(f"{option} {path} must end in {', '.join(endings)}.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")
+    if path.is_dir():
+        raise ConfigError(f"{option} {path} is a folder. Give the name of a file.")
+    if path.exists() and not path.is_file():  # a pipe: to open it would wait for its reader
+        return
+    is_new = not path.exists()
+    try:
+        path.open("ab").close()  # permissions alone do not tell: the file system may be read-only
+    except OSError as error:
+        raise ConfigError(f"{option} {path} cannot be written: {error.strerror}.") from error
+    if is_new:
+        path.unlink()
+
+
+def read_text(
+    path: Path,
+    *,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+) -> pa.Table:
+    """A file's values as text. Those of a CSV stay as written, whatever type they look like.
+
+    table: which one of a DuckDB file; None if it has only one. columns, rows: those to keep, the
+    first rows.
+
+    Raises TableError, UnknownColumnError, and ConfigError for a `table` of another kind of file.
+    """
+    with closing(Database.open()) as database:
+        register(database, path.name or str(path), path)
+        source = _source(database, path, table)
+        known = [name for name, _ in database.describe(f"FROM {source}")]
+        for name in columns or ():
+            if name not in known:
+                raise UnknownColumnError(name, path.name, known)
+        kept = ", ".join(quoted(name) for name in dict.fromkeys(columns or known))
+        limit = "" if rows is None else f" LIMIT {rows}"
+        return database.fetch(
+            f"SELECT COLUMNS(*)::VARCHAR FROM (SELECT {kept} FROM {source}{limit})"
+        )
+
+
+def _source(database: Database, path: Path, table: str | None) -> str:
+    """What to select from."""
+    attached = database.fetch("SELECT database_name AS name FROM duckdb_databases()")
+    if path.name in attached["name"].to_pylist():
+        return _source_in_database(database, path, table)
+    if table is not None:
+        raise ConfigError(f"--table {table}: {path} is one table. It is for DuckDB files.")
+    if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith((".csv", ".tsv")):
+        return csv_reader(path, "all_varchar = true")
+    return quoted(path.name)
+
+
+def _source_in_database(database: Database, path: Path, table: str | None) -> str:
+    found = database.fetch(
+        "SELECT DISTINCT schema_name AS s, table_name AS t FROM duckdb_columns() "
+        f"WHERE database_name = {text(path.name)} AND NOT internal ORDER BY ALL"
+    ).to_pylist()
+    places = {
+        (row["t"] if row["s"] == "main" else f"{row['s']}.{row['t']}"): ".".join(
+            map(quoted, (path.name, row["s"], row["t"]))
+        )
+        for row in found
+    }
+    if table in places:
+        return places[table]
+    if table is None and len(places) == 1:
+        return next(iter(places.values()))
+    listing = f"Tables: {', '.join(places) or 'none'}."
+    if table is None:
+        raise TableError(f"{path} has {len(places)} tables. Name one with --table. {listing}")
+    raise TableError(f"{path} has no table '{table}'. {listing}" + did_you_mean(table, places))

@@ -1,0 +1,1 @@
+"""`relquery trace`, `replay` and `simulate`."""

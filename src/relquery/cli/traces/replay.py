@@ -1,0 +1,216 @@
+"""`relquery replay`: a trace of relQueries sent to a server at its true times."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
+from relquery.cli.terminal.show import errors_console, progress, to_json
+from relquery.cli.terminal.tables import check_output, check_rate
+from relquery.cli.traces.latencies import draw, latency_table
+from relquery.engine.clock import RealClock
+from relquery.errors import ConfigError
+from relquery.prompt import Answer, Span
+from relquery.traces.replay import Asked, Replay
+from relquery.traces.summary import summarize
+from relquery.traces.trace import TracedQuery, load
+from relquery.traces.workload import at_rate
+
+if TYPE_CHECKING:
+    from relquery.backends.provider.streaming import StreamingBackend
+
+_LATE = 0.05
+_NO_KEY = "none"  # for servers that ask for none; the SDK wants a word
+
+
+def replay(
+    trace: Annotated[
+        Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")
+    ],
+    server: Annotated[
+        str, typer.Option("--server", "-s", help="Its address, usually ending in /v1.")
+    ],
+    model: Annotated[str, typer.Option("--model", "-m", help="The name that the server knows.")],
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The environment variable that holds the API key."),
+    ] = None,
+    faster: Annotated[
+        float, typer.Option(help="Let the relQueries arrive so many times as fast.")
+    ] = 1.0,
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, help="Requests under way at once at most; more wait in the client."
+        ),
+    ] = 1000,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds of silence after which a request has failed.")
+    ] = 600.0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="ANSWERS.jsonl", help="Write every answer."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="Draw when each relQuery ran.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON.")] = False,
+) -> None:
+    """Measure the latencies of relQueries on a server of the OpenAI chat-completions form.
+
+    All prompts of a relQuery are sent when it arrives, greedy and streamed; none is tried again.
+
+    [bold]Examples[/bold]
+
+    relquery trace demo:movies demo:products --rate 0.8 --output day.jsonl
+
+    relquery replay --trace day.jsonl --server http://localhost:8000/v1 --model NAME
+
+    relquery replay -t day.jsonl -s https://api.openai.com/v1 -m NAME --api-key-env OPENAI_API_KEY
+    """
+    if not model:
+        raise ConfigError("--model is empty. Give the name that the server knows.")
+    check_rate("--faster", faster)
+    for option, file, ending in (("--output", output, ".jsonl"), ("--plot", plot, ".png")):
+        if file is not None:
+            check_output(file, [ending], option)
+    queries = list(at_rate(load(trace), faster))
+    if not any(query.rows for query in queries):
+        raise ConfigError(f"The trace {trace} has no requests.")
+    backend = _backend(model, server, _key(api_key_env), timeout)
+    replayed, is_interrupted = _send(queries, backend, concurrency)
+    if output is not None:
+        _write(replayed, output)
+    if replayed.outcomes:
+        _show(replayed, backend, as_json)
+        if plot is not None:
+            draw({model: replayed.ended}, plot)
+    failures = _failures(replayed)
+    _warn(replayed, failures)
+    if is_interrupted:
+        typer.echo("Interrupted.", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if failures:
+        raise typer.Exit(ROWS_LOST)
+
+
+def _key(variable: str | None) -> str:
+    if variable is None:
+        return _NO_KEY
+    key = os.environ.get(variable)
+    if not key:
+        raise ConfigError(
+            f"--api-key-env is {variable}, and it is not set. Write: export {variable}=KEY"
+        )
+    return key
+
+
+def _backend(model: str, server: str, key: str, timeout: float) -> StreamingBackend:
+    # Imported for this command alone: the provider's package takes half a second to import.
+    from relquery.backends.provider.openai import OpenAIConfig
+    from relquery.backends.provider.streaming import StreamingBackend
+
+    return StreamingBackend(model, OpenAIConfig(server, key, timeout=timeout, max_retries=0))
+
+
+def _send(
+    queries: Sequence[TracedQuery], backend: StreamingBackend, concurrency: int
+) -> tuple[Replay, bool]:
+    """What has ended, and whether Ctrl-C ended the replay."""
+
+    async def ask(query: TracedQuery, prompt: str, heard: Callable[[], None]) -> Answer:
+        return await backend.ask((Span(prompt),), query.output_limit, query.tenant, heard)
+
+    with progress() as advance:
+        replayed = Replay(
+            queries, ask, RealClock(), concurrency, lambda *counts: advance("requests", *counts)
+        )
+
+        async def work() -> None:
+            async with backend:
+                await replayed.run()
+
+        try:
+            asyncio.run(work())
+        except KeyboardInterrupt:
+            return replayed, True
+        return replayed, False
+
+
+def _show(replayed: Replay, backend: StreamingBackend, as_json: bool) -> None:
+    summary = summarize(replayed.ended)
+    if not backend.tells_cached:
+        summary = replace(summary, hit_rate=nan)
+    if not backend.tells_tokens:
+        summary = replace(summary, tokens_per_second=nan)
+    if as_json:
+        client = {"failed": len(_failures(replayed)), "lag": replayed.lag, "held": replayed.held}
+        typer.echo(to_json({backend.model: {**asdict(summary), **client}}))
+        return
+    view = latency_table({backend.model: summary}, "model", str(backend.config.base_url))
+    view.caption = (
+        f"{view.caption}\nwaiting lasts until a first token is heard of: a client does not see "
+        "when a prompt is begun."
+    )
+    Console(soft_wrap=True).print(view)
+
+
+def _failures(replayed: Replay) -> list[str]:
+    return [
+        f"{query.table}, {query.kind}, row {row}: {one.answer.error}"
+        for query, asked in zip(replayed.queries, replayed.asked, strict=True)
+        for row, one in enumerate(asked)
+        if one is not None and one.answer.error is not None
+    ]
+
+
+def _warn(replayed: Replay, failures: Sequence[str]) -> None:
+    """What makes the figures less than they seem."""
+    notes = []
+    if failures:
+        ended = sum(one is not None for asked in replayed.asked for one in asked)
+        notes.append(f"{len(failures):,} of {ended:,} requests failed; the first: {failures[0]}")
+    if replayed.held:
+        notes.append(
+            f"{replayed.held:,} requests waited for --concurrency {replayed.concurrency}: their "
+            "waiting is in part the client's. Raise it."
+        )
+    if replayed.lag > _LATE:
+        notes.append(
+            f"Requests were sent up to {replayed.lag:.2f} s late: this client is too slow, and the "
+            "figures are in part its own. Free its processor, or lower --faster."
+        )
+    for note in notes:
+        errors_console().print(note, style="red", markup=False, highlight=False)
+
+
+def _write(replayed: Replay, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for number, asked in enumerate(replayed.asked):
+            for row, one in enumerate(asked):
+                if one is not None:
+                    file.write(to_json(_line(number, row, one)) + "\n")
+
+
+def _line(number: int, row: int, one: Asked) -> dict[str, object]:
+    return {
+        "relquery": number,
+        "row": row,
+        "answer": one.answer.text,
+        "error": one.answer.error,
+        "sent": one.sent,
+        "heard": one.heard,
+        "ended": one.ended,
+        "prompt_tokens": one.answer.prompt_tokens,
+        "cached_tokens": one.answer.cached_tokens,
+        "output_tokens": one.answer.output_tokens,
+    }

@@ -1,0 +1,1 @@
+"""Measuring what steps and prompts cost on this machine."""

@@ -1,0 +1,212 @@
+"""Measuring what an executor's steps cost: batches of random tokens, timed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from relquery.config import EngineConfig
+from relquery.engine.clock import Clock
+from relquery.engine.cost.fit import Fit, Step, fit
+from relquery.engine.executor import Chunk, Executor, Segment
+from relquery.engine.request.request import Draw
+from relquery.errors import ConfigError
+
+REPEATS = 3
+PROMPT = 200  # tokens of most prompts over tables (paper 003, Table 4)
+QUICK_TOKENS, QUICK_REQUESTS = 768, 96  # of the largest batches of a quick calibration
+QUICK_SECONDS = 2.0  # from which on it hurries
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A batch to be timed. prompts: (tokens, context) of each; decodes: context of each."""
+
+    prompts: tuple[tuple[int, int], ...] = ()
+    decodes: tuple[int, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """Cache slots that it needs."""
+        return sum(map(sum, self.prompts)) + sum(self.decodes) + len(self.decodes)
+
+    def within(self, longest: int) -> Shape:
+        """The same batch with no request of more than `longest` tokens, its context included."""
+        lengths = [(min(tokens, longest), context) for tokens, context in self.prompts]
+        return Shape(
+            tuple((tokens, min(context, longest - tokens)) for tokens, context in lengths),
+            tuple(min(context, longest - 1) for context in self.decodes),
+        )
+
+
+def calibrate(
+    executor: Executor,
+    limits: EngineConfig,
+    clock: Clock,
+    *,
+    vocabulary: int,
+    longest: int | None = None,
+    quick: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit a cost model to an executor, and tell how well it predicts batches of other shapes.
+
+    What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens that
+    one request may have, the model's context. quick: few batches, and none of other shapes, so that
+    `held_out` is None: a second or two for ten million parameters on two cores. progress: called
+    with ("batches", timed so far, in all), unless `quick`.
+
+    Raises ConfigError if the cache is too small for three batches of each kind, unless `quick`.
+    """
+    rng = np.random.default_rng(seed)
+    bench = _Bench(executor, clock, rng, vocabulary, longest)
+    if quick:
+        return fit(list(_in_haste(bench, limits)))
+    known = [bench.fitting(shape) for shape in regular(limits)]
+    _check_room(known, limits)
+    other = [bench.fitting(shape) for shape in irregular(limits, rng)]
+    known, other = (
+        [shape for shape in shapes if shape.slots <= limits.cache_tokens]
+        for shapes in (known, other)
+    )
+    steps = []
+    for number, shape in enumerate([*known, *other]):
+        # The first run warms up.
+        runs = [bench.run(shape) for _ in range(REPEATS + 1)][1:]
+        steps.append(bench.step(shape, median(runs)))
+        if progress is not None:
+            progress("batches", number + 1, len(known) + len(other))
+    return fit(steps[: len(known)], steps[len(known) :])
+
+
+def _check_room(shapes: Sequence[Shape], limits: EngineConfig) -> None:
+    """Raise ConfigError for a cache that holds fewer than three batches of a kind."""
+    least = max(
+        sorted(shape.slots for shape in shapes if bool(shape.decodes) is decodes)[2]
+        for decodes in (False, True)
+    )
+    if limits.cache_tokens < least:
+        whole = -(-least // limits.block_size) * limits.block_size
+        raise ConfigError(
+            f"The KV cache holds {limits.cache_tokens} tokens, too few to calibrate with. Raise "
+            f"cache_tokens: {whole} are the least, some thousands give better costs."
+        )
+
+
+def _in_haste(bench: _Bench, limits: EngineConfig) -> Iterator[Step]:
+    """Time a few batches. Once QUICK_SECONDS are spent, each is run once, and none of the largest.
+
+    Of several runs the shortest counts: what else the machine does only makes a run longer.
+    """
+    until = bench.clock.now() + QUICK_SECONDS
+    for number, shape in enumerate(map(bench.fitting, rapid(limits))):
+        if number >= 8 and bench.clock.now() > until:
+            return
+        runs = [bench.run(shape)]
+        while len(runs) < REPEATS and bench.clock.now() < until:
+            runs.append(bench.run(shape))
+        yield bench.step(shape, min(runs))
+
+
+def regular(limits: EngineConfig) -> Iterator[Shape]:
+    """Batches over the range that a service sees: sizes doubling, contexts none, short and long."""
+    for tokens in _doubling(16, limits.max_num_batched_tokens):
+        for context in (0, 64, 512):
+            yield Shape(prompts=_prompts(tokens, context))
+    for requests in _doubling(1, limits.max_num_seqs):
+        for context in (16, 128, 512):
+            yield Shape(decodes=(context,) * requests)
+
+
+def rapid(limits: EngineConfig) -> Iterator[Shape]:
+    """The fewest batches that tell all costs apart: three sizes, small ones first, four of each.
+
+    Contexts are cut to what the cache holds, so that there are as many on any machine.
+    """
+    room = limits.cache_tokens
+    sizes = _three(16, min(limits.max_num_batched_tokens, QUICK_TOKENS, room))
+    counts = _three(1, min(limits.max_num_seqs, QUICK_REQUESTS, max(1, room // 2)))
+    for tokens, requests in zip(sizes, counts, strict=True):
+        for context in (0, 256):
+            most = (room - tokens) // len(_prompts(tokens, 0))
+            yield Shape(prompts=_prompts(tokens, min(context, most)))
+        for context in (16, 256):
+            yield Shape(decodes=(min(context, room // requests - 1),) * requests)
+
+
+def irregular(limits: EngineConfig, rng: np.random.Generator, count: int = 24) -> Iterator[Shape]:
+    """Batches of random sizes and contexts: prompts, decodes, and both."""
+    for number in range(count):
+        tokens = int(np.exp(rng.uniform(np.log(16), np.log(limits.max_num_batched_tokens))))
+        requests = int(np.exp(rng.uniform(0, np.log(limits.max_num_seqs))))
+        contexts = rng.integers(16, 400, requests).tolist()
+        prompts = _prompts(tokens, int(rng.integers(0, 400)))
+        yield Shape(
+            prompts=prompts if number % 3 != 1 else (),
+            decodes=tuple(contexts) if number % 3 != 0 else (),
+        )
+
+
+def _doubling(least: int, most: int) -> Iterator[int]:
+    size = least
+    while size < most:
+        yield size
+        size *= 2
+    yield most
+
+
+def _three(least: int, most: int) -> tuple[int, int, int]:
+    """Sizes from least to most, the middle one by ratio."""
+    least = min(least, most)
+    return least, round((least * most) ** 0.5), most
+
+
+def _prompts(tokens: int, context: int) -> tuple[tuple[int, int], ...]:
+    whole, rest = divmod(tokens, PROMPT)
+    return ((PROMPT, context),) * whole + (((rest, context),) if rest else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What batches are timed on. For the fields see `calibrate`."""
+
+    executor: Executor
+    clock: Clock
+    rng: np.random.Generator
+    vocabulary: int
+    longest: int | None
+
+    def run(self, shape: Shape) -> float:
+        """Seconds of one run."""
+        chunks = _chunks(shape, self.rng, self.vocabulary)
+        begin = self.clock.now()
+        self.executor.execute(chunks)
+        return self.clock.now() - begin
+
+    def step(self, shape: Shape, seconds: float) -> Step:
+        """A shape as a measured step."""
+        tokens = sum(length for length, _ in shape.prompts)
+        context = sum(context for _, context in shape.prompts) + sum(shape.decodes)
+        return Step(tokens, len(shape.decodes), context, seconds)
+
+    def fitting(self, shape: Shape) -> Shape:
+        """A shape whose requests are no longer than they may be."""
+        return shape if self.longest is None else shape.within(self.longest)
+
+
+def _chunks(shape: Shape, rng: np.random.Generator, vocabulary: int) -> Sequence[Chunk]:
+    parts = [*shape.prompts, *((1, context) for context in shape.decodes)]
+    chunks, slot = [], 0
+    for number, (length, context) in enumerate(parts):
+        tokens = rng.integers(0, vocabulary, length).astype(np.int32)
+        before = np.arange(slot, slot + context)
+        writes = np.arange(slot + context, slot + context + length)
+        segments = (Segment(before),) if context else ()
+        chunks.append(Chunk(number, tokens, context, segments, writes, Draw()))
+        slot += context + length
+    return chunks

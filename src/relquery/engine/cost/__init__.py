@@ -1,0 +1,1 @@
+"""What steps and prompts cost, as models fitted to measurements."""

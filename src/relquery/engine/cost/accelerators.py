@@ -1,0 +1,92 @@
+"""Cost models of models on accelerators, derived from public figures.
+
+A token's prefill takes 2 x parameters floating-point operations, of which the GPU reaches a share;
+a decode step reads all weights once, at a share of the memory's bandwidth, and per request the
+keys and values of its context. NVIDIA's data sheet of the A100 with 40 GB: 312 TFLOPS in float16,
+1,555 GB/s. Shares: 0.5 of the operations and 0.8 of the bandwidth on one GPU; under tensor
+parallelism 0.45 and 0.75 on two, 0.4 and 0.7 on four. A step's own overhead (Python of the
+scheduler, launches, sampling; and, on several GPUs, the exchange of activations): 8, 10 and 12 ms.
+Context of a request: 200 tokens. Table 3 of paper 003 gives which GPUs a model runs on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relquery.config import EngineConfig
+from relquery.engine.cost.job_time import JobTime
+from relquery.engine.cost.linear import LinearCost
+
+_OPERATIONS = 312e12
+_BANDWIDTH = 1.555e12
+_CONTEXT = 200
+_ASIDE = 1e9  # bytes per GPU for activations
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """GPUs of a kind. used: share of the operations, and read: of the bandwidth; overhead: s."""
+
+    gpus: int
+    used: float
+    read: float
+    overhead: float
+    memory: float = 40 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model in service: what steps cost, the engine's limits, and a prompt's JCT if measured.
+
+    model: with which that was measured; None where it was derived.
+    """
+
+    cost: LinearCost
+    limits: EngineConfig
+    job_time: JobTime | None = None
+    model: str | None = None
+
+
+def derive(
+    parameters: float,
+    state_bytes: float,
+    hardware: Hardware,
+    *,
+    cache_tokens: int | None = None,
+    step_tokens: int = 4096,
+) -> Served:
+    """From a model's size to its costs.
+
+    state_bytes: of the keys and values of one token. cache_tokens: where it is published; else what
+    is left of 90% of the memory after the weights and 1 GB per GPU. step_tokens: limit of a prefill
+    batch, vLLM's default for models whose context is that long.
+    """
+    operations = 2 * parameters / (hardware.gpus * _OPERATIONS * hardware.used)
+    bandwidth = hardware.gpus * _BANDWIDTH * hardware.read
+    weights = 2 * parameters
+    if cache_tokens is None:
+        free = hardware.gpus * (0.9 * hardware.memory - _ASIDE) - weights
+        cache_tokens = int(free / state_bytes)
+    cost = LinearCost(
+        prefill_slope=operations,
+        prefill_intercept=hardware.overhead,
+        decode_slope=_CONTEXT * state_bytes / bandwidth + 2e-5,
+        decode_intercept=weights / bandwidth + hardware.overhead,
+    )
+    limits = EngineConfig(max_num_batched_tokens=step_tokens, cache_tokens=cache_tokens)
+    return Served(cost, limits)
+
+
+_ONE = Hardware(1, 0.5, 0.8, 0.008)
+_TWO = Hardware(2, 0.45, 0.75, 0.010)
+_FOUR = Hardware(4, 0.4, 0.7, 0.012)
+
+SERVED = {
+    # 40 layers of 5,120 dimensions, all heads with keys of their own. The cache: vLLM's paper
+    # (Kwon et al., 2023), Table 1, 15.7 K slots. Its context, and so a prefill batch: 2,048.
+    "a100-opt13b": derive(12.85e9, 2 * 2 * 40 * 5120, _ONE, cache_tokens=15_700, step_tokens=2048),
+    # 64 layers, 8 heads of 128 dimensions with keys of their own.
+    "a100-qwen32b": derive(32.8e9, 2 * 2 * 64 * 8 * 128, _TWO),
+    # 80 layers, 8 heads of 128 dimensions with keys of their own.
+    "a100-llama70b": derive(69e9, 2 * 2 * 80 * 8 * 128, _FOUR),
+}

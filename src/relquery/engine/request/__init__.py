@@ -1,0 +1,1 @@
+"""A request on its way: its tokens, its labels, and the relQuery it belongs to."""

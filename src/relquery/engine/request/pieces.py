@@ -1,0 +1,182 @@
+"""A prompt as pieces: what is computed, stored and named as one run of tokens.
+
+A chain is tokens that attend to what stands before them in it; independent spans are chains that
+stand in another. Each run of a chain's own tokens, up to the next span, is a piece. In document
+order a piece attends to all pieces since the beginning of its chain: to those of the chain itself
+and to those of the spans in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from relquery.engine.request.keys import ROOT, key_after, key_at
+
+Tokens = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """Tokens that attend to what stands before them in the chain, and to nothing outside of it.
+
+    parts: token ids (n,), and chains that stand among them: independent spans.
+    """
+
+    parts: tuple[Tokens | Chain, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """A run of a chain's own tokens, and how far its states are in the cache.
+
+    tokens: (n,) ids, those of the prompt. first: number of the piece that its chain begins with.
+    start: position of its first token, counted from where its chain's positions begin; origin:
+        where that is, in the request. anchor: position that its states are bound to.
+    previous: the piece before it in its chain. spans: the last piece of each span between both,
+        and the span's position in the chain. closed: whether no output can follow in it.
+    blocks: those it holds; slots: (blocks x block size,) of their tokens. done: tokens computed, or
+        served by the cache. keys: of its blocks, as far as they were needed; root: the key that
+        precedes them.
+    """
+
+    tokens: Tokens
+    first: int
+    start: int
+    origin: int
+    anchor: int
+    previous: int | None
+    spans: tuple[tuple[int, int], ...]
+    closed: bool = True
+    blocks: list[int] = field(default_factory=list)
+    slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    done: int = 0
+    keys: list[bytes] = field(default_factory=list)
+    root: bytes | None = None
+
+    @property
+    def last_key(self) -> bytes:
+        """Names all of the chain up to the piece's end, once its keys are known."""
+        assert self.root is not None
+        return self.keys[-1] if self.keys else self.root
+
+    def hold(self, blocks: list[int], block_size: int) -> None:
+        """Add blocks behind those that it holds."""
+        first = np.array(blocks, np.int64)[:, None] * block_size
+        slots = (first + np.arange(block_size)).reshape(-1)
+        self.slots = np.concatenate((self.slots, slots)) if self.blocks else slots
+        self.blocks += blocks
+
+    def let_go(self) -> None:
+        """Forget the blocks and what they held."""
+        self.blocks, self.slots, self.done = [], np.empty(0, np.int64), 0
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A chain that is being laid out. begin: its position in the request; length: so far."""
+
+    todo: list[Tokens | Chain]
+    first: int
+    begin: int
+    length: int = 0
+    own: list[Tokens] = field(default_factory=list)
+    previous: int | None = None
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+
+Placing = Literal["chain", "request", "bound"]
+"""Where the positions of a span begin: "chain": at 0, its states serving at any position;
+"request": where it stands, its states being moved to serve elsewhere; "bound": where it stands,
+which its keys say, as its states serve nowhere else."""
+
+
+def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
+    """The pieces of a prompt in document order; the last one is open: the answer grows in it.
+
+    Spans without tokens vanish.
+    """
+    pieces: list[Piece] = []
+    path = [_open(chain, 0, 0)]
+    while True:
+        at = path[-1]
+        if at.todo:
+            part = at.todo.pop()
+            if isinstance(part, Chain):
+                _close(pieces, at, placing)
+                path.append(_open(part, len(pieces), at.begin + at.length))
+            elif len(part):
+                at.own.append(part)
+            continue
+        path.pop()
+        if not path:
+            _close(pieces, at, placing, ends=True)
+            pieces[-1].closed = False
+            return pieces
+        if at.length or at.own:
+            _close(pieces, at, placing, ends=True)
+            path[-1].spans.append((len(pieces) - 1, path[-1].length))
+            path[-1].length += at.length
+        else:
+            _reopen(pieces, path[-1])
+
+
+def _open(chain: Chain, first: int, begin: int) -> _Open:
+    return _Open(list(reversed(chain.parts)), first, begin)
+
+
+def _close(pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False) -> None:
+    """End a piece where a span begins, or the chain ends.
+
+    A chain that ends with a span has an empty piece after it, whose key names the whole chain.
+    """
+    if not at.own and not ends:
+        return
+    tokens = np.concatenate(at.own) if at.own else np.empty(0, np.int32)
+    origin = at.begin if placing == "chain" else 0
+    anchor = at.begin if placing == "bound" else 0
+    start = at.begin + at.length - origin
+    spans = tuple(at.spans)
+    pieces.append(Piece(tokens, at.first, start, origin, anchor, at.previous, spans))
+    at.previous, at.length = len(pieces) - 1, at.length + len(tokens)
+    at.own, at.spans = [], []
+
+
+def _reopen(pieces: list[Piece], at: _Open) -> None:
+    """Undo the end of a piece before a span that has no tokens."""
+    if at.previous is not None and not at.spans:
+        piece = pieces.pop()
+        at.own, at.spans, at.previous = [piece.tokens], list(piece.spans), piece.previous
+        at.length -= len(piece.tokens)
+
+
+def depths(pieces: list[Piece]) -> list[int]:
+    """In how many spans, one in another, each piece stands; 0 for those of the prompt's own chain.
+
+    A span's pieces, and those of all spans in it, lie from the first of its chain to the last.
+    """
+    followed = {piece.previous for piece in pieces}
+    change = [0] * (len(pieces) + 1)
+    for index, piece in enumerate(pieces):
+        if index not in followed:
+            change[piece.first] += 1
+            change[index + 1] -= 1
+    return [spans - 1 for spans in accumulate(change[:-1])]
+
+
+def find_root(pieces: list[Piece], piece: Piece) -> bytes:
+    """Key that precedes the first block of a piece: it names all that its tokens attend to.
+
+    All pieces before it must have all their keys.
+    """
+    if piece.previous is not None:
+        key = pieces[piece.previous].last_key
+    else:
+        key = key_at(piece.anchor) if piece.anchor else ROOT
+    for last, position in piece.spans:
+        key = key_after(key, pieces[last].last_key, position)
+    return key

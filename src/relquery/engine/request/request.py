@@ -1,0 +1,194 @@
+"""One request in the engine: its tokens, its progress and what it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, field
+
+import numpy as np
+
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.keys import block_key
+from relquery.engine.request.labels import LabelTrie
+from relquery.engine.request.pieces import Chain, Piece, Placing, Tokens, find_root, lay_out
+from relquery.prompt import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How the next token is chosen from the logits.
+
+    seed: base of the random stream; with the number of tokens drawn so far it fixes each draw.
+    allowed: the only token ids to choose from; empty for all. weigh: choose none, but give the
+    log-probabilities of the allowed ones at temperature 1, among themselves or, with among_all,
+    among all tokens.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int = 0
+    allowed: tuple[int, ...] = ()
+    weigh: bool = False
+    among_all: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A prompt on its way to an answer. Only the engine's loop changes it.
+
+    source: the prompt, token ids (n,) or a chain. placing: see relquery.engine.request.pieces.
+    max_tokens: bound of the answer, the context's limit included. end: token ids that end the
+    answer and are not part of it. stop: whether an output that has just grown contains a stop
+    string. decided: whether one that goes on can be none of the texts that it is compared with.
+    drafts: what the answer is likely to be, computed with the prompt; for greedy draws. choices: if
+    not empty, the answer is one of these token sequences. group: id of the relQuery that the
+    request belongs to. scored: weigh all choices in the step that ends the
+    prompt, and decode nothing (paper 004). labels: the choices of a scored request as a trie, made
+    here where it is None; requests of one call share theirs.
+    """
+
+    id: int
+    source: InitVar[Tokens | Chain]
+    max_tokens: int
+    draw: Draw = Draw()
+    end: frozenset[int] = frozenset()
+    stop: Callable[[Sequence[int]], bool] | None = None
+    decided: Callable[[Sequence[int]], bool] | None = None
+    drafts: Drafts | None = None
+    choices: tuple[tuple[int, ...], ...] = ()
+    group: int = 0
+    scored: bool = False
+    labels: LabelTrie | None = None
+    arrival: float = 0.0
+    placing: InitVar[Placing] = "chain"
+
+    pieces: list[Piece] = field(init=False)
+    prompt_tokens: int = field(init=False)
+    output: list[int] = field(default_factory=list)
+    finish: Finish | None = None
+    error: str | None = None
+    finished_at: float | None = None
+    cached: int | None = None
+    """Prompt tokens that the cache served at first admission; None before it."""
+    scores: tuple[float, ...] | None = None
+    """Log-probability of each choice, once a scored request has ended."""
+
+    def __post_init__(self, source: Tokens | Chain, placing: Placing) -> None:
+        chain = source if isinstance(source, Chain) else Chain((source,))
+        self.pieces = lay_out(chain, placing)
+        self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
+        if self.scored and self.labels is None:
+            self.labels = LabelTrie(self.choices, self.end)
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and output."""
+        return self.prompt_tokens + len(self.output)
+
+    @property
+    def computed(self) -> int:
+        """Tokens whose keys and values are in the cache."""
+        if len(self.pieces) == 1:  # nearly all are: this is asked for every request in every step
+            return self.pieces[0].done
+        return sum(piece.done for piece in self.pieces)
+
+    @property
+    def prefill_only(self) -> bool:
+        """Whether the step that ends the prompt gives the answer, so that nobody reads its states
+        but requests that begin alike."""
+        return self.scored or self.max_tokens == 1
+
+    @property
+    def drafting(self) -> bool:
+        """Whether the step that ends the prompt computes drafts, too."""
+        return self.drafts is not None and not self.output
+
+    @property
+    def beside(self) -> int:
+        """Tokens that the step which ends the prompt computes beside it."""
+        if self.labels is not None:
+            return self.labels.tokens
+        return self.drafts.tokens if self.drafts is not None and self.drafting else 0
+
+    @property
+    def decoding(self) -> bool:
+        """Whether only the newest token remains to be computed."""
+        computed = self.computed
+        return computed > 0 and self.length - computed == 1
+
+    @property
+    def blocks(self) -> list[int]:
+        """Blocks that it holds, those of its first piece first."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].blocks
+        return [block for piece in self.pieces for block in piece.blocks]
+
+    def size(self, index: int) -> int:
+        """Tokens of a piece, the output among them in the last one."""
+        piece = self.pieces[index]
+        return len(piece.tokens) + (0 if piece.closed else len(self.output))
+
+    def tokens(self, index: int, start: int, stop: int) -> Tokens:
+        """Token ids start..stop of a piece."""
+        own = self.pieces[index].tokens
+        split = len(own)
+        if stop <= split:
+            return own[start:stop]
+        tail = np.asarray(self.output[max(0, start - split) : stop - split], dtype=np.int32)
+        return np.concatenate((own[start:split], tail)) if start < split else tail
+
+    def named_blocks(self, index: int, block_size: int) -> int:
+        """Blocks of a piece that a key names: the full ones, and the last if it is closed."""
+        size = self.size(index)
+        return -(-size // block_size) if self.pieces[index].closed else size // block_size
+
+    def key(self, index: int, block: int, block_size: int) -> bytes:
+        """Key of a named block of a piece; computed once."""
+        piece = self.pieces[index]
+        if piece.root is None:
+            self._find_roots(index, block_size)
+        while len(piece.keys) <= block:
+            start = len(piece.keys) * block_size
+            stop = min(start + block_size, self.size(index))
+            piece.keys.append(block_key(piece.last_key, self.tokens(index, start, stop)))
+        return piece.keys[block]
+
+    def keys(self, index: int, count: int, block_size: int) -> list[bytes]:
+        """Keys of the first `count` named blocks of a piece."""
+        if count:
+            self.key(index, count - 1, block_size)
+        return self.pieces[index].keys[:count]
+
+    def place(self, index: int, block: int, block_size: int) -> int:
+        """Position of a block's first token, as it is computed."""
+        return self.pieces[index].start + block * block_size
+
+    def _find_roots(self, index: int, block_size: int) -> None:
+        for i, piece in enumerate(self.pieces[: index + 1]):
+            if piece.root is None:
+                piece.root = find_root(self.pieces, piece)
+            if i < index and len(piece.tokens):
+                self.key(i, self.named_blocks(i, block_size) - 1, block_size)
+
+    def allowed_next(self) -> tuple[int, ...]:
+        """Token ids that may follow the output under `choices`, sorted; empty for all.
+
+        Where the output is itself a choice and a longer one begins with it, the end tokens are
+        allowed too.
+        """
+        if not self.choices:
+            return ()
+        done = len(self.output)
+        open_choices = [choice for choice in self.choices if list(choice[:done]) == self.output]
+        following = {choice[done] for choice in open_choices if len(choice) > done}
+        if any(len(choice) == done for choice in open_choices):
+            following |= self.end
+        return tuple(sorted(following))
+
+    def chosen(self) -> bool:
+        """Whether the output is a choice that no other choice continues."""
+        return bool(self.choices) and not any(
+            len(choice) > len(self.output) and list(choice[: len(self.output)]) == self.output
+            for choice in self.choices
+        )

@@ -1,0 +1,1 @@
+"""Policies by name, and the steps that they share."""

@@ -1,0 +1,83 @@
+"""Policies by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from relquery.config import EngineConfig, PolicyName
+from relquery.engine.cost.job_time import JobTime
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.scheduling.plan import Policy
+from relquery.engine.scheduling.policies.fcfs import fcfs
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.engine.scheduling.policies.jobs.relserve import RelServe
+from relquery.engine.scheduling.policies.jobs.shortest import Shortest
+from relquery.engine.scheduling.policies.jobs.static import Static
+from relquery.engine.scheduling.policies.prompts.fifo import Fifo
+from relquery.engine.scheduling.policies.prompts.srjf import Srjf
+from relquery.engine.scheduling.policies.sarathi import sarathi
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What policies may want to know.
+
+    cost: of the machine. seed: of samples. job_time: of a request, see Srjf.
+    """
+
+    cost: LinearCost = field(default_factory=LinearCost)
+    fairness: Fairness = field(default_factory=Fairness)
+    seed: int = 0
+    job_time: JobTime | None = None
+
+    @classmethod
+    def of(
+        cls, config: EngineConfig, cost: LinearCost | None = None, job_time: JobTime | None = None
+    ) -> Settings:
+        """Those that an engine's config names, and what was measured."""
+        fairness = Fairness(config.starvation, config.aging, config.weights)
+        return cls(cost or LinearCost(), fairness, job_time=job_time)
+
+
+def _relserve(given: Settings, **halves: Any) -> Policy:
+    return RelServe(given.cost, fairness=given.fairness, seed=given.seed, **halves)
+
+
+def _srjf(given: Settings, **kind: bool) -> Policy:
+    return Srjf(given.cost, given.job_time, given.fairness.aging, **kind)
+
+
+def _calibrated(given: Settings) -> Policy:
+    """As paper 004 has it by default: the JCT is the tokens not cached, whatever was measured."""
+    return Srjf(given.cost, None, given.fairness.aging)
+
+
+_MAKERS: dict[PolicyName, Callable[[Settings], Policy]] = {
+    "fcfs": lambda given: fcfs,
+    "sarathi": lambda given: sarathi,
+    "static": lambda given: Static(given.fairness, given.cost),
+    "relserve": _relserve,
+    "relserve-pp": lambda given: _relserve(given, transition="prefill"),
+    "relserve-dp": lambda given: _relserve(given, transition="decode"),
+    "relserve-dpu": lambda given: _relserve(given, adaptive=False),
+    "relserve-aba": lambda given: _relserve(given, dynamic=False),
+    "shortest": lambda given: Shortest(given.cost, given.fairness, given.seed),
+    "fifo": lambda given: Fifo(given.cost),
+    "srjf-static": lambda given: _srjf(given, calibrated=False),
+    "srjf-calibrated": _calibrated,
+    "srjf": lambda given: _srjf(given, batch=True),
+}
+
+
+def needs_cost(config: EngineConfig) -> bool:
+    """Whether a config's policy predicts durations."""
+    if config.policy == "static":
+        return config.aging > 0
+    return config.policy not in ("fcfs", "sarathi", "fifo")
+
+
+def make_policy(name: PolicyName, settings: Settings | None = None) -> Policy:
+    """The policy of a name."""
+    return _MAKERS[name](settings or Settings())

@@ -1,0 +1,15 @@
+"""First come, first served, prompts before decodes: vLLM's way, with which paper 003 compares."""
+
+from __future__ import annotations
+
+from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.policies.steps import decode, prefill
+
+
+def fcfs(state: State, memo: Memo) -> tuple[Plan, Memo]:
+    """Compute whole prompts in order of arrival while one fits; else decode all that runs."""
+    draft = Draft(state)
+    prefill(draft, state, state.waiting)
+    if not draft.work:
+        decode(draft, state.running)
+    return draft.plan(), memo

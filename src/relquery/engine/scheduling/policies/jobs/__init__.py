@@ -1,0 +1,1 @@
+"""Policies that order whole relQueries (paper 003), and their priorities."""

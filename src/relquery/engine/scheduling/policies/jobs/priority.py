@@ -1,0 +1,180 @@
+"""Priorities of relQueries, kept from step to step: only what changed is estimated again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import merge
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from relquery.config import EngineConfig
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import State
+from relquery.engine.scheduling.policies.jobs.ranking import Ranking
+from relquery.engine.scheduling.policies.jobs.tenants import Tenants
+
+SLACK = 2.0
+"""Steps full of tokens by which a tenant may be ahead of another."""
+
+
+class Estimate(Protocol):
+    """A relQuery's priority: a number, the less the more urgent."""
+
+    def __call__(self, relquery: RelQuery, state: State) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """How far those who wait long, or have had little, go before those who are short.
+
+    starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
+    came with. One that has waited so long since its arrival, begun or not, and has requests that
+    still wait, has priority 0 from then on; None for never. aging: seconds of work that a second
+    since the arrival makes up for. weights: shares of tenants, see Tenants.
+    """
+
+    starvation: float | None = None
+    aging: float = 0.0
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
+Urgency = tuple[bool, float]
+"""Whether the tenant has to step back, and the priority: the least goes first."""
+
+
+E = TypeVar("E", bound=Estimate)
+
+
+class Priorities(Generic[E]):
+    """The memo of policies that go by priority.
+
+    estimate: gives a relQuery's priority. fixed: keep the one of its arrival; else it is estimated
+    again whenever one of its requests has been worked on or has ended. As long as nothing happens
+    to it but waiting, the last one is kept (paper 003, eq. 12).
+    """
+
+    def __init__(
+        self,
+        estimate: E,
+        limits: EngineConfig,
+        fairness: Fairness = Fairness(),
+        *,
+        fixed: bool = False,
+    ) -> None:
+        self.estimate, self._fixed = estimate, fixed
+        self._starvation, self._aging = fairness.starvation, fairness.aging
+        self._tenants = Tenants(fairness.weights, SLACK * limits.max_num_batched_tokens)
+        self._ahead: frozenset[str] = frozenset()
+        self._known: dict[int, _Known] = {}
+        self._waiting: dict[str, Ranking] = {}  # per tenant, those with requests that wait
+        self._due = Ranking()  # of these, by when they starve, those that do not yet
+        self._starved: set[int] = set()
+        self._overdue: dict[int, None] = {}  # of these, those of which requests wait and none runs
+
+    def __getitem__(self, relquery: int) -> Urgency:
+        known = self._known[relquery]
+        return known.tenant in self._ahead and relquery not in self._starved, self._key(relquery)
+
+    def update(self, state: State) -> None:
+        """Take in what changed."""
+        for relquery in state.changed:
+            if relquery.open:
+                self._take_in(relquery, state)
+            elif relquery.id in self._known:
+                self._tenants.take_in(relquery)  # also what the step gave that ended it
+                self._forget(relquery.id)
+        for number in self._due.take_until(state.now):
+            self._starved.add(number)
+            self._rank(state.relqueries[number])
+        self._ahead = self._tenants.ahead(self._waiting)
+
+    def waiting(self, state: State) -> Iterator[RelQuery]:
+        """The relQueries that have requests that wait, the most urgent first."""
+        if len(self._waiting) == 1:
+            (only,) = self._waiting.values()
+            return (state.relqueries[number] for number in only)
+        ranked = [((self[number], number) for number in each) for each in self._waiting.values()]
+        return (state.relqueries[number] for _, number in merge(*ranked))
+
+    def starves(self, relquery: int) -> bool:
+        """Whether it has waited too long."""
+        return relquery in self._starved
+
+    def overdue(self, state: State) -> list[RelQuery]:
+        """Those that starve while none of their requests runs, those never begun first."""
+        found = [state.relqueries[number] for number in self._overdue]
+        return sorted(found, key=lambda relquery: relquery.started is not None)
+
+    @property
+    def count(self) -> int:
+        """How many relQueries have requests that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def sort(self, requests: Collection[Request]) -> list[Request]:
+        """Requests in the order of their relQueries, the most urgent first."""
+        groups = {request.group for request in requests}
+        order = {number: (self[number], self._known[number].arrival) for number in groups}
+        return sorted(requests, key=lambda request: order[request.group])
+
+    def order(self, state: State) -> list[RelQuery]:
+        """All open relQueries, the most urgent first."""
+        return sorted(state.relqueries.values(), key=lambda each: (self[each.id], each.arrival))
+
+    def _key(self, number: int) -> float:
+        """What relQueries of one tenant are ranked by: all age alike, so that it keeps."""
+        known = self._known[number]
+        return 0.0 if number in self._starved else known.priority + self._aging * known.arrival
+
+    def _take_in(self, relquery: RelQuery, state: State) -> None:
+        number = relquery.id
+        self._tenants.take_in(relquery)
+        known = self._known.get(number)
+        if known is None or known.size != relquery.size or not self._fixed:
+            self._known[number] = _Known(
+                relquery.tenant, relquery.arrival, relquery.size, self.estimate(relquery, state)
+            )
+        self._rank(relquery)
+
+    def _rank(self, relquery: RelQuery) -> None:
+        """Put a relQuery where it belongs: among those that wait, come to starve, are overdue."""
+        number, waits = relquery.id, len(relquery.waiting) > 0
+        if waits:
+            ranking = self._waiting.setdefault(relquery.tenant, Ranking())
+            ranking.set(number, self._key(number), relquery.arrival)
+        else:
+            self._unrank(number, relquery.tenant)
+        if self._starvation is None:
+            return
+        starves = number in self._starved
+        if waits and not starves:
+            self._due.set(number, relquery.arrival + self._starvation * relquery.size)
+        else:
+            self._due.discard(number)
+        if waits and starves and not relquery.running:
+            self._overdue.setdefault(number)
+        else:
+            self._overdue.pop(number, None)
+
+    def _unrank(self, number: int, tenant: str) -> None:
+        ranking = self._waiting.get(tenant)
+        if ranking is not None:
+            ranking.discard(number)
+            if not len(ranking):
+                del self._waiting[tenant]
+
+    def _forget(self, number: int) -> None:
+        self._unrank(number, self._known.pop(number).tenant)
+        self._tenants.forget(number)
+        self._starved.discard(number)
+        self._overdue.pop(number, None)
+        self._due.discard(number)
+
+
+class _Known(NamedTuple):
+    """What is kept of a relQuery."""
+
+    tenant: str
+    arrival: float
+    size: int
+    priority: float

@@ -1,0 +1,88 @@
+"""RelServe: priorities that follow what is left to do, steps that weigh who waits (paper 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Literal
+
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.policies.jobs.priority import Estimate, Fairness, Priorities
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
+from relquery.engine.scheduling.policies.jobs.static import TokenCount
+from relquery.engine.scheduling.policies.steps import begin, decode, prefill
+
+Transition = Literal["adaptive", "prefill", "decode"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelServe:
+    """The policy; call it as `Policy` says.
+
+    cost: predicts the durations that it weighs. dynamic: the Dynamic Priority Updater (4.2); off,
+    priorities are those of `static`. adaptive: the Adaptive Batch Arranger (4.3); off, prompts go
+    before decodes. transition: what goes first where a relQuery that runs has all its prompts
+    computed and another waits: what the predicted change of latencies says, or always the same
+    (Fig. 10). fairness: beyond the order of priorities. sample: requests that tell a relQuery's
+    cache miss ratio (eq. 11); seed: of their choice. remaining: another estimate of what is left.
+    """
+
+    cost: LinearCost
+    dynamic: bool = True
+    adaptive: bool = True
+    transition: Transition = "adaptive"
+    fairness: Fairness = field(default_factory=Fairness)
+    sample: int = 10
+    seed: int = 0
+    remaining: Remaining | None = None
+
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        """Compute prompts of the most urgent relQuery, or decode all that runs."""
+        priorities: Priorities[Estimate] = memo or self._begin(state)
+        priorities.update(state)
+        running = priorities.sort(state.running)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
+        must = bool(draft.work)
+        # Prompts of one relQuery a step, so that each passage from one to the next is weighed.
+        candidates = islice(priorities.waiting(state), 1 if self.adaptive else None)
+        prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
+        goes_first = must or not running or self._goes_first(draft, priorities, state)
+        if not draft.work or not goes_first:
+            draft = Draft(state)
+            decode(draft, running)
+        return draft.plan(), priorities
+
+    def _begin(self, state: State) -> Priorities[Estimate]:
+        estimate: Estimate = TokenCount.of(self.cost, self.fairness)
+        if self.dynamic:
+            estimate = self.remaining or Remaining(self.cost, self.sample, self.seed)
+        return Priorities(estimate, state.limits, self.fairness, fixed=not self.dynamic)
+
+    def _goes_first(self, draft: Draft, priorities: Priorities[Estimate], state: State) -> bool:
+        """Whether the drafted prompts go before the decodes of what runs."""
+        if not self.adaptive or not draft.work:
+            return True
+        running = {request.group for request in state.running}
+        least = min(priorities[number] for number in running)
+        if least >= min(priorities[work.request.group] for work in draft.work):
+            return True  # a more urgent relQuery came, or one's own prompts are not all computed
+        if self.transition != "adaptive":
+            return self.transition == "prefill"
+        relqueries = [state.relqueries[number] for number in running]
+        return self._change(draft, relqueries, priorities.count, state) < 0
+
+    def _change(
+        self, draft: Draft, running: Collection[RelQuery], waiting: int, state: State
+    ) -> float:
+        """Seconds by which all latencies together grow if the prompts go first (eq. 15 to 17)."""
+        count = len(draft.work)
+        limit = max(state.relqueries[work.request.group].output_limit for work in draft.work)
+        paused = self.cost.seconds(sum(work.tokens for work in draft.work), 0) * len(running)
+        common = sum(min(each.output_limit, limit) for each in running)
+        slower = self.cost.decode_slope * count * common
+        longest = max(each.output_limit for each in running)
+        sooner = waiting * self.cost.decode_intercept * min(limit, longest)
+        return paused + slower - sooner

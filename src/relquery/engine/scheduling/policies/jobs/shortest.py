@@ -1,0 +1,86 @@
+"""Shortest remaining time first, prompts mixed into the steps that decode: relquery's own policy.
+
+As RelServe it knows whole relQueries and what is left of each, and weighs who waits for whom. In
+three things it goes beyond: a step may decode and compute prompts at once, so that none is spent
+on a few prompts alone while all others stand still; what is left of a relQuery counts the steps
+that it decodes in only in part, as others decode in them too; and a prompt is weighed against
+those only that are more urgent, by what is left of their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain, takewhile
+
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.policies.jobs.priority import Fairness, Priorities
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
+from relquery.engine.scheduling.policies.steps import begin, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Shortest:
+    """The policy; call it as `Policy` says.
+
+    cost: predicts the durations that it weighs. fairness: beyond the order of priorities. seed: see
+    Remaining. remaining: another estimate of what is left.
+    """
+
+    cost: LinearCost
+    fairness: Fairness = field(default_factory=Fairness)
+    seed: int = 0
+    remaining: Remaining | None = None
+
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        """Decode all that runs; add prompts, the most urgent first, where that pays."""
+        priorities: Priorities[Remaining] = memo or Priorities(
+            self.remaining or Remaining(self.cost, seed=self.seed, shared=True),
+            state.limits,
+            self.fairness,
+        )
+        priorities.update(state)
+        running = priorities.sort(state.running)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
+        decode(draft, running)
+        best = next(priorities.waiting(state), None)
+        if best is not None and not draft.preempt:
+            bound = priorities[best.id]
+            urgent = list(takewhile(lambda one: priorities[one.group] < bound, running))
+            if not urgent or self._pays(draft, best, urgent, priorities, state):
+                _admit(draft, priorities.waiting(state))
+        return draft.plan(), priorities
+
+    def _pays(
+        self,
+        draft: Draft,
+        best: RelQuery,
+        urgent: Iterable[Request],
+        priorities: Priorities[Remaining],
+        state: State,
+    ) -> bool:
+        """Whether prompts of `best` now save all that wait more than they cost the more urgent.
+
+        Eq. 15 to 17 of paper 003, with what is left of an answer in place of its limit.
+        """
+        estimate = priorities.estimate
+        tails: dict[int, float] = {}
+        for request in urgent:
+            tails[request.group] = max(estimate.left(request), tails.get(request.group, 0.0))
+        lengths = best.waiting.lengths.cumsum()
+        count = max(1, int(lengths.searchsorted(draft.tokens, "right")))
+        limit = float(estimate.outputs(best)[:count].max())
+        uncached = float(lengths[count - 1]) * estimate.miss_ratio(best, state)
+        paused = self.cost.prefill_slope * uncached * len(tails)
+        slower = self.cost.decode_slope * count * sum(min(tail, limit) for tail in tails.values())
+        sooner = priorities.count * self.cost.decode_intercept * min(limit, max(tails.values()))
+        return paused + slower < sooner
+
+
+def _admit(draft: Draft, relqueries: Iterable[RelQuery]) -> None:
+    for request in chain.from_iterable(each.waiting for each in relqueries):
+        if not draft.admit(request):
+            return

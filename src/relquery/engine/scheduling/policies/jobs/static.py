@@ -1,0 +1,59 @@
+"""Static priority: each relQuery's is fixed at its arrival by its tokens (paper 003, eq. 6-7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.policies.jobs.priority import Estimate, Fairness, Priorities
+from relquery.engine.scheduling.policies.steps import begin, decode, prefill
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCount:
+    """An Estimate: prompt tokens and tokens that answers may have, of so many seconds each.
+
+    Eq. 6 and 7 of paper 003, with one linear function for both.
+    """
+
+    seconds: float = 1.0
+
+    def __call__(self, relquery: RelQuery, state: State) -> float:
+        """See Estimate."""
+        requests = chain(relquery.waiting, relquery.running)
+        tokens = sum(request.prompt_tokens + request.max_tokens for request in requests)
+        return self.seconds * tokens
+
+    @classmethod
+    def of(cls, cost: LinearCost, fairness: Fairness) -> TokenCount:
+        """In seconds where they are weighed against the seconds of a wait, else in tokens."""
+        return cls(cost.prefill_slope if fairness.aging else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """The policy; call it as `Policy` says.
+
+    fairness: beyond the order of priorities. cost: tells what a token takes, which only its aging
+    asks for.
+    """
+
+    fairness: Fairness = field(default_factory=Fairness)
+    cost: LinearCost = field(default_factory=LinearCost)
+
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        """Compute whole prompts, of the smallest relQuery first, while one fits; else decode."""
+        priorities: Priorities[Estimate] = memo or Priorities(
+            TokenCount.of(self.cost, self.fairness), state.limits, self.fairness, fixed=True
+        )
+        priorities.update(state)
+        running = priorities.sort(state.running)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
+        waiting = (relquery.waiting for relquery in priorities.waiting(state))
+        prefill(draft, state, chain.from_iterable(waiting))
+        if not draft.work:
+            decode(draft, running)
+        return draft.plan(), priorities

@@ -1,0 +1,41 @@
+"""Shortest remaining job first, request by request (paper 004, Algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relquery.engine.cost.job_time import JobTime, uncached_tokens
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.policies.prompts.backlog import Backlog
+from relquery.engine.scheduling.policies.prompts.step import advance_and_add
+
+
+@dataclass(frozen=True, slots=True)
+class Srjf:
+    """The policy; call it as `Policy` says.
+
+    cost: gives the proxy its seconds, and says whether a prompt pays that joins others. job_time:
+    a request's JCT; None for the proxy, the tokens not cached at the cost's seconds per token.
+    aging: seconds of JCT that a second of waiting makes up for, the paper's λ; the authors' code
+    has it in tokens per second, of which it is aging / cost.prefill_slope. calibrated: see Backlog.
+    batch: let further prompts join a step where it pays.
+    """
+
+    cost: LinearCost
+    job_time: JobTime | None = None
+    aging: float = 0.0
+    calibrated: bool = True
+    batch: bool = False
+
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        """Advance what runs, then add the prompt of the least score."""
+        backlog: Backlog | None = memo
+        if backlog is None:
+            job_time = self.job_time or uncached_tokens(self.cost.prefill_slope)
+            backlog = Backlog(state, job_time, self.aging, self.calibrated)
+        else:
+            backlog.update(state)
+        draft, cost = Draft(state), self.cost if self.batch else None
+        advance_and_add(draft, state, backlog.candidates(draft, state), cost)
+        return draft.plan(), backlog

@@ -1,0 +1,1 @@
+"""One step: blocks taken, cached states moved, work cut into chunks."""

@@ -1,0 +1,168 @@
+"""What requests hold of the cache, and their work as chunks that read and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from relquery.config import EngineConfig
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
+from relquery.engine.request.pieces import Piece
+from relquery.engine.request.request import Draw, Request
+from relquery.engine.scheduling.plan import Work, filled, spread
+from relquery.engine.step.ending import draft_chunks, label_chunks
+from relquery.engine.step.hits import Held
+from relquery.engine.step.offload import Offload
+
+
+class Holdings:
+    """Gives requests their blocks of a pool and takes them back."""
+
+    def __init__(self, pool: BlockPool, limits: EngineConfig, offload: Offload) -> None:
+        self._pool, self._limits, self._offload = pool, limits, offload
+        self._own = 0
+
+    def begin_step(self) -> None:
+        """Take back all scratch slots."""
+        self._own = 0
+
+    def scratch(self, count: int) -> Slots:
+        """Slots of the step alone: nobody finds them afterwards, and no block is held for them."""
+        first = SCRATCH + self._own
+        self._own += count
+        return np.arange(first, first + count)
+
+    def admit(self, work: Work, hits: Held) -> None:
+        """Give a request the cached blocks of its prompt, and fresh ones for the rest of it."""
+        request, size = work.request, self._limits.block_size
+        for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
+            if found:
+                blocks = [
+                    self._filled_before(request, index, number) if block is None else block
+                    for number, block in enumerate(found)
+                ]
+                piece.hold(blocks, size)
+            piece.done = min(len(found) * size, request.size(index))
+        for index in range(len(request.pieces)):
+            self._hold(request, index, work.kept)
+        if work.loaded:
+            (piece,) = request.pieces
+            piece.done += work.loaded * size
+            if len(piece.slots) < piece.done:  # what is loaded, but not kept
+                own = self.scratch(piece.done - len(piece.slots))
+                piece.slots = np.concatenate((piece.slots, own))
+
+    def chunks(self, work: Work) -> list[Chunk]:
+        """Work of a running request as chunks, one for each piece that it touches.
+
+        What it lacks of blocks is allocated, and what it fills can be found by its key.
+        """
+        request, size = work.request, self._limits.block_size
+        self._hold(request, len(request.pieces) - 1, work.kept)
+        at_once = request.prefill_only or request.drafting
+        if request.decoding and len(request.pieces) == 1 and not at_once:
+            return [self._decode(request)]
+        chunks = []
+        for index, start, stop in spread(request, work.tokens):
+            piece, first = request.pieces[index], start - work.loaded * size
+            if self._limits.prefix_caching:
+                for block in filled(request, index, first, stop, size, work.kept):
+                    self._publish(request, index, block)
+            own = (Segment(piece.slots[:start], piece.start),) if start else ()
+            ends = index == len(request.pieces) - 1 and stop == request.size(index)
+            chunks.append(
+                Chunk(
+                    request=request.id,
+                    tokens=request.tokens(index, start, stop),
+                    position=piece.start + start,
+                    context=(*self._before(request, index), *own),
+                    writes=self._writes(piece, start, stop),
+                    draw=_next_draw(request) if ends else None,
+                    loads=self._offload.loads(work, piece.slots[first:start]),
+                    saves=self._offload.saves(work, start),
+                )
+            )
+        if request.labels is not None and chunks[-1].draw is not None:
+            chunks[-1:] = label_chunks(chunks[-1], request.labels, self.scratch)
+        elif request.drafting and chunks[-1].draw is not None:
+            assert request.drafts is not None
+            chunks[-1:] = draft_chunks(chunks[-1], request.drafts, self.scratch)
+        return chunks
+
+    def withdraw(self, request: Request) -> None:
+        """Let nobody find the blocks of a request that are not computed or loaded yet."""
+        for index, piece in enumerate(request.pieces):
+            if piece.done < request.size(index):
+                loaded = self._offload.blocks(request)
+                for block in piece.blocks[piece.done // self._limits.block_size - loaded :]:
+                    self._pool.withdraw(block)
+
+    def release(self, request: Request) -> None:
+        """Take all blocks back."""
+        self._pool.release(request.blocks)
+        for piece in request.pieces:
+            piece.let_go()
+
+    def _decode(self, request: Request) -> Chunk:
+        """The newest token of a prompt without spans: what most chunks are."""
+        (piece,), size, last = request.pieces, self._limits.block_size, request.length - 1
+        if self._limits.prefix_caching and (last + 1) % size == 0:
+            self._publish(request, 0, last // size)
+        return Chunk(
+            request.id,
+            request.tokens(0, last, last + 1),
+            piece.start + last,
+            (Segment(piece.slots[:last], piece.start),),
+            piece.slots[last : last + 1],
+            _next_draw(request),
+        )
+
+    def _publish(self, request: Request, index: int, number: int) -> None:
+        """Let a block that this step fills be found by its key."""
+        block, size = request.pieces[index].blocks[number], self._limits.block_size
+        self._pool.publish(request.key(index, number, size), block)
+        self._pool.place[block] = request.place(index, number, size)
+
+    def _before(self, request: Request, index: int) -> Iterator[Segment]:
+        """The pieces before one that its tokens attend to."""
+        piece = request.pieces[index]
+        for other in request.pieces[piece.first : index]:
+            if len(other.tokens):
+                slots = other.slots[: len(other.tokens)]
+                yield Segment(slots, other.start, other.origin - piece.origin)
+
+    def _filled_before(self, request: Request, index: int, number: int) -> int:
+        """Hold a block that work before this one fills in the same step."""
+        block = self._pool.lookup(request.key(index, number, self._limits.block_size))
+        assert block is not None, "the policy counted on a block that no work filled"
+        self._pool.take(block)
+        return block
+
+    def _writes(self, piece: Piece, start: int, stop: int) -> Slots:
+        """Where the states of some tokens go: to the piece's blocks as far as it has any."""
+        held = piece.slots[start:stop]
+        missing = stop - start - len(held)
+        return np.concatenate((held, self.scratch(missing))) if missing else held
+
+    def _hold(self, request: Request, index: int, kept: int | None = None) -> None:
+        """Allocate what a piece lacks of blocks."""
+        piece = request.pieces[index]
+        whole = -(-request.size(index) // self._limits.block_size) if kept is None else kept
+        missing = whole - len(piece.blocks)
+        if missing > 0:
+            fresh = self._pool.allocate(missing)
+            assert fresh is not None, "the policy planned more blocks than there are"
+            piece.hold(fresh, self._limits.block_size)
+
+
+def _next_draw(request: Request) -> Draw:
+    draw = request.draw
+    if draw.temperature == 0 and not request.choices:
+        return draw
+    # One stream per request: a draw depends on the seed and on how many tokens came before it,
+    # not on what else is in the batch.
+    seed = hash((draw.seed, len(request.output)))
+    return replace(draw, seed=seed, allowed=request.allowed_next() or draw.allowed)

@@ -1,0 +1,64 @@
+"""The cached blocks that a step's new requests take, moved to where they need them."""
+
+from __future__ import annotations
+
+from relquery.config import EngineConfig
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.cache.cidra import Move
+from relquery.engine.scheduling.plan import Work
+
+Held = list[list[int | None]]
+"""Blocks of each piece; None for one that is filled in this step only."""
+
+
+class StepHits:
+    """Hits of one step. Hold those of all work before anything is allocated, then copy.
+
+    moves: of blocks, to be carried out before the step computes. originals: blocks that were
+    copied and are held until then.
+    """
+
+    def __init__(self, pool: BlockPool, limits: EngineConfig) -> None:
+        self._pool, self._limits = pool, limits
+        self._before: dict[int, int] = {}
+        self._copies: list[tuple[list[int | None], int, Move, int]] = []
+        self.moves: list[Move] = []
+        self.originals: list[int] = []
+
+    def hold(self, work: Work) -> Held:
+        """Hold a waiting request's hits."""
+        request, size = work.request, self._limits.block_size
+        held: Held = []
+        for index, count in enumerate(work.hits):
+            blocks = [self._pool.lookup(key) for key in request.keys(index, count, size)]
+            held.append(blocks)
+            for number, block in enumerate(blocks):
+                if block is not None:
+                    self._pool.take(block)
+                    if self._limits.relocation == "cidra":
+                        self._bring(blocks, number, request.place(index, number, size))
+        return held
+
+    def copy(self) -> None:
+        """Give those who cannot have a block where they need it a copy."""
+        for blocks, number, move, place in self._copies:
+            fresh = self._pool.allocate(1)
+            assert fresh is not None, "the policy planned more blocks than there are"
+            self.originals.append(move.source)
+            self.moves.append(Move(move.source, fresh[0], move.turn))
+            self._pool.place[fresh[0]] = place
+            blocks[number] = fresh[0]
+
+    def _bring(self, blocks: list[int | None], number: int, place: int) -> None:
+        """Have a held block moved to a place: itself, if nobody else needs it where it is."""
+        block = blocks[number]
+        assert block is not None
+        if self._pool.place[block] == place:
+            return
+        before = self._before.setdefault(block, self._pool.place[block])
+        move = Move(block, block, place - before)
+        if self._pool.references(block) == 1:
+            self.moves.append(move)
+            self._pool.place[block] = place
+        else:
+            self._copies.append((blocks, number, move, place))

@@ -1,0 +1,96 @@
+"""A second cache in host memory, for what the KV cache has no room for (paper 004, section 9).
+
+It takes all that is computed of a prompt, also what the KV cache keeps for now: without its
+beginning nobody would find the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from relquery.config import EngineConfig
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.executor import Loads, Slots
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Work
+
+
+class Offload:
+    """The host's blocks that a step reads or writes: they are held until it has ended.
+
+    Nobody holds a host block between steps: requests that use them end in the step that begins
+    them.
+    """
+
+    def __init__(self, host: BlockPool, limits: EngineConfig) -> None:
+        self._host, self._size = host, limits.block_size
+        self._on = host.total > 0 and limits.prefix_caching
+        self._loaded: dict[Request, list[int]] = {}
+        self._held: list[int] = []
+        self._fresh: list[int] = []
+
+    def hold(self, plan: Sequence[Work]) -> None:
+        """Hold what a step is to load, before anything is saved, which might evict it."""
+        for work in plan:
+            if work.loaded:
+                first = sum(work.hits)
+                keys = work.request.keys(0, first + work.loaded, self._size)[first:]
+                self._loaded[work.request] = [self._take(key) for key in keys]
+
+    def loads(self, work: Work, slots: Slots) -> Loads | None:
+        """What is to be copied to these slots before the work attends to them."""
+        return Loads(self._slots(self._loaded[work.request]), slots) if work.loaded else None
+
+    def saves(self, work: Work, start: int) -> Slots | None:
+        """Host slots (tokens,) of what work computes from `start` on, -1 for none: of full blocks
+        that the host does not have, in order, as far as there is room. They can be found by their
+        keys from now on.
+        """
+        if work.kept is None or not self._on:
+            return None
+        request, size = work.request, self._size
+        found = np.full(work.tokens, -1, np.int64)
+        for number, key in enumerate(request.keys(0, request.length // size, size)):
+            if self._host.lookup(key) is not None:
+                # Held, or what precedes the others might be evicted for them.
+                self._held.append(self._take(key))
+                continue
+            if number * size < start:  # the KV cache alone has it
+                continue
+            fresh = self._host.allocate(1)
+            if fresh is None:
+                break
+            self._host.publish(key, fresh[0])
+            self._held += fresh
+            self._fresh += fresh
+            at = number * size - start
+            found[at : at + size] = self._slots(fresh)
+        return found if (found >= 0).any() else None
+
+    def blocks(self, request: Request) -> int:
+        """How many blocks the step loads for a request."""
+        return len(self._loaded.get(request, ()))
+
+    def withdraw(self) -> None:
+        """Let nobody find what a step that has failed was to save."""
+        for block in self._fresh:
+            self._host.withdraw(block)
+
+    def release(self) -> None:
+        """Let go of all that the step has held."""
+        for blocks in self._loaded.values():  # of which `_held` has all, in the order of a prompt
+            self._host.release(blocks)
+        self._host.release(self._held)
+        self._loaded, self._held, self._fresh = {}, [], []
+
+    def _take(self, key: bytes) -> int:
+        block = self._host.lookup(key)
+        assert block is not None, "the policy counted on a block that the host does not have"
+        self._host.take(block)
+        return block
+
+    def _slots(self, blocks: list[int]) -> Slots:
+        first = np.array(blocks, np.int64)[:, None] * self._size
+        return (first + np.arange(self._size)).reshape(-1)

@@ -1,0 +1,237 @@
+"""A tree as a picture: with lines in a terminal, as Mermaid, as SVG.
+
+Large trees are cut: a node's children beyond the first few are one "… 997 more".
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import deque
+from dataclasses import dataclass, field
+
+from relquery.ir.nodes import (
+    Bag,
+    Chat,
+    Fragment,
+    Generate,
+    Node,
+    Prepare,
+    Retrieve,
+    Seq,
+    Text,
+)
+from relquery.ir.paths import check_node, children_of, word
+from relquery.prompt import Role
+
+_NODES = 200  # at most drawn, unless the caller says otherwise
+_SYMBOLS: dict[type, str] = {
+    Generate: "G",
+    Prepare: "G¹",
+    Chat: "C",
+    Retrieve: "R",
+    Fragment: "F",
+    Seq: "⋈",
+}
+_ROLES = {Role.SYSTEM: "S", Role.USER: "U", Role.ASSISTANT: "A"}
+# JSON leaves these as they are: terminals obey some, and no file holds the others.
+_NOT_SHOWN = re.compile("[\x7f-\x9f\ud800-\udfff]")
+# XML has no form for these, not even escaped.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(slots=True)
+class _Drawn:
+    """A node in a picture; without `node` it stands for so many `hidden` ones."""
+
+    node: Node | None
+    hidden: int = 0
+    children: list[_Drawn] = field(default_factory=list)
+    left: float = 0.0  # where it stands in the SVG
+    depth: int = 0
+
+
+def symbol(node: Node) -> str:
+    """The node's operator in paper 002, Table 1; ⊎ is a bag whose children see one another."""
+    if isinstance(node, Text):
+        return _ROLES[node.role]
+    if isinstance(node, Bag):
+        return "+" if node.independent else "⊎"
+    return _SYMBOLS[type(node)]
+
+
+def draw(node: Node, *, width: int = 100, nodes: int = _NODES, siblings: int = 12) -> str:
+    """The tree with lines, a node a line, in the words of its text form.
+
+    width: characters a line, beyond which text is cut; its size then follows. nodes, siblings: how
+        many are drawn at most, in all and below one node.
+    """
+    lines: list[str] = []
+    todo = [(_picture(node, nodes, siblings), "", "")]
+    while todo:
+        drawn, lead, below = todo.pop()
+        room = max(width - len(lead), 20)
+        lines.append(lead + _line(drawn, room))
+        last = len(drawn.children) - 1
+        for index in range(last, -1, -1):
+            tee, bar = ("└── ", "    ") if index == last else ("├── ", "│   ")
+            todo.append((drawn.children[index], below + tee, below + bar))
+    return "\n".join(lines)
+
+
+def mermaid(node: Node, *, nodes: int = _NODES, siblings: int = 12) -> str:
+    """The tree as a Mermaid flowchart, the operators as in the paper."""
+    lines = ["flowchart TD"]
+    root = _picture(node, nodes, siblings)
+    numbers = {id(root): 0}
+    todo = deque([root])
+    while todo:
+        drawn = todo.popleft()
+        number = numbers[id(drawn)]
+        lines.append(f'  n{number}["{_mermaid_text(_caption(drawn, 40))}"]')
+        for child in drawn.children:
+            numbers[id(child)] = len(numbers)
+            lines.append(f"  n{number} --> n{numbers[id(child)]}")
+        todo += drawn.children
+    return "\n".join(lines)
+
+
+class Image(str):
+    """SVG, which a notebook shows as the picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+
+def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> Image:
+    """The tree as an SVG image in itself, the operators as in the paper, texts as tooltips."""
+    root = _picture(node, nodes, siblings)
+    order = _lay_out(root)
+    across, down = 76, 84
+    width = round((max(drawn.left for drawn in order) + 1) * across)
+    height = (max(drawn.depth for drawn in order) + 1) * down
+    edges: list[str] = []
+    marks: list[str] = []
+    for drawn in order:
+        x, y = (drawn.left + 0.5) * across, drawn.depth * down + 24
+        for child in drawn.children:
+            to = f"{(child.left + 0.5) * across:g} {child.depth * down + 24}"
+            edges.append(f'<path d="M{x:g} {y} L{to}"/>')
+        marks.append(_mark(drawn, x, y))
+    return Image(
+        "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+                f'viewBox="0 0 {width} {height}" font-family="sans-serif" text-anchor="middle">',
+                f'<rect width="{width}" height="{height}" fill="white"/>',
+                '<g stroke="#888">',
+                *edges,
+                "</g>",
+                *marks,
+                "</svg>",
+            ]
+        )
+    )
+
+
+def _picture(node: Node, nodes: int, siblings: int) -> _Drawn:
+    """What is drawn of the tree: level by level, until `nodes` are."""
+    check_node(node)
+    root = _Drawn(node)
+    left = max(nodes, 1) - 1
+    todo = deque([root])
+    while todo:
+        parent = todo.popleft()
+        assert parent.node is not None
+        children = children_of(parent.node)
+        shown = len(children) if len(children) <= siblings else max(siblings - 1, 0)
+        shown = min(shown, left)
+        left -= shown
+        parent.children = [_Drawn(child, depth=parent.depth + 1) for child in children[:shown]]
+        todo += parent.children
+        if shown < len(children):
+            hidden = len(children) - shown
+            parent.children.append(_Drawn(None, hidden, depth=parent.depth + 1))
+    return root
+
+
+def _line(drawn: _Drawn, room: int) -> str:
+    node = drawn.node
+    if node is None:
+        return f"… {drawn.hidden:,} more"
+    if isinstance(node, Text | Fragment):
+        said = _cut(node.content, room - len(word(node)) - 1)
+        return _NOT_SHOWN.sub("�", f"{word(node)} {said}")
+    size = f" ({len(node.children):,} children)" if _is_cut(drawn) else ""
+    head = _NOT_SHOWN.sub("�", node.head)
+    room -= len(size)
+    return (head if len(head) <= room else head[: room - 1] + "…") + size
+
+
+def _is_cut(drawn: _Drawn) -> bool:
+    return any(child.node is None for child in drawn.children)
+
+
+def _cut(content: str, room: int) -> str:
+    """Text as a JSON string; one that does not fit is cut, and its size follows."""
+    # An escape takes up to six characters: beyond `room` characters nothing can be shown anyway.
+    quoted = json.dumps(content[: room + 1], ensure_ascii=False)
+    if len(content) <= room and len(quoted) <= room:
+        return quoted
+    size = f" ({len(content):,} characters)"
+    kept = quoted[1 : max(room - len(size) - 2, 8)].rstrip('\\"')  # no half of an escape
+    return f'"{kept}…"{size}'
+
+
+def _caption(drawn: _Drawn, room: int) -> str:
+    """The operator and what it says, e.g. `G max_tokens=16`."""
+    if drawn.node is None:
+        return _line(drawn, room)
+    said = _line(drawn, room).partition(" ")[2]
+    return f"{symbol(drawn.node)} {said}".rstrip()
+
+
+def _mermaid_text(text: str) -> str:
+    """Escaped for a quoted label: `#` begins an entity there, `<` a tag, a backtick Markdown."""
+    return re.sub(r'["#<>&`\\]', lambda match: f"#{ord(match[0])};", _NOT_XML.sub("�", text))
+
+
+def _lay_out(root: _Drawn) -> list[_Drawn]:
+    """Place leaves side by side and parents above the middle of their children; all nodes."""
+    order: list[_Drawn] = []
+    todo = [root]
+    columns = 0
+    while todo:
+        drawn = todo.pop()
+        order.append(drawn)
+        if not drawn.children:
+            drawn.left = columns
+            columns += 1
+        todo += reversed(drawn.children)
+    for drawn in reversed(order):
+        if drawn.children:
+            drawn.left = (drawn.children[0].left + drawn.children[-1].left) / 2
+    return order
+
+
+def _mark(drawn: _Drawn, x: float, y: float) -> str:
+    """One node: a disk with its operator, what it says below, all of that as a tooltip."""
+    if drawn.node is None:
+        return f'<text x="{x:g}" y="{y + 4}" font-size="11">… {drawn.hidden:,} more</text>'
+    fill = "#cfe3ff" if isinstance(drawn.node, Generate | Prepare | Chat) else "#f3f3f3"
+    said = _caption(drawn, 400).partition(" ")[2]
+    short = said if len(said) <= 12 else said[:11] + "…"
+    return (
+        f"<g><title>{_xml(_caption(drawn, 400))}</title>"
+        f'<circle cx="{x:g}" cy="{y}" r="15" fill="{fill}" stroke="#444"/>'
+        f'<text x="{x:g}" y="{y + 5}" font-size="15">{symbol(drawn.node)}</text>'
+        f'<text x="{x:g}" y="{y + 29}" font-size="10" fill="#444" '
+        f'paint-order="stroke" stroke="white" stroke-width="3">{_xml(short)}</text></g>'
+    )
+
+
+def _xml(text: str) -> str:
+    return html.escape(_NOT_XML.sub("�", text))

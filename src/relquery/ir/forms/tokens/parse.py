@@ -1,0 +1,85 @@
+"""From a token sequence back to its tree: what an engine must find in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relquery.errors import QueryError
+from relquery.ir.forms.tokens.form import End, Mark, TokenForm
+from relquery.ir.forms.tokens.tree import Join, Leaf, SpanTree
+
+
+def parse_tokens(form: TokenForm) -> SpanTree:
+    """The tree of a form, padded or not, such that `tokenize` of it gives the form without pads.
+
+    What sequences do not tell apart comes back as one thing: a Join in order is flat, neighbouring
+    tokens are one Leaf (answers apart), what is empty is left out.
+
+    Raises QueryError with the position where parentheses do not match.
+    """
+    answers = {begin: end for begin, end in form.outputs if end > begin}
+    open_: list[_Level] = [_Level(-1)]
+    at = 0
+    while at < len(form.items):
+        item = form.items[at]
+        top = open_[-1]
+        if at in answers:
+            tokens = tuple(token for token in form.items[at : answers[at]] if type(token) is int)
+            top.add(Leaf(tokens, open_end=True))
+            at = answers[at]
+            continue
+        if isinstance(item, int):
+            top.run.append(item)
+        elif item is Mark.BEGIN:
+            open_.append(_Level(at))
+        elif item is not Mark.PAD:
+            if len(open_) == 1:
+                raise _error(at, "nothing is open there", "Put a '(' before it")
+            top.siblings.append(top.content())
+            if isinstance(item, End):
+                _check(item, at, top)
+                open_.pop()
+                open_[-1].add(Join(tuple(top.siblings), independent=True))
+        at += 1
+    if len(open_) > 1:
+        raise _error(open_[-1].begin, "this '(' is not closed", "Put a ')n' behind its sub-tree")
+    return open_[0].content()
+
+
+@dataclass(slots=True)
+class _Level:
+    """An open sub-tree: the siblings that are complete, the parts of the one that is not."""
+
+    begin: int
+    siblings: list[SpanTree] = field(default_factory=list)
+    parts: list[SpanTree] = field(default_factory=list)
+    run: list[int] = field(default_factory=list)
+
+    def add(self, part: SpanTree) -> None:
+        self._end_run()
+        self.parts.append(part)
+
+    def content(self) -> SpanTree:
+        """The parts so far as one tree; none are left."""
+        self._end_run()
+        parts, self.parts = self.parts, []
+        if not parts:
+            return Leaf(())
+        return parts[0] if len(parts) == 1 else Join(tuple(parts))
+
+    def _end_run(self) -> None:
+        if self.run:
+            self.parts.append(Leaf(tuple(self.run)))
+            self.run = []
+
+
+def _check(end: End, at: int, level: _Level) -> None:
+    length = at - level.begin + 1
+    if end.length != length:
+        raise _error(
+            at, f"')n' has n = {end.length}", f"Its '(' at {level.begin} makes it {length}"
+        )
+
+
+def _error(at: int, what: str, remedy: str) -> QueryError:
+    return QueryError(f"Position {at} of the token sequence is wrong: {what}. {remedy}.")

@@ -1,0 +1,1 @@
+"""Attention over packed tokens and segmented contexts."""

@@ -1,0 +1,101 @@
+"""Keys and values of all cached tokens, one pair of tensors per layer."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from relquery.model.cache.rotary import PositionScheme
+
+
+class KVCache:
+    """Slot-addressed keys and values. A layer's tensors are made at its first write.
+
+    Keys are stored as the network gives them, rotated to their position in their chain.
+    keeps: all layers; else each takes the place of the one before it that is as wide.
+    """
+
+    def __init__(self, slots: int, *, keeps: bool = True) -> None:
+        self.slots, self._keeps = slots, keeps
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._heads: dict[int, int] = {}
+        self._shared: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
+        """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
+        keys, values = self.prepare(layer, key, value)
+        keys.index_copy_(0, slots, key.reshape(len(slots), -1))
+        values.index_copy_(0, slots, value.reshape(len(slots), -1))
+
+    def prepare(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Where a layer's keys and values of these shapes go: each (slots, kv_heads x head_dim)."""
+        if layer not in self._layers:
+            self._heads[layer] = key.shape[1]
+            if self._keeps:
+                self._layers[layer] = self._like(key), self._like(value)
+            else:
+                # By width: while some slices of a step read a layer, others write the next one.
+                widths = key[0].numel(), value[0].numel()
+                if widths not in self._shared:
+                    self._shared[widths] = self._like(key), self._like(value)
+                self._layers[layer] = self._shared[widths]
+        return self._layers[layer]
+
+    def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
+        flat, heads = slots.reshape(-1), self._heads[layer]
+        keys, values = (states.index_select(0, flat) for states in self._layers[layer])
+        return keys.view(*slots.shape, heads, -1), values.view(*slots.shape, heads, -1)
+
+    def read_run(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values at `slots` (tokens,), each (tokens, kv_heads, head_dim).
+
+        Views, if the slots follow one another.
+        """
+        first, count = int(slots[0]), len(slots)
+        if int(slots[-1]) - first != count - 1 or not bool((slots.diff() == 1).all()):
+            keys, values = self.read(layer, slots[None])
+        else:
+            keys, values = (states[:, first : first + count] for states in self.whole(layer))
+        return keys[0], values[0]
+
+    def whole(self, layer: int) -> tuple[Tensor, Tensor]:
+        """All keys and values, as views: each (1, slots, kv_heads, head_dim)."""
+        keys, values = self._layers[layer]
+        shape = 1, self.slots, self._heads[layer], -1
+        return keys.view(shape), values.view(shape)
+
+    def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
+        """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).
+
+        All sources are read before a target is written.
+        """
+        for layer, (keys, values) in self._layers.items():
+            rotary = scheme.layers[layer]
+            key, value = keys.index_select(0, sources), values.index_select(0, sources)
+            if rotary is not None:
+                heads = self._heads[layer]
+                key = rotary.rotate(key.view(len(sources), heads, -1), turns).flatten(1)
+            keys.index_copy_(0, targets, key)
+            values.index_copy_(0, targets, value)
+
+    def reserve(self) -> None:
+        """Write to every slot without changing it, so that the system gives memory to all."""
+        for states in self._layers.values():
+            for each in states:
+                each.mul_(1)
+
+    @property
+    def slot_bytes(self) -> int:
+        """Of one token, in all layers that have written so far."""
+        return sum(each[0].nbytes for states in self._layers.values() for each in states)
+
+    @property
+    def layers(self) -> int:
+        """Layers that have written so far."""
+        return len(self._layers)
+
+    def _like(self, tensor: Tensor) -> Tensor:
+        # torch.empty: the system gives memory to a slot when it is first written.
+        width = tensor.shape[1] * tensor.shape[2]
+        return torch.empty(self.slots, width, dtype=tensor.dtype, device=tensor.device)

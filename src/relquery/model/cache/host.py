@@ -1,0 +1,62 @@
+"""Keys and values in host memory: where steps put what the KV cache has no room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relquery.model.attention.segments import Ints
+
+
+class Run(NamedTuple):
+    """Tokens that follow one another: on the host from slot `host` on, on the device from
+    row or slot `here` on."""
+
+    host: int
+    here: int
+    tokens: int
+
+
+class HostCache:
+    """Slot-addressed keys and values, a pair of tensors per layer, made when it first saves.
+
+    Only copies touch them, and these in the order of the device's own work: on CUDA the memory is
+    pinned, and nobody waits for a copy.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def save(self, layer: int, run: Run, key: Tensor, value: Tensor) -> None:
+        """Copy from rows of keys and values, each (tokens, kv_heads, head_dim)."""
+        if layer not in self._layers:
+            self._layers[layer] = (self._like(key), self._like(value))
+        for states, rows in zip(self._layers[layer], (key, value), strict=True):
+            states[run.host : run.host + run.tokens].copy_(
+                rows[run.here : run.here + run.tokens], non_blocking=True
+            )
+
+    def load(self, layer: int, run: Run, target: tuple[Tensor, Tensor]) -> None:
+        """Copy to slots of keys and values, each (slots, kv_heads x head_dim)."""
+        for states, kept in zip(target, self._layers[layer], strict=True):
+            states[run.here : run.here + run.tokens].copy_(
+                kept[run.host : run.host + run.tokens].flatten(1), non_blocking=True
+            )
+
+    def _like(self, rows: Tensor) -> Tensor:
+        on_cuda = rows.device.type == "cuda"
+        return torch.empty(self.slots, *rows.shape[1:], dtype=rows.dtype, pin_memory=on_cuda)
+
+
+def runs(host: Ints, here: Ints) -> Iterator[Run]:
+    """The longest runs of tokens with host slots (n,) and rows or slots (n,) of the device."""
+    (breaks,) = np.nonzero((np.diff(host) != 1) | (np.diff(here) != 1))
+    for a, b in pairwise([0, *(breaks + 1).tolist(), len(host)]):
+        if a < b:
+            yield Run(int(host[a]), int(here[a]), b - a)

@@ -1,0 +1,1 @@
+"""Networks: loaded, made with random weights, and looked at by experiment."""

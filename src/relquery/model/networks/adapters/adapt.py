@@ -1,0 +1,28 @@
+"""Which networks have an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from transformers import BloomForCausalLM, MptForCausalLM, PreTrainedModel
+
+from relquery.model.networks.adapters.bloom import adapt_bloom
+from relquery.model.networks.adapters.mpt import adapt_mpt
+
+ADAPTERS: dict[type[PreTrainedModel], Callable[[Any], None]] = {
+    BloomForCausalLM: adapt_bloom,
+    MptForCausalLM: adapt_mpt,
+}
+
+
+def adapt(network: PreTrainedModel) -> bool:
+    """Make a network call our attention function, if there is an adapter for it.
+
+    Changes the network for good. False: there is none, and `set_attn_implementation` is the way.
+    """
+    for kind, adapter in ADAPTERS.items():
+        if isinstance(network, kind):
+            adapter(network)
+            return True
+    return False

@@ -1,0 +1,195 @@
+"""Loading a network and its tokenizer: from a folder, by name, or with random weights."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from huggingface_hub import model_info
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from relquery.engine.executor import Chunk
+from relquery.errors import ModelError, did_you_mean
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.attention.function import NAME
+from relquery.model.cache.device import KVCache
+from relquery.model.cache.rotary import PositionScheme
+from relquery.model.networks.adapters.adapt import adapt
+from relquery.model.networks.positions import probe_positions
+from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
+from relquery.model.slices.allocator import keep_freed_memory
+from relquery.model.slices.release import NOTHING, Release
+from relquery.model.torch_executor import probe_release
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A network with our attention function, its tokenizer, and what must be known of them.
+
+    context: positions that the network has, in tokens. end: ids that end an answer.
+    positions: how its keys carry their position. release: what its runs are done with early.
+    version: changes with the weights, the configuration, the vocabulary or the chat template.
+    """
+
+    name: str
+    network: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    context: int
+    end: frozenset[int]
+    positions: PositionScheme
+    release: Release = NOTHING
+    version: str = ""
+
+
+def load(
+    spec: str,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> LoadedModel:
+    """Load a model.
+
+    spec: a Hugging Face name, a folder, or "random:layers=8,hidden=256,..." (see RandomSpec).
+    dtype: default float32 on CPU, bfloat16 on CUDA. device: default CUDA if there is one.
+    tokenizer: replaces the model's own. Raises ModelError.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    _check_device(device)
+    dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype is '{dtype}'. Choices: {', '.join(DTYPES)}.")
+    keep_freed_memory()
+    _quiet()
+    if spec.startswith("random:"):
+        tokenizer = tokenizer or byte_tokenizer()
+        network = build_network(RandomSpec.parse(spec), tokenizer, DTYPES[dtype])
+    else:
+        tokenizer = tokenizer or _from_hub(AutoTokenizer, spec)
+        network = _from_hub(AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True)
+    network = cast(PreTrainedModel, cast(Any, network).to(device))
+    return replace(prepare(network, tokenizer, spec), version=_version(network, tokenizer))
+
+
+def _check_device(device: str) -> None:
+    try:
+        kind = torch.device(device).type
+    except RuntimeError as error:
+        raise ModelError(f"device is '{device}'; give 'cpu', 'cuda' or 'cuda:1'.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device is '{device}', and this machine has no GPU that torch can use.")
+
+
+def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> LoadedModel:
+    """Give a network our attention function and check that it is called. Raises ModelError."""
+    network.train(False)
+    try:
+        if not adapt(network):
+            network.set_attn_implementation(NAME)
+        _check_attention(network)
+        context = _context(network)
+        positions = probe_positions(network, context)
+        release = probe_release(network)
+    except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
+        raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
+    end = _end_tokens(network, tokenizer)
+    return LoadedModel(name, network, tokenizer, context or 2**31, end, positions, release)
+
+
+def _context(network: PreTrainedModel) -> int | None:
+    """Positions that a network serves, in tokens; None if it does not say.
+
+    Frequencies of LongRoPE follow the longest position of a forward pass: beyond its original
+    length one request of a batch would change the others.
+    """
+    config = network.config.get_text_config()
+    declared = int(getattr(config, "max_position_embeddings", 0) or 0)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        declared = int(rope.get("original_max_position_embeddings") or declared)
+    return declared or None
+
+
+def _quiet() -> None:
+    """No bars of its own while a library loads weights; progress is the caller's to show."""
+    disable: Any = transformers_logging.disable_progress_bar
+    disable()
+
+
+@torch.inference_mode()
+def _check_attention(network: PreTrainedModel) -> None:
+    """Run two tokens: every layer must have written its keys through our function."""
+    cache = KVCache(2)
+    slots = torch.arange(2).numpy()
+    chunk = Chunk(0, slots.astype("int32"), 0, (), slots)
+    batch = PackedBatch([chunk], cache, share=True, device=network.device)
+    positions = torch.arange(2, device=network.device)[None]
+    network(input_ids=positions, position_ids=positions, use_cache=False, batch=batch)
+    layers = int(network.config.get_text_config().num_hidden_layers)
+    if cache.layers != layers:
+        raise NotImplementedError(
+            f"{cache.layers} of its {layers} layers call a registered attention function; "
+            "networks with other kinds of layers, or of before that interface, do not run."
+        )
+
+
+def _version(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Eight hex digits that tell models apart; of each weight tensor only the first values."""
+    digest = hashlib.blake2b(digest_size=4)
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    digest.update(repr((network.config.to_dict(), vocabulary)).encode())
+    digest.update(str(tokenizer.chat_template).encode())
+    for name, weight in network.named_parameters():
+        first = weight.detach().flatten()[:64].float().cpu().numpy()
+        digest.update(name.encode() + first.tobytes())
+    return digest.hexdigest()
+
+
+def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    generation = getattr(network, "generation_config", None)
+    end = getattr(generation, "eos_token_id", None)
+    listed = end if isinstance(end, list) else [end]
+    return frozenset(t for t in [*listed, tokenizer.eos_token_id] if t is not None)
+
+
+def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
+    """Load from a folder, from the local cache, or, if neither has it, from the hub."""
+    here = Path(spec).is_dir()
+    if not here and spec.startswith((".", "/", "~")):
+        raise ModelError(f"The model folder {spec} does not exist. Check the path.")
+    try:
+        try:
+            return kind.from_pretrained(
+                spec, trust_remote_code=False, local_files_only=True, **options
+            )
+        except OSError:
+            if here:
+                raise
+            _ask_hub(spec)
+            return kind.from_pretrained(spec, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError) as error:
+        what = "is not a model folder" if here else "is neither a folder nor found on the hub"
+        raise ModelError(
+            f"Model '{spec}' {what}: {str(error).strip().splitlines()[0]} Give 'demo', a folder "
+            "with config.json and model.safetensors, a Hugging Face name, or "
+            "'random:layers=8,hidden=256'." + did_you_mean(spec, ["demo"])
+        ) from error
+
+
+def _ask_hub(spec: str) -> None:
+    """Fail at once for a model that the hub does not have, where a download would keep retrying."""
+    try:
+        model_info(spec, timeout=10)
+    except Exception as error:  # whatever the hub's client raises, a network error among it
+        raise OSError(f"The hub said: {str(error).strip()}.") from error

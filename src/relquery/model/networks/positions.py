@@ -1,0 +1,119 @@
+"""How a network's keys carry their position, found by experiment: no list of architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from relquery.engine.executor import Chunk
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.cache.device import KVCache
+from relquery.model.cache.rotary import PositionScheme, Rotary
+
+NEAR = (1, 7)
+"""Positions where angles are exact enough to tell frequencies and layouts apart."""
+FARTHEST = 1 << 20
+"""Beyond it, angles in float32 are too coarse to say anything. In tokens."""
+DEFAULT_CONTEXT = 8_192
+"""Positions to try of a network that does not say how many it has. In tokens."""
+
+
+class _Recorder(KVCache):
+    """A cache that also keeps what one forward pass writes, by layer."""
+
+    def __init__(self) -> None:
+        super().__init__(slots=1)
+        self.written: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
+        self.written[layer] = key.clone(), value.clone()
+        super().write(layer, slots, key, value)
+
+
+@torch.inference_mode()
+def probe_positions(network: PreTrainedModel, context: int | None = None) -> PositionScheme:
+    """Find out how a network that runs on our attention function places its keys.
+
+    context: positions that will be used, in tokens; default: all that the network has. A single
+    token sees only itself, so its hidden states are the same wherever it stands, in every layer,
+    unless positions enter otherwise than through attention (learned embeddings); and its key is
+    the one at position 0, rotated or as it is, unless frequencies change with the length.
+    """
+    last = _last_position(network, context)
+    positions = sorted({min(near, last) for near in NEAR} | {last}, reverse=True)
+    # Position 0 is run last: networks whose frequencies follow the length then have their first.
+    runs = {position: _run(network, position) for position in [*positions, 0]}
+    candidates = [None, *_candidates(network)]
+    layers: list[Rotary | None] = []
+    for layer in sorted(runs[0]):
+        keys = {position: run[layer][0] for position, run in runs.items()}
+        values = {position: run[layer][1] for position, run in runs.items()}
+        misfits = [_misfit(keys, rotary) for rotary in candidates]
+        best = int(np.argmin(misfits))
+        if misfits[best] > 1 or _misfit(values, None) > 1:
+            return PositionScheme((None,) * len(runs[0]), relocatable=False)
+        layers.append(candidates[best])
+    return PositionScheme(tuple(layers), relocatable=True)
+
+
+def _last_position(network: PreTrainedModel, context: int | None) -> int:
+    declared = int(getattr(network.config.get_text_config(), "max_position_embeddings", 0) or 0)
+    return min(context or declared or DEFAULT_CONTEXT, FARTHEST) - 1
+
+
+def _run(network: PreTrainedModel, position: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """Key and value of one token by layer, each (1, kv_heads, head_dim)."""
+    token = int(network.config.get_text_config().vocab_size) // 2  # no padding token, no control
+    cache = _Recorder()
+    chunk = Chunk(0, np.array([token], dtype=np.int32), position, (), np.zeros(1, dtype=np.int64))
+    network(
+        input_ids=torch.tensor([[token]], device=network.device),
+        position_ids=torch.tensor([[position]], device=network.device),
+        use_cache=False,
+        batch=PackedBatch([chunk], cache, share=True, device=network.device),
+    )
+    return cache.written
+
+
+def _candidates(network: PreTrainedModel) -> list[Rotary]:
+    """Every set of frequencies that the network holds, in both layouts."""
+    distinct: list[Tensor] = []
+    for name, buffer in network.named_buffers():
+        if not name.endswith("inv_freq") or buffer.dim() != 1:
+            continue
+        # Copies: some networks write other frequencies into the same buffer.
+        frequencies = buffer.detach().float().clone()
+        if not any(torch.equal(frequencies, other) for other in distinct):
+            distinct.append(frequencies)
+    return [Rotary(f, interleaved) for f in distinct for interleaved in (False, True)]
+
+
+def _misfit(states: Mapping[int, Tensor], rotary: Rotary | None) -> float:
+    """Largest deviation from position 0's states, rotated; 1 is what rounding can explain.
+
+    states: by position, each (1, heads, head_dim).
+    """
+    start = states[0].float()
+    if rotary is not None and 2 * len(rotary.frequencies) > start.shape[-1]:
+        return float("inf")
+    size = float(start.abs().max())
+    rounding = torch.finfo(states[0].dtype).eps
+    worst = 0.0
+    for position, state in states.items():
+        if rotary is None:  # the same computation throughout: nothing but noise may differ
+            expected, allowed = start, 2 * rounding
+        else:
+            # Cosine, sine, two products and their sum are rounded to the network's type; and
+            # networks compute angles in float32, off by up to position * 2**-24 radians.
+            by = torch.tensor([position], device=start.device)
+            expected = rotary.rotate(start, by)
+            allowed = 8 * rounding + position * torch.finfo(torch.float32).eps
+        error = float((state.float() - expected).abs().max())
+        if not np.isfinite(error):
+            return float("inf")
+        worst = max(worst, error / max(size * allowed, torch.finfo(torch.float32).tiny))
+    return worst

@@ -1,0 +1,1 @@
+"""Prompts as token ids, by the chat template of a model."""

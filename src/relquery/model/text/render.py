@@ -1,0 +1,198 @@
+"""Prompts to token ids: chat template, special tokens, and each distinct piece tokenised once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from relquery.engine.request.pieces import Chain, Tokens
+from relquery.errors import RequestError
+from relquery.model.text.template import ChatTemplate
+from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
+
+_KEPT_PIECES = 200_000
+_Run: TypeAlias = "int | Span | list[str] | tuple[_Run, ...]"
+"""A special token, what stands apart, text cut into pieces, or the runs of a nest."""
+_AFTER_LINE = re.compile(r"\S\n\Z")
+
+
+class Renderer:
+    """Renders prompts for one tokenizer.
+
+    Text is cut after a newline between two non-blank characters, where the tokenizer never
+    merges; each distinct piece is tokenised once. Special tokens count only in the template:
+    in the prompt's own text they are ordinary characters.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._special = {str(t): i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+        names = sorted(self._special, key=len, reverse=True)
+        self._split_special = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
+        self._start = _start_tokens(tokenizer)
+        self._template = ChatTemplate(tokenizer)
+        self._pieces: dict[str, Tokens] = {}
+        self.cuts = self._may_cut()
+
+    def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
+        """Token ids of each prompt, with the turn of the assistant opened.
+
+        Independent spans are chains in it, tokenised alone; equal exchanges are one object. Two
+        messages of one role in a row are one with a line break where the template takes no two.
+
+        Raises RequestError for a prompt that the template refuses or that is not text.
+        """
+        inner = {exchange for prompt in prompts for exchange in _exchanges(prompt)}
+        exchanges = {exchange: self._exchange(exchange) for exchange in inner}
+        runs = [list(self._runs(prompt)) for prompt in prompts]
+        self._tokenise({text for prompt in runs for text in _texts(prompt)})
+        return [self._join(prompt, exchanges) for prompt in runs]
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of text that continues a prompt, such as a label."""
+        return tuple(self._tokenizer(text, add_special_tokens=False, **_PLAIN)["input_ids"])
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of an answer, without special tokens."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
+        parts: list[Tokens | Chain] = []
+        for run in runs:
+            match run:
+                case int():
+                    parts.append(np.array([run], dtype=np.int32))
+                case Span(content=str(text)):
+                    parts.append(Chain((self._pieces[text],)))
+                case Span(content=Exchange() as exchange):
+                    parts.append(exchanges[exchange])
+                case Span(content=tuple(ids), reuse=reuse):
+                    tokens = np.array(ids, dtype=np.int32)
+                    parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,)))
+                case tuple():
+                    parts.append(self._join(run, exchanges))
+                case list():
+                    parts += [self._pieces[piece] for piece in run]
+        return Chain(tuple(parts))
+
+    def _exchange(self, exchange: Exchange) -> Chain:
+        """What the cache holds of an inner generation: its prompt and its answer."""
+        (prompt,) = self.render([exchange.prompt])
+        return Chain((*prompt.parts, np.array(exchange.output, dtype=np.int32)))
+
+    def _tokenise(self, pieces: set[str]) -> None:
+        if len(self._pieces) + len(pieces) > _KEPT_PIECES:
+            self._pieces.clear()
+        new = [piece for piece in pieces if piece not in self._pieces]
+        if new:
+            encoded = self._tokenizer(new, add_special_tokens=False, **_PLAIN)["input_ids"]
+            arrays = (np.array(ids, dtype=np.int32) for ids in encoded)
+            self._pieces.update(zip(new, arrays, strict=True))
+
+    def _runs(self, prompt: Prompt) -> Iterator[_Run]:
+        """Special token ids, spans apart, and runs of ordinary text, cut into pieces."""
+        yield from self._start if not self._tokenizer.chat_template else ()
+        yield from self._grouped(self._parts(prompt))
+
+    def _grouped(self, parts: Iterable[str | int | Span]) -> Iterator[_Run]:
+        text: list[str] = []
+        for part in parts:
+            if isinstance(part, str):
+                text.append(part)
+                continue
+            if text:
+                yield self._cut(text)
+                text = []
+            if isinstance(part, Span) and isinstance(part.content, Nest):
+                yield tuple(self._grouped(map(_text_or_span, part.content.spans)))
+            else:
+                yield part
+        if text:
+            yield self._cut(text)
+
+    def _cut(self, texts: list[str]) -> list[str]:
+        """Join texts wherever the tokenizer might merge across their boundary."""
+        if not self.cuts:
+            return ["".join(texts)]
+        pieces = [texts[0]]
+        for text in filter(None, texts[1:]):
+            if _AFTER_LINE.search(pieces[-1]) and not text[0].isspace():
+                pieces.append(text)
+            else:
+                pieces[-1] += text
+        return pieces
+
+    def _parts(self, prompt: Prompt) -> Iterator[str | int | Span]:
+        """The template's text and special tokens around the spans' own text, and spans apart."""
+        said, literals = self._template.around(prompt)
+        for literal, (_, spans) in zip(literals, said, strict=False):
+            yield from self._literal(literal)
+            yield from map(_text_or_span, spans)
+        yield from self._literal(literals[-1])
+
+    def _literal(self, text: str) -> Iterator[str | int]:
+        for part in self._split_special.split(text) if self._split_special else [text]:
+            if part:
+                yield self._special.get(part, part)
+
+    def _may_cut(self) -> bool:
+        """Whether cutting after a newline gives the same tokens as tokenising jointly."""
+        left, right = ['a"\n', "x,\n", "1\n", "{\n", ")\n", "é\n"], ['"b', "{", "}", "A", "7", "ü"]
+        joint = self._tokenizer(
+            [a + b for a in left for b in right], add_special_tokens=False, **_PLAIN
+        )["input_ids"]
+        apart = [[*self.encode(a), *self.encode(b)] for a in left for b in right]
+        return [list(ids) for ids in joint] == apart and not self._merges_newline()
+
+    def _merges_newline(self) -> bool:
+        """Whether some token holds a newline that other text follows."""
+        pattern = re.compile(r"(\n|Ċ|<0x0A>)[^\s\nĊĉčĠ]")
+        return any(
+            pattern.search(token) and token not in self._special
+            for token in self._tokenizer.get_vocab()
+            if len(token) > 1 and token != "<0x0A>"
+        )
+
+
+_PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
+
+
+def _text_or_span(span: Span) -> str | Span:
+    """What joins the text around it, or what stands apart."""
+    if span.position is not None:
+        raise RequestError("The embedded engine does not place spans at given positions.")
+    if isinstance(span.content, str) and span.reuse is Reuse.PREFIX:
+        return span.content
+    return span
+
+
+def _exchanges(prompt: Prompt) -> Iterator[Exchange]:
+    """Those of a prompt, also in nests; not those in the prompts of others."""
+    for span in prompt:
+        if isinstance(span.content, Exchange):
+            yield span.content
+        elif isinstance(span.content, Nest):
+            yield from _exchanges(span.content.spans)
+
+
+def _texts(runs: Iterable[_Run]) -> Iterator[str]:
+    """All that is to be tokenised."""
+    for run in runs:
+        match run:
+            case Span(content=str(text)):
+                yield text
+            case tuple():
+                yield from _texts(run)
+            case list():
+                yield from run
+
+
+def _start_tokens(tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Special tokens that the tokenizer puts before plain text, such as <s>."""
+    plain = tokenizer("x", add_special_tokens=False)["input_ids"]
+    full = tokenizer("x")["input_ids"]
+    return list(full[: full.index(plain[0])]) if plain and plain[0] in full else []

@@ -1,0 +1,191 @@
+"""The executor that computes: chunks of many requests as one packed forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from relquery.config import Relocation
+from relquery.engine.cache.cidra import Batch
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
+from relquery.engine.request.request import Draw
+from relquery.errors import ModelError
+from relquery.model.attention.batch import PackedBatch, Rotate, Turn
+from relquery.model.cache.device import KVCache
+from relquery.model.cache.host import HostCache
+from relquery.model.cache.rotary import PositionScheme
+from relquery.model.sampling import follow_draws
+from relquery.model.slices.allocator import return_freed_memory
+from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch
+from relquery.model.slices.turns import Wait, cut, leave, take_turns
+
+
+class TorchExecutor:
+    """Runs a `transformers` decoder whose attention function is ours.
+
+    slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
+    scheme: the network's positions, without which spans serve at theirs only. release: what its
+    runs are done with once the keys and values of a layer are stored. host_slots: capacity of the
+    cache in host memory. lean: take no more of a CPU's memory in a step of several slices than its
+    tensors take; slower.
+    """
+
+    def __init__(
+        self,
+        network: PreTrainedModel,
+        slots: int,
+        share: bool = True,
+        scheme: PositionScheme | None = None,
+        relocation: Relocation = "queries",
+        slice_tokens: int = 2_048,
+        release: Release = NOTHING,
+        host_slots: int = 0,
+        lean: bool = False,
+    ) -> None:
+        self._network = network
+        self._layers = int(network.config.get_text_config().num_hidden_layers)
+        self._slice_tokens, self._release = slice_tokens, release
+        self._cache, self._host = KVCache(slots), HostCache(host_slots)
+        self._share, self._lean = share, lean
+        self._scheme = scheme
+        self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
+
+    @torch.inference_mode()
+    def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
+        """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
+        draws = [draw for chunk in chunks for draw in chunk.draws]
+        slices = cut(chunks, self._slice_tokens)
+        own = _own_slots(chunks)
+        scratch = KVCache(own, keeps=False) if own else None
+        if len(slices) == 1:
+            logits = [self._forward(chunks, scratch)]
+        else:
+            with return_freed_memory() if self._lean else nullcontext():
+                turns = take_turns(self._runs(slices, scratch, self._layers))
+            logits = [rows for rows in reversed(turns) if rows is not None]
+        if not draws:
+            return [None] * len(chunks)
+        drawn = iter(follow_draws(torch.cat(logits), draws))
+        by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
+        return [join_drawn(given) if given else None for given in by_chunk]
+
+    @torch.inference_mode()
+    def rehearse(self, chunks: Sequence[Chunk], layers: int) -> None:
+        """Compute the first layers of a step of several slices, without results: to measure it."""
+        slices = cut(chunks, self._slice_tokens)
+        scratch = KVCache(_own_slots(chunks), keeps=False)
+        take_turns(self._runs(slices, scratch, min(layers, self._layers)))
+
+    def _runs(
+        self, slices: Sequence[Sequence[Chunk]], scratch: KVCache | None, layers: int
+    ) -> list[Callable[[Wait], Tensor]]:
+        """Of each slice one, the last one first: it alone reads its own keys of the step, and may
+        put the next layer's in their place."""
+        return [partial(self._take_turns, part, scratch, layers) for part in reversed(slices)]
+
+    def _take_turns(
+        self, chunks: Sequence[Chunk], scratch: KVCache | None, layers: int, wait: Wait
+    ) -> Tensor:
+        """A slice of a step: its logits, if it has tokens that want them."""
+        wanted = layers == self._layers and any(chunk.draw for chunk in chunks)
+
+        def turn(layer: int, keys: Tensor, values: Tensor) -> None:
+            if layer == layers - 1 and not wanted:
+                leave()  # nobody reads what comes after the last keys and values
+            let_go(self._release, layer, keys, values)
+            wait()
+
+        begin()
+        return self._forward(chunks, scratch, turn)
+
+    def _forward(
+        self, chunks: Sequence[Chunk], scratch: KVCache | None, turn: Turn | None = None
+    ) -> Tensor:
+        """Run the network: (draws, vocabulary) logits."""
+        device = self._network.device
+        batch = PackedBatch(
+            chunks,
+            self._cache,
+            self._share,
+            device,
+            self._scheme,
+            self._rotate,
+            scratch,
+            turn,
+            self._host,
+        )
+        tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
+        ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
+        wanted = [
+            at
+            for end, chunk in zip(ends.tolist(), chunks, strict=True)
+            for at in range(end + 1 - len(chunk.draws), end + 1)
+        ]
+        output = self._network(
+            input_ids=torch.from_numpy(tokens)[None].to(device),
+            position_ids=torch.from_numpy(batch.positions)[None].to(device),
+            use_cache=False,
+            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
+            batch=batch,
+        )
+        logits: Tensor = output.logits[0]
+        return logits
+
+    @property
+    def slot_bytes(self) -> int:
+        """Of one token in the cache; needs one executed step before."""
+        return self._cache.slot_bytes
+
+    @torch.inference_mode()
+    def reserve(self) -> None:
+        """Have the system give memory to the whole cache now; needs one executed step before."""
+        self._cache.reserve()
+
+    @torch.inference_mode()
+    def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
+        """Rotate and move cached blocks. Raises ModelError if this network's keys cannot be."""
+        if self._scheme is None or not self._scheme.relocatable:
+            raise ModelError("This network's keys cannot be used at another position.")
+        for batch in batches:
+            sources, targets, turns = (
+                np.array([getattr(move, name) for move in batch.moves])
+                for name in ("source", "target", "turn")
+            )
+            self._cache.move(
+                self._slots(sources, block_size),
+                self._slots(targets, block_size),
+                torch.from_numpy(turns.repeat(block_size)).to(self._network.device),
+                self._scheme,
+            )
+
+    def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
+        slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
+        return torch.from_numpy(slots).to(self._network.device)
+
+
+def _own_slots(chunks: Sequence[Chunk]) -> int:
+    """How many slots are the step's alone: for what it computes or loads."""
+    loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
+    written = [chunk.writes for chunk in chunks]
+    return sum(int((slots >= SCRATCH).sum()) for slots in (*loaded, *written))
+
+
+def probe_release(network: PreTrainedModel) -> Release:
+    """What the runs of a network are done with once a layer's keys and values are stored."""
+    watch(network)
+    tokens = np.arange(6, dtype=np.int32)
+    draw = Draw(allowed=tuple(range(8)), weigh=True)
+    chunk = Chunk(0, tokens, 0, (), SCRATCH + np.arange(6), draw)
+
+    def run(release: Release) -> list[Drawn | None]:
+        return TorchExecutor(network, 0, slice_tokens=2, release=release).execute([chunk])
+
+    return find_release(run)

@@ -1,0 +1,1 @@
+"""Running a plan: rows fetched, calls asked, answers put in place."""

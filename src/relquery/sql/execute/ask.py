@@ -1,0 +1,162 @@
+"""Asking one call of a query for all its rows: what the ledger knows, an order, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from relquery.backends.base import Backend, Heard, known_as, on_arrival
+from relquery.config import QueryConfig
+from relquery.errors import RequestError
+from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.sql.execute.inputs import Inputs, Question
+from relquery.table.columns import Int64s
+
+Progress = Callable[[str, int, int], None]
+
+_SHOWN_FIELDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who answers, and how. clock: seconds from some start, for reports."""
+
+    backend: Backend
+    config: QueryConfig
+    ledger: Ledger | None
+    progress: Progress | None
+    clock: Callable[[], float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the ledger knows the model by. In memory there are no others to be told apart."""
+        is_lasting = self.ledger is not None and self.ledger.path is not None
+        return known_as(self.backend) if is_lasting else (self.backend.name,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replies:
+    """answers: one per distinct input; of_row: (rows,), which of them is a row's."""
+
+    answers: list[Answer]
+    of_row: Int64s
+    sent: int
+    solver_seconds: float
+    phr: float
+
+
+def ask(question: Question, asker: Asker) -> Replies:
+    """Answer a call for every row, equal inputs once.
+
+    Raises RequestError at the first failure if the config says so, and whatever the backend
+    raises; answers given until then are in the ledger.
+    """
+    inputs = Inputs.of(question)
+    ledger = asker.ledger if has_one_answer(question.sampling) else None
+    answers: dict[int, Answer] = {}
+    keys: Keys | None = None
+    if ledger is not None:
+        prompts = inputs.prompts_as_written()
+        keys, answers = look_up(ledger, asker.names, prompts, question.sampling)
+    total = inputs.count
+    if asker.progress is not None:  # finding an order may take a moment: say what has begun
+        asker.progress(question.name, len(answers), total)
+    missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
+    schedule = inputs.schedule(missing, asker.config.order)
+    sent = missing if schedule is None else missing[schedule.rows]
+    prompts = inputs.prompts(sent, schedule)
+    # Closed at once when something is raised here, so that the backend stops working on the rest.
+    with (
+        _keeping(ledger, keys, sent) as keep,
+        closing(_answered(asker.backend, prompts, question.sampling, keep)) as stream,
+    ):
+        for index, answer in stream:
+            row = int(sent[index])
+            answers[row] = answer
+            if asker.config.on_error == "raise":
+                _check(answer, question, inputs, row)
+            if asker.progress is not None:
+                asker.progress(question.name, len(answers), total)
+    return Replies(
+        [answers.get(row, _NO_ANSWER) for row in range(total)],
+        inputs.of_row,
+        len(sent),
+        schedule.report.seconds if schedule else 0.0,
+        float(schedule.report.phr) if schedule else 0.0,
+    )
+
+
+_NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
+
+
+def problem(answer: Answer, sampling: Sampling) -> str | None:
+    """Why an answer is no value; None if it is one."""
+    if answer.error is not None:
+        return answer.error
+    if answer.finish is Finish.LENGTH:
+        return (
+            f"The answer was cut after {answer.output_tokens} tokens: {_short(answer.text)}. "
+            f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
+        )
+    if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
+        return f"The request ended without an answer ({answer.finish.value})."
+    return None
+
+
+def failed(stage: str, inputs: Mapping[str, str | None], trouble: str) -> str:
+    """What stopped a query: the stage, the inputs of a row of it, and what is wrong."""
+    cells = [f"{name} = {_short(cell)}" for name, cell in inputs.items()]
+    more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
+    row = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
+    return f"{stage}{row}: {trouble}"
+
+
+def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
+    trouble = problem(answer, question.sampling)
+    if trouble is not None:
+        (row,) = question.cells.slice(inputs.row_of(index), 1).to_pylist() or [{}]
+        raise RequestError(failed(question.name, row, trouble))
+
+
+def _short(text: str | None) -> str:
+    """A text in quotes, its beginning if it is long; `NULL` if there is none."""
+    if text is None:
+        return "NULL"
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+@contextmanager
+def _keeping(ledger: Ledger | None, keys: Keys | None, sent: Int64s) -> Iterator[Heard]:
+    """Gives what puts the answer to a prompt, by its index in `sent`, into the ledger."""
+    if ledger is None or keys is None or not len(sent):
+        yield lambda index, answer: None
+        return
+    with saving(ledger) as keep:
+
+        def keep_answer(index: int, answer: Answer) -> None:
+            keep(keys.place(int(sent[index]), answer), answer)
+
+        yield keep_answer
+
+
+def _answered(
+    backend: Backend, prompts: list[Prompt], sampling: Sampling, keep: Heard
+) -> Generator[tuple[int, Answer], None, None]:
+    """(index, answer) as they come. keep: is called with each once, as early as can be."""
+    if not prompts:
+        return
+    stream = backend.answer(prompts, sampling)
+    tells = on_arrival(stream, keep)
+    try:
+        for index, answer in stream:
+            if not tells:
+                keep(index, answer)
+            yield index, answer
+    finally:
+        close = getattr(stream, "close", None)
+        if close is not None:
+            close()

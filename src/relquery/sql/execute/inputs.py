@@ -1,0 +1,128 @@
+"""What one call of a query asks: its rows, their distinct inputs, and the prompts of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.config import Order
+from relquery.ir.lower import Spans, lower
+from relquery.ir.nodes import Text
+from relquery.prompt import Prompt, Sampling
+from relquery.sql.execute.prompt import Form, Template, field_pieces, template
+from relquery.table.columns import Columns, Int64s, encode
+from relquery.table.reorder import reorder
+from relquery.table.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call and its input rows. cells: text per field and row; forms: one per field."""
+
+    name: str
+    prompt: str
+    sampling: Sampling
+    rows: int
+    cells: pa.Table
+    forms: tuple[Form, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """The distinct inputs of a call.
+
+    pieces: per field the piece of the prompt for each distinct cell.
+    codes: (distinct inputs, fields), index into `pieces`.
+    of_row: (rows,), which of the inputs is a row's.
+    """
+
+    pieces: list[list[Text]]
+    codes: Int64s
+    of_row: Int64s
+    template: Template
+    spans: Spans
+
+    @classmethod
+    def of(cls, question: Question) -> Inputs:
+        """By first appearance. What sends the same text is the same, as NULL and JSON's null."""
+        columns = encode(question.cells)
+        codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
+        pieces = []
+        for at, (name, form) in enumerate(zip(columns.names, question.forms, strict=True)):
+            cells = field_pieces(name, form, columns.values[at].to_pylist())
+            distinct, number = _distinct(cells)
+            pieces.append(distinct)
+            codes[:, at] = number[codes[:, at]]
+        first, of_row = distinct_rows(codes)
+        head = template(question.prompt, bool(pieces), question.sampling)
+        return cls(pieces, codes[first], of_row, head, {})
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.codes)
+
+    def row_of(self, index: int) -> int:
+        """The first row of the question with distinct input `index`."""
+        return int(np.argmax(self.of_row == index))
+
+    def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
+        """The order to send some inputs in; None where there is nothing to order."""
+        if not self.pieces or not len(rows):
+            return None
+        return reorder(self._columns(rows), order, weight="tokens")
+
+    def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
+        """Prompts of inputs `rows`, their fields in the order of the schedule."""
+        if schedule is None:
+            return [self._prompt(cells, range(len(cells))) for cells in self.codes[rows].tolist()]
+        return [
+            self._prompt(cells, fields)
+            for cells, fields in zip(
+                self.codes[rows].tolist(), schedule.fields.tolist(), strict=True
+            )
+        ]
+
+    def prompts_as_written(self) -> list[Prompt]:
+        """Prompts of all inputs, fields as the query lists them: what a question is known by."""
+        return self.prompts(np.arange(self.count), None)
+
+    def _prompt(self, cells: list[int], fields: range | list[int]) -> Prompt:
+        pieces = tuple(self.pieces[field][cells[field]] for field in fields)
+        return lower(self.template.tree(pieces), self.spans)
+
+    def _columns(self, rows: Int64s) -> Columns:
+        """Some inputs as a table of pieces. Nameless: a piece holds its field's name already."""
+        arrays = [
+            pa.array([piece.content for piece in pieces], pa.large_string()).take(
+                pa.array(self.codes[rows, field])
+            )
+            for field, pieces in enumerate(self.pieces)
+        ]
+        return encode(pa.Table.from_arrays(arrays, names=[""] * len(arrays)))
+
+
+def _distinct(pieces: list[Text]) -> tuple[list[Text], Int64s]:
+    """(pieces that differ, which of these each is)."""
+    first = {piece.content: piece for piece in pieces}
+    numbers = {content: number for number, content in enumerate(first)}
+    return list(first.values()), np.array([numbers[one.content] for one in pieces], dtype=np.int64)
+
+
+def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """(first row of every distinct row, distinct row of every row), by first appearance.
+
+    codes: (rows, columns), counted from 0 per column.
+    """
+    keys = np.zeros(len(codes), dtype=np.int64)
+    for column in codes.T:
+        # Renumbering after each column keeps keys below rows**2.
+        keys = keys * (column.max(initial=0) + 1) + column
+        keys = np.unique(keys, return_inverse=True)[1]
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(first)
+    rank = np.empty_like(by_appearance)
+    rank[by_appearance] = np.arange(len(by_appearance))
+    return first[by_appearance], rank[inverse]

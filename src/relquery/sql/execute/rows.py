@@ -1,0 +1,143 @@
+"""The rows of one SELECT while it runs: which are still wanted, and the answers known so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.sql.answers.checks import Check
+from relquery.sql.execute.answers import Failure, Values
+from relquery.sql.execute.prompt import Form, as_text
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.plan.fields import Field
+from relquery.sql.plan.planner import ROWS, PlannedCall, SelectPlan, answer_column
+from relquery.sql.plan.rewrite import ROW
+from relquery.sql.read.scopes import Context
+from relquery.sql.read.source import to_sql
+from relquery.table.columns import Int64s
+
+
+@dataclass(slots=True)
+class Rows:
+    """Base rows of a plan, materialised and numbered from 0.
+
+    alive: those still wanted. begun: the calls that had a stage already.
+    """
+
+    plan: SelectPlan
+    context: Context
+    database: Database
+    scratch: Scratch
+    base: str
+    count: int
+    alive: Int64s
+    values: dict[int, Values] = field(default_factory=dict)
+    begun: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, plan: SelectPlan, context: Context, database: Database, scratch: Scratch) -> Rows:
+        """Run the base query."""
+        base = scratch.table(plan.base)
+        count = database.fetch(f"SELECT count(*) FROM {base}").column(0)[0].as_py()
+        alive = np.arange(count, dtype=np.int64)
+        return cls(plan, context, database, scratch, base, count, alive)
+
+    def of_call(self, index: int) -> Values:
+        """Where the answers to a call are kept."""
+        if index not in self.values:
+            self.values[index] = Values.none_yet(index, self.count)
+        return self.values[index]
+
+    def sql(self, select: str, rows: Int64s | None = None) -> str:
+        """`select` over the table ROWS, which holds base rows `rows` (all alive ones if None)."""
+        wanted = self.alive if rows is None else rows
+        view = self.scratch.view(self._answers(wanted))
+        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ROW}) ORDER BY {ROW}"
+        return self.context.sql(select, f"{ROWS} AS ({join})")
+
+    def final(self, rows: Int64s | None = None) -> str:
+        """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
+        return self.sql(to_sql(self.plan.final), rows)
+
+    def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
+        """The rows for which a predicate over ROWS is true, of those given or all alive."""
+        found = self.database.fetch(
+            self.sql(f"SELECT {ROW} FROM {ROWS} WHERE {predicate} ORDER BY {ROW}", rows)
+        )
+        ids: Int64s = found.column(0).to_numpy()
+        return ids
+
+    def narrow(self, predicate: str) -> None:
+        """Give up the rows for which a filter, its calls answered, is not true."""
+        self.alive = self.matching(predicate)
+
+    def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
+        """Those of some rows in which the fields of a call depend on no answer that was lost."""
+        for need in call.needs:
+            lost = rows[self.of_call(need.call).lost[rows]]
+            if len(lost):
+                rows = np.setdiff1d(rows, self.matching(need.reads, lost))
+        return rows
+
+    def failures(self, call: int, stage: str) -> list[Failure]:
+        """Answers that are no value in a place that reads them, now that a stage asked `call`.
+
+        Each is given once.
+        """
+        found: list[Failure] = []
+        for check in self.plan.checks:
+            if call in check.needs and check.needs <= self.begun:
+                found += self._failures_of(check, stage)
+        return found
+
+    def bind_checks(self) -> None:
+        """Have DuckDB look for what is wrong with the checks of the plan."""
+        for check in self.plan.checks:
+            self.database.describe(self.sql(_failed_rows(check), self.alive[:0]))
+
+    def _failures_of(self, check: Check, stage: str) -> list[Failure]:
+        table = self.database.fetch(self.sql(_failed_rows(check)))
+        values = self.of_call(check.calls[-1])
+        return [
+            values.fail(row, check.trouble(value), stage)
+            for row, value in zip(*map(pa.ChunkedArray.to_pylist, table.columns), strict=True)
+            if not values.failed[row]
+        ]
+
+    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> tuple[pa.Table, tuple[Form, ...]]:
+        """The fields of some rows as text."""
+        if not fields:
+            return pa.table({}), ()
+        items = ", ".join(field.sql for field in fields)
+        types = self.database.describe(self.sql(f"SELECT {items} FROM {ROWS}", rows[:0]))
+        written = [
+            as_text(field.sql, sql_type) for field, (_, sql_type) in zip(fields, types, strict=True)
+        ]
+        items = ", ".join(f"{text} AS _rq_{at}" for at, (text, _) in enumerate(written))
+        table = self.database.fetch(self.sql(f"SELECT {items} FROM {ROWS} ORDER BY {ROW}", rows))
+        named = table.rename_columns([field.name for field in fields])
+        return named, tuple(form for _, form in written)
+
+    def characters(self, fields: tuple[Field, ...]) -> float:
+        """Mean characters of a row's fields, for choosing which filter to run first."""
+        if not fields or not len(self.alive):
+            return 0.0
+        lengths = " + ".join(
+            f"coalesce(length(CAST({field.sql} AS VARCHAR)), 0)" for field in fields
+        )
+        mean: Any = self.database.fetch(self.sql(f"SELECT avg({lengths}) FROM {ROWS}"))
+        return float(mean.column(0)[0].as_py())
+
+    def _answers(self, rows: Int64s) -> pa.Table:
+        columns: dict[str, pa.Array] = {ROW: pa.array(rows)}
+        for call in self.plan.calls:
+            texts = self.of_call(call.index).texts[rows]
+            columns[answer_column(call.index)] = pa.array(texts, pa.large_string())
+        return pa.table(columns)
+
+
+def _failed_rows(check: Check) -> str:
+    return f"SELECT {ROW}, {check.value} FROM {ROWS} WHERE {check.failed} ORDER BY {ROW}"

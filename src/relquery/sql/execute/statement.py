@@ -1,0 +1,222 @@
+"""A query taken apart: its SELECTs with calls from the inside out, each as stages of its plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from sqlglot import exp
+
+from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.prompt import Sampling
+from relquery.sql.answers.conversions import convert
+from relquery.sql.answers.kinds import Kinds
+from relquery.sql.answers.outer import OuterCheck, OuterReader
+from relquery.sql.answers.writing import answer_columns, read_rows, types_written
+from relquery.sql.execute.rows import Rows
+from relquery.sql.form.groups import asks_about_groups, over_groups
+from relquery.sql.form.joins import over_joined, take_conditions
+from relquery.sql.form.normalize import check_forms, check_places, normalize
+from relquery.sql.host.database import Database
+from relquery.sql.plan.compared import note_compared
+from relquery.sql.plan.planner import Filter, PlannedCall, Scope, SelectPlan, plan_select
+from relquery.sql.read.check import check, column_names, result_names, stubbed, with_nulls
+from relquery.sql.read.from_clause import read_sources
+from relquery.sql.read.macros import Macros
+from relquery.sql.read.scopes import Context, context_of, next_select, with_inside
+from relquery.sql.read.source import Source, readable, to_sql
+from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
+from relquery.table.columns import Int64s
+
+R = TypeVar("R", bound=Rows)
+
+
+class Stages(Protocol[R]):
+    """What is done with the stages that a walk comes to: they are run, or foretold."""
+
+    def rows(self, plan: SelectPlan, context: Context) -> R:
+        """The rows that the stages of a SELECT begin with."""
+
+    def ask(self, name: str, call: PlannedCall, rows: R, wanted: Int64s) -> None:
+        """Deal with one call for some base rows, and mark them as asked."""
+
+    def table(self, rows: R) -> str:
+        """The name of a scratch table that holds the rows of a SELECT, its stages done."""
+
+    def final(self, rows: R) -> str:
+        """The statement that gives the rows of the outermost SELECT, its stages done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What is left of a statement when its calls are answered.
+
+    names: of the columns that it gives; None for those of `sql`. checks: of answers that are read
+    outside of the SELECT with their call.
+    """
+
+    sql: str
+    names: list[str] | None
+    checks: tuple[OuterCheck, ...] = ()
+
+
+@dataclass(slots=True)
+class Walk(Generic[R]):
+    """One statement on its way through its stages.
+
+    defaults: sampling of calls that do not say otherwise.
+    """
+
+    source: Source
+    database: Database
+    macros: Macros
+    defaults: Sampling
+    stages: Stages[R]
+    _kinds: Counter[str] = field(default_factory=Counter)
+
+    def statement(self, tree: exp.Expr) -> Done:
+        """Go through all stages.
+
+        Raises QueryError for what is wrong with the statement before its first stage.
+        """
+        _check_statement(tree)
+        tree = self.macros.expand(with_inside(tree), self.source.sql)
+        check_forms(tree)
+        has_data = take_data_clause(tree)
+        check(self.database, self.source, tree)
+        check_target(self.database, tree)
+        if has_nothing_to_do(self.database, tree):
+            return Done(stubbed(tree), None)
+        if not has_data:
+            return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
+        names = result_names(self.database, self.source, tree)
+        texts: dict[str, frozenset[str]] = {}
+        while (select := next_select(tree)) is not None:
+            rows = self._select(select, tree)
+            if isinstance(rows, exp.Expr):
+                tree = _replaced(tree, select, rows)
+            elif select is tree:
+                return Done(self.stages.final(rows), names)
+            else:
+                table = self.stages.table(rows)
+                texts[table] = answer_columns(self.database, table, rows.plan.final)
+                select.replace(read_rows(self.database, table, rows.plan.written))
+        outer = OuterReader(self.database, self.macros.aggregates, texts)
+        tree = outer.read(tree)
+        return Done(to_sql(tree), names, tuple(outer.checks))
+
+    def _select(self, select: exp.Select, tree: exp.Expr) -> R | exp.Expr:
+        """Go through the stages of a SELECT of a statement and give its rows.
+
+        Or, before that, another SELECT that has to take its place.
+        """
+        context = context_of(select)
+        names = self._names(select, context, outermost=select is tree)
+        wanted = types_written(self.database, tree, select, names)
+        select, joined = take_conditions(select)
+        check_places(select)
+        sources = read_sources(self.database, select, context)
+        normal = normalize(select, sources, self.database, context)
+        if len(normal.expressions) != len(names):
+            raise UnsupportedQueryError(
+                "An item of the select list makes several columns in a query with LLM calls. "
+                "Name the columns instead."
+            )
+        if joined is not None:
+            return over_joined(normal, joined, names, sources)
+        if asks_about_groups(normal, sources, self.macros.aggregates):
+            return over_groups(normal, names, sources, self.macros.aggregates)
+        scope = Scope(
+            self.database,
+            self.source,
+            context,
+            sources,
+            self.macros.aggregates,
+            self.defaults,
+            names,
+        )
+        kinds = Kinds(self.database, context, normal)
+        plan = plan_select(convert(normal, kinds, self.macros.aggregates, wanted), scope)
+        if self.database.compares_exactly:
+            plan = note_compared(plan)
+        rows = self.stages.rows(plan, context)
+        for one in _cheapest_first(plan.filters, rows):
+            self._ask_all(one.calls, rows, "filter")
+            rows.narrow(one.predicate)
+        self._ask_all(plan.outputs, rows, "aggregate" if plan.aggregated else "projection")
+        return rows
+
+    def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
+        try:
+            return column_names(self.database, self.source, select, context)
+        except QueryError as error:
+            if outermost:
+                raise
+            # The whole query was found to be right, so this part only fails because it is alone.
+            raise UnsupportedQueryError(
+                f"The subquery {readable(select)[:80]} calls LLM and depends on the row around "
+                f"it ({error}). Write it as a join, and call LLM on the joined rows."
+            ) from error
+
+    def _ask_all(self, calls: tuple[int, ...], rows: R, kind: str) -> None:
+        for index in calls:
+            values = rows.of_call(index)
+            call = rows.plan.calls[index]
+            guard = rows.plan.guards.get(index)
+            wanted = rows.alive if guard is None else rows.matching(guard)
+            wanted = wanted[~values.asked[wanted]]
+            # An input that is not known gives no answer worth having.
+            wanted = rows.determined(call, wanted)
+            if len(wanted) or index not in rows.begun:
+                rows.begun.add(index)
+                self._kinds[kind] += 1
+                self.stages.ask(f"{kind} {self._kinds[kind]}", call, rows, wanted)
+
+
+def _check_statement(tree: exp.Expr) -> None:
+    """Only statements that are done with their rows when they end can have calls."""
+    if isinstance(tree, exp.Query | exp.Insert | exp.Copy):
+        return
+    if isinstance(tree, exp.Create) and tree.kind == "TABLE":
+        return
+    if isinstance(tree, exp.Create):
+        raise _no_calls_in(f"CREATE {'MACRO' if tree.kind == 'FUNCTION' else tree.kind}")
+    raise _no_calls_in("UNPIVOT" if tree.args.get("unpivot") else tree.key.upper())
+
+
+_TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
+_REMEDIES = {
+    "DESCRIBE": f"Describe the query without its calls. {_TO_TABLE}",
+    "CREATE VIEW": f"A view would ask again whenever it is read. {_TO_TABLE}",
+    "CREATE MACRO": f"A macro would ask again whenever it is called. {_TO_TABLE}",
+    "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
+    "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
+}
+
+
+def _no_calls_in(kind: str) -> UnsupportedQueryError:
+    return UnsupportedQueryError(
+        f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
+    )
+
+
+def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:
+    if select is tree:
+        return by
+    select.replace(by)
+    return tree
+
+
+def _cheapest_first(filters: tuple[Filter, ...], rows: Rows) -> list[Filter]:
+    """Filters by the characters that one row's prompts have, so that dear ones see fewer rows."""
+    if len(filters) < 2:
+        return list(filters)
+    calls = rows.plan.calls
+    cost = {
+        one.predicate: sum(
+            len(calls[index].prompt) + rows.characters(calls[index].fields) for index in one.calls
+        )
+        for one in filters
+    }
+    return sorted(filters, key=lambda one: cost[one.predicate])

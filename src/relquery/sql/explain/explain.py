@@ -1,0 +1,167 @@
+"""EXPLAIN of a query with LLM calls: what each would ask, of how many rows, before any is made.
+
+Its SELECTs are gone through as if they were run (see sql.walk), with NULL for all answers. Rows
+that no filter has seen are known exactly; those that a filter may drop are counted in, so that what
+comes after it is told at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+
+import pyarrow as pa
+
+from relquery.backends.base import one_pass
+from relquery.errors import QueryError
+from relquery.ledger import has_one_answer, look_up
+from relquery.prompt import Compared, Prompt, Sampling
+from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.inputs import Inputs, Question
+from relquery.sql.explain.effort import Effort, answers, effort
+from relquery.sql.explain.labels import hint
+from relquery.sql.explain.rehearse import Rehearsal
+from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
+from relquery.sql.read.scopes import Context
+from relquery.table.columns import Int64s
+
+_SHOWN = 60  # characters of a prompt
+
+
+SCHEMA = pa.schema(
+    {
+        "stage": pa.string(),
+        "prompt": pa.string(),
+        "fields": pa.string(),
+        "rows": pa.int64(),
+        "calls": pa.int64(),
+        "from_ledger": pa.int64(),
+        "counts": pa.string(),
+        "prompt_tokens": pa.int64(),
+        "counted_by": pa.string(),
+        "refused": pa.int64(),
+        "order": pa.string(),
+        "answers": pa.string(),
+        "seconds": pa.float64(),
+        "usd": pa.float64(),
+        "hint": pa.string(),
+    }
+)
+"""A row per call, as docs/sql.md has it; NULL is what cannot be known before the run.
+
+stage: its name in the report of the run. prompt: its beginning. rows, calls, from_ledger: as in the
+report, `counts` says whether "exact" or "at most". prompt_tokens: of the calls; counted_by: see
+Effort, as for refused, seconds and usd.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """calls, from_ledger: distinct inputs. exact: of both. effort: None where inputs are open."""
+
+    calls: int | None
+    from_ledger: int | None
+    exact: bool
+    effort: Effort | None
+
+
+@dataclass(slots=True)
+class Foretelling:
+    """Stages that are told, not run; see walk.Stages.
+
+    told: what `result` gives, so far.
+    """
+
+    rehearsal: Rehearsal
+    asker: Asker
+    told: list[dict[str, object]] = field(default_factory=list)
+    _keys: set[bytes] = field(default_factory=set)
+
+    def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
+        """Base rows, as far as they are known."""
+        return self.rehearsal.rows(plan, context)
+
+    def table(self, rows: ForeseenRows) -> str:
+        """A stand-in; see sql.known."""
+        return self.rehearsal.table(rows)
+
+    def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
+        """Tell what a call would ask."""
+        self.rehearsal.ask(name, call, rows, wanted)
+        counts = self._counts(call, rows, wanted)
+        guard = rows.plan.guards.get(call.index)
+        is_known = rows.known.exact and not call.needs and not (guard and rows.is_open(guard))
+        asked = len(wanted) if rows.known.held else rows.known.most
+        row: dict[str, object] = {
+            "stage": name,
+            "prompt": _short(call.prompt),
+            "fields": ", ".join(part.name for part in call.fields),
+            "rows": asked,
+            "calls": counts.calls,
+            "from_ledger": counts.from_ledger,
+            "counts": _in_words(asked, counts.calls, is_known and counts.exact),
+            "order": self.asker.config.order,
+            "answers": answers(call.sampling, self.asker.backend),
+            "hint": self._hint(call.sampling),
+        }
+        self.told.append(row | (asdict(counts.effort) if counts.effort else {}))
+
+    def final(self, rows: ForeseenRows) -> str:
+        """Of no use to anyone: what is told, is told."""
+        return self.rehearsal.final(rows)
+
+    def result(self) -> pa.Table:
+        """The explanation, a row per stage in the order in which they run."""
+        return pa.Table.from_pylist(self.told, SCHEMA)
+
+    def _counts(self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> _Counts:
+        if not rows.known.held and call.fields:
+            return _Counts(rows.known.most, None, False, None)
+        if any(rows.is_open(part.sql) for part in call.fields):
+            return _Counts(rows.number_inputs(call, wanted), None, False, None)
+        try:
+            cells, forms = rows.cells(call.fields, wanted)
+        except QueryError:  # of a row that a filter would have dropped
+            return _Counts(len(wanted), None, False, None)
+        count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
+        inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms))
+        if rows.known.held:
+            rows.note_inputs(call, wanted, inputs.of_row)
+        missing, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
+        work = effort(missing, call.sampling, self.asker.backend)
+        return _Counts(len(missing), inputs.count - len(missing), not repeats, work)
+
+    def _missing(self, prompts: list[Prompt], sampling: Sampling) -> tuple[list[Prompt], bool]:
+        """The prompts that the ledger does not answer, and whether it may by then.
+
+        It may where an earlier stage asks the same.
+        """
+        ledger = self.asker.ledger
+        if ledger is None or not has_one_answer(sampling):
+            return prompts, False
+        # A backend may have to be opened for its name.
+        names = self.asker.names if ledger.has_answers else ("",)
+        keys, known = look_up(ledger, names, prompts, sampling)
+        new = {keys.whole[at]: prompt for at, prompt in enumerate(prompts) if at not in known}
+        repeats = not self._keys.isdisjoint(new)
+        self._keys.update(new)
+        return list(new.values()), repeats
+
+    def _hint(self, sampling: Sampling) -> str | None:
+        """How a call that is decoded would take one forward pass."""
+        backend = self.asker.backend
+        if not isinstance(sampling, Compared) or one_pass(backend, sampling) is not False:
+            return None
+        held = one_pass(backend, replace(sampling, allowed=sampling.texts))
+        return hint(sampling.texts) if held else None
+
+
+def _in_words(rows: int | None, calls: int | None, is_exact: bool) -> str | None:
+    if rows is None and calls is None:
+        return None
+    return "exact" if is_exact else "at most"
+
+
+def _short(prompt: str) -> str:
+    text = " ".join(prompt.split())
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

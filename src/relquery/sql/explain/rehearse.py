@@ -1,0 +1,107 @@
+"""A statement gone through on stand-in answers before its first call.
+
+Whatever DuckDB has to say against the statements that are to be run, and against values that no
+answer can change, it says here: nothing is paid for that must fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.sql.explain.bounds import Known, known_rows
+from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.scopes import Context
+from relquery.sql.read.source import to_sql
+from relquery.table.columns import Int64s
+
+_NONE = slice(0, 0)
+_CLAUSES = ("distinct", "group", "having", "qualify", "order", "limit", "offset")
+
+
+@dataclass(slots=True)
+class Rehearsal:
+    """Stages that no call is made for; see walk.Stages. NULL stands in for all answers.
+
+    stand_ins: what is known of the tables that hold the rows of subqueries.
+    """
+
+    database: Database
+    scratch: Scratch
+    aggregates: Aggregates
+    stand_ins: dict[str, Known] = field(default_factory=dict)
+
+    def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
+        """Base rows, as far as they are known."""
+        return ForeseenRows.foresee(plan, context, self.database, self.scratch, self.stand_ins)
+
+    def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
+        """Compute the fields of a call, for no row where an answer may decide which or what.
+
+        Raises QueryError if that fails.
+        """
+        del name
+        rows.of_call(call.index).asked[wanted] = True
+        rows.cells(call.fields, wanted if _is_certain(call, rows) else wanted[_NONE])
+
+    def table(self, rows: ForeseenRows) -> str:
+        """A stand-in; see sql.known. Raises QueryError for rows that cannot be computed."""
+        self.compute(rows)
+        sql = rows.final()
+        empty = f"SELECT * FROM ({sql}) WHERE false"
+        known = known_rows(rows.plan.final, rows.known, self.aggregates)
+        try:
+            name = self.scratch.table(sql if known.held else empty)
+        except QueryError:  # rows that a filter would have dropped, or NULL for an answer, broke it
+            known = replace(known, exact=False, held=False)
+            name = self.scratch.table(empty)
+        self.stand_ins[name] = known
+        return name
+
+    def final(self, rows: ForeseenRows) -> str:
+        """The final SELECT over no rows. Raises QueryError for rows that cannot be computed."""
+        self.compute(rows)
+        return rows.final(rows.alive[_NONE])
+
+    def compute(self, rows: ForeseenRows) -> None:
+        """Compute of a SELECT what does not depend on answers.
+
+        Raises QueryError if that fails, or if DuckDB cannot run the whole of it.
+        """
+        self.database.describe(rows.final(rows.alive[_NONE]))
+        rows.bind_checks()
+        fixed = self._without_answers(rows)
+        if fixed is not None:
+            self.database.execute(f"EXPLAIN ANALYZE {rows.sql(fixed)}")
+
+    def _without_answers(self, rows: ForeseenRows) -> str | None:
+        """The final SELECT with NULL for the items that depend on answers.
+
+        None where answers decide more than these items.
+        """
+        select = rows.plan.final.copy()
+        clauses = (select.args.get(key) for key in _CLAUSES)
+        if not (rows.known.exact and rows.known.held) or self.aggregates.is_volatile(select):
+            return None
+        if any(clause is not None and rows.known.is_open(clause) for clause in clauses):
+            return None
+        for item in select.expressions:
+            if rows.known.is_open(item):
+                item.set("this", exp.null())
+        return to_sql(select)
+
+
+def _is_certain(call: PlannedCall, rows: ForeseenRows) -> bool:
+    """Whether it is known for which rows a call will be made, and with which inputs."""
+    guard = rows.plan.guards.get(call.index)
+    return (
+        rows.known.exact
+        and rows.known.held
+        and not (guard and rows.is_open(guard))
+        and not any(rows.is_open(part.sql) for part in call.fields)
+    )

@@ -1,0 +1,102 @@
+"""The rows of one SELECT while it is explained: all that its filters might leave."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from relquery.errors import QueryError
+from relquery.sql.execute.inputs import distinct_rows
+from relquery.sql.execute.rows import Rows
+from relquery.sql.explain.bounds import ALL, Known, known_base
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.plan.fields import Field
+from relquery.sql.plan.planner import ROWS, PlannedCall, SelectPlan
+from relquery.sql.read.scopes import Context
+from relquery.table.columns import Int64s, encode
+
+_COLUMN = re.compile(r"\b_rq_\w+")
+_WHOLE_ANSWER = re.compile(r"_rq_text_(\d+)")
+
+
+@dataclass(slots=True)
+class ForeseenRows(Rows):
+    """Base rows of a plan whose calls are not answered.
+
+    known: of the rows that are alive. inputs: by call (rows,), numbers that differ where the inputs
+    may; 0 where a row is not asked.
+    """
+
+    known: Known = ALL
+    inputs: dict[int, Int64s] = field(default_factory=dict)
+
+    @classmethod
+    def foresee(
+        cls,
+        plan: SelectPlan,
+        context: Context,
+        database: Database,
+        scratch: Scratch,
+        stand_ins: dict[str, Known],
+    ) -> ForeseenRows:
+        """Run the base query as far as its rows are known."""
+        known = known_base(plan.base, stand_ins)
+        try:
+            rows = cls.of(plan if known.held else _emptied(plan), context, database, scratch)
+        except QueryError:
+            if known == ALL:  # the run would fail alike
+                raise
+            # Rows that a filter would have dropped, or NULL for an answer, broke it.
+            known = replace(known, exact=False, held=False)
+            rows = cls.of(_emptied(plan), context, database, scratch)
+        assert isinstance(rows, ForeseenRows)
+        rows.known = replace(known, most=rows.count) if known.held else known
+        return rows
+
+    def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
+        """All rows where a predicate depends on answers.
+
+        Raises QueryError for a predicate that DuckDB cannot run.
+        """
+        if not self.is_open(predicate):
+            return Rows.matching(self, predicate, rows)
+        self.database.describe(self.sql(f"SELECT {predicate} FROM {ROWS}", self.alive[:0]))
+        return self.alive if rows is None else rows
+
+    def narrow(self, predicate: str) -> None:
+        """Keep the rows: a filter may leave any of them."""
+        self.matching(predicate)
+        self.known = replace(self.known, exact=False)
+
+    def is_open(self, sql: str) -> bool:
+        """Whether an expression over ROWS depends on answers."""
+        return any(map(self.known.is_open_column, _COLUMN.findall(sql)))
+
+    def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
+        """Note which rows may have different inputs to a call; gives how many those are at most."""
+        columns = [codes for part in call.fields for codes in self._codes(part, wanted)]
+        codes = np.stack(columns, axis=1) if columns else np.zeros((len(wanted), 0), np.int64)
+        first, of_row = distinct_rows(codes)
+        self.note_inputs(call, wanted, of_row)
+        return len(first)
+
+    def note_inputs(self, call: PlannedCall, wanted: Int64s, of_row: Int64s) -> None:
+        """Note which input to a call each of some rows has."""
+        numbers = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
+        numbers[wanted] = of_row
+
+    def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
+        """Numbers of a field's values that differ where the values may."""
+        answer = _WHOLE_ANSWER.fullmatch(part.sql)
+        if answer is not None and int(answer[1]) in self.inputs:
+            return [self.inputs[int(answer[1])][wanted]]  # equal inputs have equal answers
+        if self.is_open(part.sql):
+            return [np.arange(len(wanted), dtype=np.int64)]
+        cells, _ = self.cells((part,), wanted)
+        return [encode(cells).codes.reshape(len(wanted)).astype(np.int64)]
+
+
+def _emptied(plan: SelectPlan) -> SelectPlan:
+    return replace(plan, base=f"SELECT * FROM ({plan.base}) WHERE false")

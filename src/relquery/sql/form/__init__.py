@@ -1,0 +1,1 @@
+"""Bringing one SELECT into a plain form, in which each call has its place and its rows."""

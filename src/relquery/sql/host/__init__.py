@@ -1,0 +1,1 @@
+"""The database that runs all SQL: DuckDB, its values and its errors."""

@@ -1,0 +1,1 @@
+"""Planning one SELECT: filters and calls in order, and the query that reads their answers."""

@@ -1,0 +1,251 @@
+"""The plan of one SELECT with LLM calls: base rows, filters, calls, and what reads them.
+
+    base     FROM and all predicates without calls, as a table with a row number
+    filters  one stage per predicate with calls, on the rows that the one before left
+    outputs  the calls of SELECT, GROUP BY, HAVING, QUALIFY and ORDER BY, on the rows left
+    final    the SELECT itself over base rows and answers
+
+A call is the same call wherever it stands: equal prompt, fields and sampling are asked once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relquery.errors import UnsupportedQueryError
+from relquery.prompt import Sampling
+from relquery.sql.answers.checks import Check, Note, checks_in, note_to_write
+from relquery.sql.form.guards import guards_of
+from relquery.sql.form.limits import LIMITS, early_limits
+from relquery.sql.form.normalize import conjuncts, without_alias
+from relquery.sql.form.places import note_places
+from relquery.sql.host.database import Database
+from relquery.sql.plan.fields import Field, name_fields
+from relquery.sql.plan.needs import Need, needs_in
+from relquery.sql.plan.rewrite import ROW, Rewriter, note_wholes
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.calls import read_call
+from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
+from relquery.sql.read.scopes import Context, has_call
+from relquery.sql.read.source import Source, call_number, to_sql
+
+# The rows of the plan in its own SQL: base rows still wanted, with the answers known so far.
+ROWS = "_rq_rows"
+
+_CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A distinct call. needs: the answers that its fields read."""
+
+    index: int
+    text: str
+    prompt: str
+    sampling: Sampling
+    fields: tuple[Field, ...]
+    needs: tuple[Need, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A predicate with calls. calls: all that it needs, inner ones first."""
+
+    predicate: str
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectPlan:
+    """How one SELECT is run; SQL other than `base` reads the table `ROWS`.
+
+    final: the SELECT itself, as a tree: its own text would not always parse to it again.
+    guards: conditions over the rows by call; only rows for which it is true are asked.
+    checks: where answers must be more than text. written: for each column of the final SELECT, how
+        it is cast where it is written to a table; None where DuckDB does that alone.
+    """
+
+    base: str
+    calls: tuple[PlannedCall, ...]
+    guards: dict[int, str]
+    checks: tuple[Check, ...]
+    filters: tuple[Filter, ...]
+    outputs: tuple[int, ...]
+    aggregated: bool
+    final: exp.Select
+    written: tuple[Note | None, ...]
+
+
+def answer_column(index: int) -> str:
+    """The column of `ROWS` with the answers to a call."""
+    return f"_rq_text_{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a SELECT is planned in. names: those of its columns; defaults: sampling of calls."""
+
+    database: Database
+    source: Source
+    context: Context
+    sources: Sources
+    aggregates: Aggregates
+    defaults: Sampling
+    names: list[str]
+
+
+def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
+    """Plan a normalized SELECT.
+
+    Raises QueryError for a malformed call, UnsupportedQueryError for a form that is not run yet.
+    """
+    note_places(select)
+    note_wholes(select, scope.aggregates)
+    calls = _Calls(select, scope)
+    where = select.args.get("where")
+    predicates = conjuncts(where.this if where else None)
+    filters = tuple(calls.filter(part) for part in predicates if has_call(part))
+    early = None if filters else early_limits(select, scope.aggregates)
+    final = _final(select, scope, calls, () if early is None else LIMITS)
+    outputs = calls.take_used()
+    guards = calls.guards()
+    plain = [part for part in predicates if not has_call(part)]
+    return SelectPlan(
+        base=_base(select, scope, calls.rewriter.base, plain, early or {}),
+        calls=tuple(calls.planned),
+        guards=guards,
+        checks=tuple(dict.fromkeys(calls.checks)),
+        filters=filters,
+        outputs=outputs,
+        aggregated=scope.aggregates.in_select(select),
+        final=final,
+        written=tuple(note_to_write(without_alias(item)) for item in select.expressions),
+    )
+
+
+def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...]) -> exp.Select:
+    """The SELECT over materialised rows, its columns under the names they had."""
+    final = exp.Select()
+    for clause in _CLAUSES:
+        node = select.args.get(clause)
+        if not node or clause in done:
+            continue
+        if isinstance(node, list):
+            final.set(clause, [calls.rewriter.rewrite(part) for part in node])
+        else:
+            final.set(clause, calls.rewriter.rewrite(node))
+    items = [
+        exp.alias_(without_alias(item), name, quoted=True)
+        for item, name in zip(final.expressions, scope.names, strict=True)
+    ]
+    final.set("expressions", items)
+    final.set("from_", exp.From(this=exp.to_table(ROWS)))
+    calls.checks += checks_in(final, scope.aggregates)
+    return final
+
+
+def _base(
+    select: exp.Select,
+    scope: Scope,
+    columns: dict[str, exp.Expr],
+    predicates: list[exp.Expr],
+    limits: dict[str, exp.Expr],
+) -> str:
+    """The table of base columns, numbered from 0 in the order in which DuckDB gives the rows."""
+    inner = from_only(select)
+    items = [exp.alias_(node, name) for name, node in columns.items()]
+    inner.set("expressions", items or [exp.alias_(exp.null(), "_rq_nothing")])
+    if predicates:
+        inner.where(*predicates, copy=False)
+    for clause, node in limits.items():
+        inner.set(clause, node)
+    return scope.context.sql(
+        f"SELECT row_number() OVER () - 1 AS {ROW}, * FROM ({to_sql(inner)}) AS _rq_base"
+    )
+
+
+class _Calls:
+    """The distinct calls of one SELECT, collected while its expressions are rewritten."""
+
+    def __init__(self, select: exp.Select, scope: Scope) -> None:
+        self.planned: list[PlannedCall] = []
+        self.checks: list[Check] = []
+        self.rewriter = Rewriter(
+            scope.database,
+            scope.context,
+            scope.sources,
+            frozenset(map(str.lower, scope.names)),
+            self._answer,
+        )
+        self._select, self._scope = select, scope
+        self._identities: dict[object, int] = {}
+        self._guards_by_number = guards_of(select, scope.aggregates)
+        self._guards: dict[int, list[exp.Expr | None]] = {}
+        self._used: dict[int, None] = {}
+
+    def filter(self, predicate: exp.Expr) -> Filter:
+        """Plan a predicate as a stage of its own."""
+        rewritten = self.rewriter.rewrite(predicate)
+        self.checks += checks_in(rewritten, self._scope.aggregates)
+        return Filter(to_sql(rewritten), self.take_used())
+
+    def take_used(self) -> tuple[int, ...]:
+        """The calls met since the last time, inner ones first."""
+        used, self._used = tuple(self._used), {}
+        return used
+
+    def guards(self) -> dict[int, str]:
+        """Conditions, as base columns, of the calls that no place reads in every row."""
+        return {
+            index: to_sql(self.rewriter.lift(exp.or_(*conditions)))
+            for index, conditions in self._guards.items()
+            if all(condition is not None for condition in conditions)
+        }
+
+    def _answer(self, node: exp.Anonymous) -> exp.Expr:
+        """Plan a call and give the column of its answers."""
+        number = call_number(node)
+        assert number is not None
+        text = self._scope.source.text(number)
+        call = read_call(node, text, self._scope.defaults)
+        given = self._expand(call.fields)
+        values = [self._field(one) for one in given]
+        pairs = zip(given, map(to_sql, values), strict=True)
+        fields = name_fields(pairs, self._scope.sources)
+        index = self._identities.setdefault((call.prompt, fields, call.sampling), len(self.planned))
+        if index == len(self.planned):
+            needs = needs_in(values, self._scope.aggregates)
+            self.planned.append(PlannedCall(index, text, call.prompt, call.sampling, fields, needs))
+        self._used[index] = None
+        self._guards.setdefault(index, []).extend(self._guards_by_number[number])
+        return exp.column(answer_column(index))
+
+    def _expand(self, arguments: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+        scope = self._scope
+        expanded: list[exp.Expr] = []
+        for argument in arguments:
+            if is_star(argument):
+                expanded += star_columns(
+                    argument, scope.sources, scope.database, self._select, scope.context
+                )
+            else:
+                expanded.append(argument)
+        return expanded
+
+    def _field(self, argument: exp.Expr) -> exp.Expr:
+        for found in self._scope.aggregates.inside(argument):
+            raise UnsupportedQueryError(
+                f"{to_sql(found)} stands inside of an LLM call. Aggregate in a subquery and call "
+                "LLM on its rows: SELECT LLM('...', total) FROM (SELECT sum(x) AS total FROM t)."
+            )
+        if argument.find(exp.Window):
+            raise UnsupportedQueryError(
+                "A window function stands inside of an LLM call. Compute it in a subquery and "
+                "call LLM on its rows."
+            )
+        # Its columns are lifted, and not the whole: only rows that are asked compute the rest.
+        value = self.rewriter.rewrite_field(argument)
+        self.checks += checks_in(value, self._scope.aggregates)
+        return value

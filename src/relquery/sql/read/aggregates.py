@@ -1,0 +1,91 @@
+"""Which functions aggregate, and which differ by call: DuckDB's own lists.
+
+The parser knows only some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relquery.sql.host.database import SCRATCH, Database
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregates:
+    """names: lower-case names of all aggregate functions; volatile: of those like random().
+
+    macros: names of the macros that users made.
+    """
+
+    names: frozenset[str]
+    volatile: frozenset[str] = frozenset()
+    macros: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, database: Database) -> Aggregates:
+        """Read the lists from the database."""
+        rows = database.fetch(
+            "SELECT DISTINCT lower(function_name), CASE WHEN function_type = 'aggregate' THEN 0 "
+            "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
+            "WHERE function_type = 'aggregate' OR stability = 'VOLATILE' "
+            f"OR (function_type = 'macro' AND NOT internal AND function_name NOT LIKE '{SCRATCH}%')"
+        )
+        kinds: tuple[set[str], ...] = (set(), set(), set())
+        for name, kind in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            kinds[kind].add(name)
+        return cls(*map(frozenset, kinds))
+
+    def is_volatile(self, node: exp.Expr) -> bool:
+        """Whether an expression may have another value whenever it is computed."""
+        return any(_is_named(found, self.volatile) for found in node.find_all(exp.Func))
+
+    def is_aggregate(self, node: exp.Expr) -> bool:
+        """Whether a node is a call that folds rows into one value, and no window function."""
+        return self._folds(node) and not _in_window(node)
+
+    def around(self, node: exp.Expr, top: exp.Expr) -> bool:
+        """Whether a node is in an aggregate below `top`, or in its FILTER or WITHIN GROUP."""
+        parent = node.parent
+        while parent is not None and parent is not top:
+            whole = parent.this if isinstance(parent, exp.Filter | exp.WithinGroup) else parent
+            if self.is_aggregate(whole):
+                return True
+            parent = parent.parent
+        return False
+
+    def inside(self, node: exp.Expr) -> Iterator[exp.Expr]:
+        """The aggregates in an expression, those of subqueries aside."""
+        for found in node.walk(prune=lambda part: isinstance(part, exp.Query)):
+            if self.is_aggregate(found):
+                yield found
+
+    def in_select(self, select: exp.Select) -> bool:
+        """Whether a SELECT gives groups and no rows."""
+        if select.args.get("group") or select.args.get("having"):
+            return True
+        clauses = [*select.expressions, select.args.get("qualify"), select.args.get("order")]
+        return any(next(self.inside(node), None) is not None for node in clauses if node)
+
+    def _folds(self, node: exp.Expr) -> bool:
+        if isinstance(node, exp.AggFunc):
+            return True
+        return _is_named(node, self.names)
+
+
+def _is_named(node: exp.Expr, names: frozenset[str]) -> bool:
+    """Whether a node calls one of some functions."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower() in names
+    return isinstance(node, exp.Func) and any(
+        name.lower() in names for name in type(node).sql_names()
+    )
+
+
+def _in_window(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        parent = parent.parent
+    return isinstance(parent, exp.Window)

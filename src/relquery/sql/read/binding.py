@@ -1,0 +1,83 @@
+"""What gives a column its value: a lambda or comprehension, a subquery, or the FROM around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.sql.host.database import Database
+from relquery.sql.read.from_clause import read_sources
+from relquery.sql.read.scopes import Context, context_of
+
+
+def is_variable(node: exp.Expr) -> bool:
+    """Whether a column, an identifier, or what stands before a dot is a variable.
+
+    That is: of a lambda or a list comprehension. Where a table has a column of this name, the
+    variable goes first.
+    """
+    name = _first_part(node).name.lower()
+    inside, parent = node, node.parent
+    while parent is not None:
+        if name in _variables(parent, inside):
+            return True
+        inside, parent = parent, parent.parent
+    return False
+
+
+def _first_part(node: exp.Expr) -> exp.Expr:
+    """`a` of `a.b`."""
+    if isinstance(node, exp.Identifier):
+        return node
+    part: exp.Expr = node.args.get("table") or node.this
+    return part
+
+
+def _variables(node: exp.Expr, inside: exp.Expr) -> Iterator[str]:
+    """Lower-case names that a node gives meaning to in its part `inside`."""
+    if isinstance(node, exp.Lambda) and inside.arg_key == "this":
+        yield from (variable.name.lower() for variable in node.expressions)
+    if isinstance(node, exp.Comprehension) and inside.arg_key in ("this", "condition"):
+        parts = [part for part in (node.expression, node.args.get("position")) if part]
+        yield from (name.name.lower() for part in parts for name in part.find_all(exp.Identifier))
+
+
+def outer_columns(query: exp.Expr, database: Database, context: Context) -> list[exp.Column] | None:
+    """The columns in a subquery that its own FROM clauses do not give; None if that is not known.
+
+    context: the WITH entries that the subquery sees from outside.
+    """
+    try:
+        return [
+            column
+            for column in query.find_all(exp.Column)
+            if not is_variable(column) and not _is_given(column, query, database, context)
+        ]
+    except QueryError:  # a FROM clause that depends on the row around it
+        return None
+
+
+def _is_given(column: exp.Column, query: exp.Expr, database: Database, context: Context) -> bool:
+    """Whether a SELECT around a column, and inside of `query`, gives it."""
+    if isinstance(column.this, exp.Star) and not column.table:
+        return True
+    table, name = column.table.lower(), column.name.lower()
+    node: exp.Expr | None = column
+    while node is not None:
+        if isinstance(node, exp.Select):
+            sources = read_sources(database, node, _beside(context, context_of(node)))
+            tables = {alias.lower(): columns for alias, columns in sources.columns.items()}
+            named = {item.alias.lower() for item in node.expressions if item.alias}
+            if (table in tables or sources.has(table)) if table else sources.has(name):
+                return True
+            if not table and name in named:
+                return True
+        node = None if node is query else node.parent
+    return False
+
+
+def _beside(outer: Context, inner: Context) -> Context:
+    entries = [entry for entry in outer.entries if entry not in inner.entries]
+    return Context((*entries, *inner.entries), outer.recursive or inner.recursive)

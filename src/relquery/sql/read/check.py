@@ -1,0 +1,141 @@
+"""Queries with stand-ins for their LLM calls, so that DuckDB itself checks and names them.
+
+DuckDB knows no LLM function. A macro of the right type takes the place of each call: whatever is
+wrong with the query is then found before the first call is paid for, and the names and types of
+its columns are DuckDB's own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.sql.host.database import Database
+from relquery.sql.read.numbers import needs_number
+from relquery.sql.read.scopes import Context, calls_in
+from relquery.sql.read.source import Source, call_number, to_sql, unnumbered
+
+_MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
+_NULLS = "_rq_nulls"
+_MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)")
+_QUOTED_OR_PAREN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]""")
+
+
+def install(database: Database) -> None:
+    """Create the stand-ins; `fields` must stand in the body, or DuckDB would not check it."""
+    for name, value in _MACROS.items():
+        database.execute(
+            f"CREATE OR REPLACE TEMP MACRO {name}(call, fields := NULL) AS "
+            f"CASE WHEN fields IS NULL THEN {value} END"
+        )
+
+
+def check(database: Database, source: Source, tree: exp.Expr) -> None:
+    """Raises QueryError if DuckDB finds anything wrong with the statement around its calls."""
+    if isinstance(tree, exp.Query):
+        database.describe(stubbed(tree))
+    elif (empty := with_nulls(database, source, tree)) is not None:
+        database.bind(empty)
+
+
+def with_nulls(database: Database, source: Source, tree: exp.Expr) -> str | None:
+    """A statement that writes the rows of a query, with one row of NULL in their place.
+
+    Names and types of its columns are those of the query. None if the statement has no query.
+    """
+    place = "this" if isinstance(tree, exp.Copy) else "expression"
+    query = tree.args.get(place)
+    if not isinstance(query, exp.Query):
+        return None
+    whole = tree.copy()
+    whole.set(place, exp.select(_NULLS).subquery())
+    columns = database.describe(stubbed(query))
+    named = [(_as_written(name, source), kind) for name, kind in columns]
+    return to_sql(whole).replace(_NULLS, _nulls(named))
+
+
+def column_names(
+    database: Database, source: Source, select: exp.Select, context: Context
+) -> list[str]:
+    """Names of the columns of a SELECT that may stand inside of a larger query."""
+    alone = select.copy()
+    alone.set("with_", None)
+    columns = database.describe(context.sql(stubbed(alone)))
+    return [_as_written(name, source) for name, _ in columns]
+
+
+def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str] | None:
+    """Names of the result's columns as DuckDB would give them for the text as written.
+
+    None if the statement gives no rows, or not in a form that DESCRIBE takes.
+    """
+    if not isinstance(tree, exp.Query):
+        return None
+    calls = list(calls_in(tree))
+    numeric = {call_number(call) for call in calls if needs_number(call)}
+    first = _first_of_equals(calls)
+    text = source.with_calls(
+        lambda index: f"_rq_{'number' if index in numeric else 'text'}({first[index]})"
+    )
+    try:
+        names = [name for name, _ in database.describe(text)]
+    except QueryError:  # in a form that DuckDB takes as a tree only, such as `x -> x + 1`
+        return None
+    return [_as_written(name, source) for name in names]
+
+
+def _as_written(name: str, source: Source) -> str:
+    """The name of a column with calls in the place of their stand-ins."""
+    found = _MACRO_CALL.search(name)
+    if found is None:
+        return name
+    depth, end = 0, len(name)
+    for part in _QUOTED_OR_PAREN.finditer(name, found.start()):
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        if not depth and part[0] == ")":
+            end = part.end()
+            break
+    call = source.text(int(found[1]))
+    return name[: found.start()] + call + _as_written(name[end:], source)
+
+
+def stubbed(tree: exp.Expr) -> str:
+    """A statement or a query with stand-ins for its calls."""
+    copy = tree.copy()
+    calls = list(calls_in(copy))
+    first = _first_of_equals(calls)
+    for call in reversed(calls):
+        call.replace(_stand_in(call, first[call_number(call) or 0]))
+    return to_sql(copy)
+
+
+def _nulls(columns: list[tuple[str, str]]) -> str:
+    """NULL for each column, under its name and of its type."""
+    names = (to_sql(exp.to_identifier(name, quoted=True)) for name, _ in columns)
+    return ", ".join(
+        f"CAST(NULL AS {kind}) AS {name}" for name, (_, kind) in zip(names, columns, strict=True)
+    )
+
+
+def _first_of_equals(calls: list[exp.Anonymous]) -> dict[int, int]:
+    """Equal calls get equal stand-ins, or a call in GROUP BY would not be the one in SELECT."""
+    first: dict[str, int] = {}
+    return {
+        number: first.setdefault(unnumbered(call), number)
+        for call in calls
+        if (number := call_number(call)) is not None
+    }
+
+
+def _stand_in(call: exp.Anonymous, number: int) -> exp.Expr:
+    fields: list[exp.Expr] = [exp.Literal.string("")]
+    for argument in call.expressions[1:]:
+        if isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star):
+            fields.append(exp.column(argument.args["table"].copy()))  # the row as one value
+        elif not isinstance(argument, exp.Star | exp.PropertyEQ | exp.Kwarg | exp.Columns):
+            fields.append(argument.copy())
+    name = "_rq_number" if needs_number(call) else "_rq_text"
+    row = exp.Anonymous(this="row", expressions=fields)
+    return exp.Anonymous(this=name, expressions=[exp.Literal.number(number), row])

@@ -1,0 +1,168 @@
+"""Macros that hide what a plan has to see: aggregates, windows, rows that they make.
+
+CREATE MACRO cnt(x) AS count(x)
+cnt(LLM('...', a))  =>  count(LLM('...', a))
+
+So does whatever of a user's macro an LLM call is an argument of. Other macros are DuckDB's alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import sqlglot
+from sqlglot import Dialect, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from relquery.errors import UnsupportedQueryError
+from relquery.sql.host.database import SCRATCH, Database
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.binding import is_variable
+from relquery.sql.read.scopes import has_call
+from relquery.sql.read.source import DIALECT, readable
+
+_KNOWN = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
+_MOST = 1000  # expansions of one statement; macros cannot call themselves
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """parameters: lower-case names. internal: whether it is DuckDB's own."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: exp.Expr
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Macros:
+    """The scalar macros of a database, read as a query names them.
+
+    Those that the parser does not know are left to DuckDB.
+    """
+
+    database: Database
+    aggregates: Aggregates
+    _known: dict[str, list[Macro]] = field(default_factory=dict)
+
+    def expand(self, tree: exp.Expr, sql: str) -> exp.Expr:
+        """A statement, written as `sql`, without such macros.
+
+        Raises UnsupportedQueryError for one with a schema before it, or with defaults, or that goes
+        by the name of a function.
+        """
+        self._check_names(sql)
+        tree = tree.copy()
+        self._read({_name(call) for call in tree.find_all(exp.Anonymous)})
+        for _ in range(_MOST):
+            found = next(filter(self._is_subtle, tree.find_all(exp.Anonymous, bfs=False)), None)
+            if found is None:
+                return tree
+            found.replace(self._expanded(found))
+        raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
+
+    def _read(self, names: set[str]) -> None:
+        """Read macros of these lower-case names, and those that they call."""
+        names = {name for name in names if name not in self._known and not _is_ours(name)}
+        if not names:
+            return
+        self._known.update({name: [] for name in names})
+        listing = ", ".join(exp.Literal.string(name).sql(DIALECT) for name in sorted(names))
+        rows = self.database.fetch(
+            "SELECT lower(function_name), list_transform(parameters, lambda p: lower(p)), "
+            "macro_definition, internal FROM duckdb_functions() WHERE function_type = 'macro' "
+            f"AND lower(function_name) IN ({listing}) ORDER BY ALL"
+        )
+        called: set[str] = set()
+        for name, parameters, text, internal in zip(
+            *(column.to_pylist() for column in rows.columns), strict=True
+        ):
+            if (body := _parsed(text)) is not None:
+                self._known[name].append(Macro(name, tuple(parameters), body, internal))
+                called.update(_name(found) for found in body.find_all(exp.Anonymous))
+        self._read(called)
+
+    def _check_names(self, sql: str) -> None:
+        """The parser takes a macro with a name that it knows for the function of this name."""
+        named = [name for name in self.aggregates.macros if name.upper() in _KNOWN]
+        if not named:
+            return
+        tokens = sqlglot.tokenize(sql, read=DIALECT)
+        for token, following in pairwise(tokens):
+            if token.text.lower() in named and following.token_type == TokenType.L_PAREN:
+                raise UnsupportedQueryError(
+                    f"The macro {token.text} has the name of a function of another dialect, and "
+                    "stands in a query with LLM calls. Give it another name."
+                )
+
+    def _is_subtle(self, call: exp.Expr) -> bool:
+        asks = has_call(call)
+        return any(
+            self._hides(macro, set()) or (asks and not macro.internal)
+            for macro in self._known.get(_name(call), ())
+        )
+
+    def _hides(self, macro: Macro, seen: set[str]) -> bool:
+        """Whether a body, or that of a macro which it calls, is of more than one row."""
+        body = macro.body
+        if body.find(exp.Window, exp.Explode, exp.UDTF) is not None:
+            return True
+        if next(self.aggregates.inside(body), None) is not None:
+            return True
+        called = {_name(found) for found in body.find_all(exp.Anonymous)} - seen
+        return any(
+            self._hides(inner, seen | called)
+            for name in called
+            for inner in self._known.get(name, ())
+        )
+
+    def _expanded(self, call: exp.Expr) -> exp.Expr:
+        given = [one for one in call.expressions if not _is_named(one)]
+        by_name = {
+            one.this.name.lower(): one.expression for one in call.expressions if _is_named(one)
+        }
+        for macro in () if isinstance(call.parent, exp.Dot) else self._known[_name(call)]:
+            values = dict(zip(macro.parameters, given, strict=False)) | by_name
+            if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
+                return exp.paren(_put(macro.body, values), copy=False)
+        raise UnsupportedQueryError(
+            f"The macro in {readable(call)[:80]} stands in a query with LLM calls, with a name "
+            "before it or with arguments that are left to their defaults. Give all of them, or "
+            "write out what the macro does."
+        )
+
+
+def _parsed(definition: str | None) -> exp.Expr | None:
+    try:
+        return None if definition is None else sqlglot.parse_one(definition, dialect=DIALECT)
+    except SqlglotError:
+        return None
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(SCRATCH)
+
+
+def _name(call: exp.Expr) -> str:
+    return str(call.this).lower()
+
+
+def _is_named(argument: exp.Expr) -> bool:
+    return isinstance(argument, exp.PropertyEQ | exp.Kwarg)
+
+
+def _put(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
+    """A body with values in the place of its parameters."""
+
+    def put(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or is_variable(node):
+            return node
+        value = values.get((node.table or node.name).lower())
+        if value is None:
+            return node
+        inner = exp.paren(value.copy(), copy=False)
+        return exp.Dot(this=inner, expression=node.this.copy()) if node.table else inner
+
+    return body.transform(put)

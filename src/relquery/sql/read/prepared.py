@@ -1,0 +1,109 @@
+"""PREPARE, EXECUTE and DEALLOCATE of statements with LLM calls, which DuckDB cannot prepare.
+
+PREPARE p AS SELECT LLM('...', a) FROM t WHERE id = $1;  EXECUTE p(7)
+=> SELECT LLM('...', a) FROM t WHERE id = (7)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import Token, TokenType
+
+from relquery.errors import QueryError
+from relquery.sql.read.source import DIALECT, read_source
+
+_VERB = re.compile(
+    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(PREPARE|EXECUTE|DEALLOCATE)\b", re.IGNORECASE | re.DOTALL
+)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a text says of prepared statements, and a statement's own text.
+
+    verb: "PREPARE", "EXECUTE" or "DEALLOCATE". body: what is prepared; "" for the others.
+    values: texts of the arguments, by name or by position counted from "1".
+    """
+
+    verb: str
+    name: str
+    body: str
+    values: dict[str, str]
+
+
+def read_prepared(sql: str) -> Prepared | None:
+    """PREPARE of a statement with calls, or EXECUTE or DEALLOCATE of any; None for all else."""
+    found = _VERB.match(sql)
+    if found is None:
+        return None
+    verb, rest = found[1].upper(), sql[found.end() :]
+    tokens = sqlglot.tokenize(rest, read=DIALECT)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        return None
+    name = tokens[-1 if verb == "DEALLOCATE" else 0].text.lower()
+    if verb == "EXECUTE":
+        return Prepared(verb, name, "", _arguments(rest, tokens[1:]))
+    if verb == "DEALLOCATE":
+        return Prepared(verb, name, "", {})
+    start = next((t.end + 1 for t in tokens if t.token_type == TokenType.ALIAS), len(rest))
+    body = rest[start : tokens[-1].end + 1]
+    return Prepared(verb, name, body, {}) if read_source(body).calls else None
+
+
+def executed(body: str, prepared: Prepared) -> str:
+    """A prepared statement with values for its parameters. Raises QueryError if they differ."""
+    tokens = sqlglot.tokenize(body, read=DIALECT)
+    parts, end, unnamed, used = [], 0, 0, set()
+    for at, token in enumerate(tokens):
+        if token.token_type == TokenType.PLACEHOLDER:
+            unnamed += 1
+            name, last = str(unnamed), token
+        elif token.token_type == TokenType.PARAMETER and at + 1 < len(tokens):
+            last = tokens[at + 1]
+            name = last.text.lower()
+        else:
+            continue
+        if name not in prepared.values:
+            raise QueryError(
+                f"EXECUTE {prepared.name} gives no value for the parameter ${name}. "
+                f"Values are given for: {', '.join(prepared.values) or 'none'}."
+            )
+        used.add(name)
+        parts += [body[end : token.start], f"({prepared.values[name]})"]
+        end = last.end + 1
+    if unused := [name for name in prepared.values if name not in used]:
+        raise QueryError(
+            f"EXECUTE {prepared.name} gives {', '.join(unused)}, which the prepared statement has "
+            "no parameter for."
+        )
+    return "".join([*parts, body[end:]])
+
+
+def _arguments(sql: str, tokens: list[Token]) -> dict[str, str]:
+    """Texts between the parentheses and commas of EXECUTE name(...)."""
+    values: dict[str, str] = {}
+    for number, part in enumerate(_between_commas(tokens[1:-1]), 1):
+        named = len(part) > 2 and part[1].token_type in (TokenType.COLON_EQ, TokenType.FARROW)
+        value = part[2:] if named else part
+        name = part[0].text.lower() if named else str(number)
+        values[name] = sql[value[0].start : value[-1].end + 1]
+    return values
+
+
+def _between_commas(tokens: list[Token]) -> list[list[Token]]:
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
+        if token.token_type == TokenType.COMMA and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [part for part in parts if part]

@@ -1,0 +1,248 @@
+"""Registering tables: files by their ending, and the tables of other libraries."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from relquery.errors import QueryError, RelqueryError, TableError
+from relquery.sql.host.database import Database
+from relquery.sql.result import distinct_names
+
+_READERS = {
+    ".csv": "read_csv",
+    ".tsv": "read_csv",
+    ".parquet": "read_parquet",
+    ".json": "read_json",
+    ".jsonl": "read_json",
+    ".ndjson": "read_json",
+}
+_DATABASES = (".duckdb", ".ddb", ".db")
+_COMPRESSED = (".gz", ".zst")
+_DELIMITERS = ",;\t|"
+_HEAD = 1 << 20  # bytes of a CSV file in which its header ends
+
+
+def register(database: Database, name: str, data: object) -> None:
+    """Make `data` readable as table `name`, which may replace one registered before.
+
+    data: the path of a CSV, TSV, Parquet, JSON or JSONL file (lines of a CSV that differ from its
+        first in the number of values are refused); the path of a DuckDB file, which
+        becomes a read-only database `name` whose tables also go by their own names; a pandas or
+        polars frame; an Arrow table, batch or reader; a dict of columns; a list of dicts.
+    Columns whose names differ in nothing but case get a suffix, as SQL cannot tell them apart.
+
+    Raises TableError for what cannot be read as a table.
+    """
+    if not name.strip():
+        raise TableError("The name of the table is empty. Give one, e.g. con.register('t', data).")
+    if "\0" in name:
+        raise TableError(f"The table name {name!r} holds a zero byte. Leave it out.")
+    with database.held():
+        database.fetch("SELECT 1")  # that the connection is closed is no fault of the file
+        if isinstance(data, str | Path):
+            if not str(data).strip():
+                raise TableError(f"Table '{name}': the path is empty. Give that of a file.")
+            _register_path(database, name, Path(data))
+        else:
+            database.register(name, _to_arrow(name, data))
+
+
+def _register_path(database: Database, name: str, path: Path) -> None:
+    if not path.exists():
+        raise TableError(f"Table '{name}': the file {path} does not exist. Check the path.")
+    if path.is_dir():
+        raise TableError(
+            f"Table '{name}': {path} is a directory. Give one file, or read them all in SQL: "
+            f"SELECT * FROM '{path}/*.csv'."
+        )
+    endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
+    ending = endings[-1] if endings else ""
+    if ending in _DATABASES:
+        _attach(database, name, path)
+        return
+    if ending not in _READERS:
+        known = ", ".join((*_READERS, *_DATABASES))
+        raise TableError(
+            f"Table '{name}': '{path.name}' has no ending that tells its format. Endings: {known}."
+        )
+    read = f"{_READERS[ending]}({text(path)})"
+    if _READERS[ending] == "read_csv":
+        read = csv_reader(path)
+        try:
+            _check_csv(database, path)
+        except RelqueryError as error:
+            raise TableError(f"Table '{name}': {error}") from error
+    view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {read}"
+    _define(database, view, name, path)
+
+
+def csv_reader(path: Path, *options: str) -> str:
+    """What to select a CSV file's rows from, once it is registered. options: of `read_csv`."""
+    # A sample would miss quotes that come late.
+    return f"read_csv({', '.join((text(path), 'sample_size = -1', *options))})"
+
+
+def _check_csv(database: Database, path: Path) -> None:
+    """Raises TableError, which names the line, unless all have as many values as the first.
+
+    Where they do not, DuckDB finds a reading in which they do: it passes over the lines before, or
+    takes each line for one value. So what it found is held against the first line.
+    """
+    try:
+        (found,) = database.fetch(f"FROM sniff_csv({text(path)}, sample_size = -1)").to_pylist()
+    except QueryError:  # there is no reading of all lines
+        _check_lines(database, path, _most_values(path))
+        raise
+    width = len(found["Columns"])
+    delimiters = found["Delimiter"] if width > 1 else _delimiters(path)
+    quote = found["Quote"] if len(found["Quote"]) == 1 else '"'
+    if any(_differs(path, each, quote, found["SkipRows"], width) for each in delimiters):
+        header = _most_values(path)
+        _check_lines(database, path, header)
+        raise TableError(
+            f"The first line has {len(header[1])} values, where {width} columns were found. "
+            "Register the file as a pandas frame: pandas.read_csv(path, ...)."
+        )
+
+
+def _differs(path: Path, delimiter: str, quote: str, skipped: int, width: int) -> bool:
+    """Whether lines that say something were passed over, or the first has another width."""
+    lines = _lines(path, delimiter, quote)
+    before = list(islice(lines, skipped))
+    if any(line and not line[0].startswith("#") for line in before):
+        return True
+    first = next(filter(None, lines), None)
+    return first is not None and len(first) != width
+
+
+def _most_values(path: Path) -> tuple[str, list[str]]:
+    """The delimiter by which the first line has most values, and these values."""
+    first = ((each, next(filter(None, _lines(path, each)), [])) for each in _delimiters(path))
+    return max(first, key=lambda each: len(each[1]))
+
+
+def _delimiters(path: Path) -> str:
+    return "\t" if ".tsv" in path.name.lower() else _DELIMITERS
+
+
+def _lines(path: Path, delimiter: str, quote: str = '"') -> Iterator[list[str]]:
+    """Values of the first lines; none where they are longer than any header."""
+    head = _head(path)
+    try:
+        yield from csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, quotechar=quote)
+    except csv.Error:
+        return
+
+
+def _head(path: Path) -> str:
+    with pa.input_stream(path) as file:  # decompresses
+        head: bytes = file.read(_HEAD)
+    if len(head) == _HEAD:
+        head = head[: head.rfind(b"\n") + 1]
+    return head.decode("utf-8-sig", "replace")
+
+
+def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str]]) -> None:
+    """Raises TableError for the first line that has another number of values than the header."""
+    delimiter, names = header
+    if not names:
+        return
+    columns = ", ".join(f"'c{at}': 'VARCHAR'" for at in range(len(names)))
+    database.fetch(
+        f"SELECT count(*) FROM read_csv({text(path)}, auto_detect = false, header = true, "
+        f"delim = '{delimiter}', columns = {{{columns}}})"
+    )
+
+
+def _define(database: Database, sql: str, name: str, path: Path) -> None:
+    try:
+        database.execute(sql)
+    except RelqueryError as error:
+        raise TableError(f"Table '{name}': {path} cannot be read: {error}") from error
+
+
+def _attach(database: Database, name: str, path: Path) -> None:
+    known = {table.lower() for table in database.tables()}
+    _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", name, path)
+    tables = database.fetch(
+        "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
+        f"WHERE database_name = {text(name)} AND NOT internal ORDER BY ALL"
+    )
+    for row in tables.to_pylist():
+        if row["table_name"].lower() in known:
+            continue
+        path_in_file = ".".join(map(quoted, (name, row["schema_name"], row["table_name"])))
+        view = quoted(row["table_name"])
+        database.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM {path_in_file}")
+
+
+def _to_arrow(name: str, data: object) -> pa.Table:
+    try:
+        table = _arrow_of(data)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise TableError(f"Table '{name}' cannot be read as a table: {error}") from error
+    if table is None:
+        raise TableError(
+            f"Table '{name}' is given as {type(data).__name__}. Expected a path, a pandas or "
+            "polars frame, an Arrow table, a dict of columns or a list of dicts."
+        )
+    if not table.num_columns:
+        raise TableError(f"Table '{name}' has no columns. Give at least one.")
+    return table.rename_columns(distinct_names([str(column) for column in table.column_names]))
+
+
+def _arrow_of(data: object) -> pa.Table | None:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if isinstance(data, Mapping):
+        return pa.table(dict(data))
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return _of_rows(data)
+    convert = _FRAMES.get(type(data).__module__.partition(".")[0])
+    return convert(data) if convert else None
+
+
+def _of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
+    """Columns are the names of all rows, as they come; a row without one has NULL there."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = [pa.array([row.get(name) for row in rows]) for name in names]
+    return pa.Table.from_arrays(columns, names=[str(name) for name in names])
+
+
+def _of_pandas(data: Any) -> pa.Table | None:
+    if not hasattr(data, "columns"):
+        return None
+    # By position, as names may repeat; the index is no column.
+    columns = [pa.array(data.iloc[:, at], from_pandas=True) for at in range(data.shape[1])]
+    return pa.Table.from_arrays(columns, names=[str(name) for name in data.columns])
+
+
+def _of_polars(data: Any) -> pa.Table | None:
+    frame = data.collect() if hasattr(data, "collect") else data
+    table: pa.Table | None = frame.to_arrow() if hasattr(frame, "columns") else None
+    return table
+
+
+# By the module that a class comes from, so that nothing is imported for it.
+_FRAMES: dict[str, Callable[[Any], pa.Table | None]] = {"pandas": _of_pandas, "polars": _of_polars}
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: object) -> str:
+    """A text as an SQL literal."""
+    return "'" + str(value).replace("'", "''") + "'"

@@ -1,0 +1,123 @@
+"""A trace sent to a server at its true times, and what its client sees of the latencies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from relquery.engine.clock import Clock
+from relquery.engine.request.relquery import Latency
+from relquery.prompt import Answer
+from relquery.traces.serve import Outcome
+from relquery.traces.simulate import Run
+from relquery.traces.trace import TracedQuery
+
+Ask = Callable[[TracedQuery, str, Callable[[], None]], Awaitable[Answer]]
+"""Asks one prompt of a relQuery, and calls the function when its first token is heard of.
+
+A request that fails is an Answer with an error; what it raises ends the replay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request as its client saw it.
+
+    sent, heard, ended: seconds since the replay began: when it was sent, when its first token
+    came (None if none did), when its answer ended or it failed.
+    """
+
+    sent: float
+    heard: float | None
+    ended: float
+    answer: Answer
+
+
+class Replay:
+    """Sends every relQuery's prompts at its arrival. What has ended so far is told at any time.
+
+    queries: in order of arrival. concurrency: requests under way at once at most; the others wait
+    in the client. progress: is told the requests ended so far and in all.
+
+    outcomes: of the relQueries that have ended, in that order. asked: per relQuery and row, None
+    where it has not ended. held: requests that had to wait for `concurrency`. lag: the most
+    seconds that another was sent late, since the client was busy.
+    """
+
+    def __init__(
+        self,
+        queries: Sequence[TracedQuery],
+        ask: Ask,
+        clock: Clock,
+        concurrency: int,
+        progress: Callable[[int, int], None] = lambda ended, total: None,
+    ) -> None:
+        self.queries, self.concurrency = queries, concurrency
+        self.outcomes: list[Outcome] = []
+        self.asked: list[list[Asked | None]] = [[None] * len(query.rows) for query in queries]
+        self.held = 0
+        self.lag = 0.0
+        self._ask, self._clock, self._progress = ask, clock, progress
+        self._begin = 0.0
+        self._open = [len(query.rows) for query in queries]
+
+    async def run(self) -> None:
+        """Replay the trace. Raises what `ask` raises; when cancelled, all requests are."""
+        self._begin = self._clock.now()
+        gate = asyncio.Semaphore(self.concurrency)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for number, query in enumerate(self.queries):
+                    await self._until(query.arrival)
+                    for row, prompt in enumerate(query.prompts):
+                        tasks.create_task(self._request(number, row, prompt, gate))
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    @property
+    def ended(self) -> Run:
+        """What has ended so far. Its parts of a latency are those that a client can see.
+
+        waiting: until the first token is heard of, since when its prompt was begun is not told.
+        core: until the last request's first token. tail: until the last answer.
+        """
+        seconds = (outcome.query.arrival + outcome.latency.total for outcome in self.outcomes)
+        return Run(tuple(self.outcomes), max(seconds, default=0.0))
+
+    def _now(self) -> float:
+        return self._clock.now() - self._begin
+
+    async def _until(self, moment: float) -> None:
+        while (left := moment - self._now()) > 0:
+            await asyncio.sleep(left)
+
+    async def _request(self, number: int, row: int, prompt: str, gate: asyncio.Semaphore) -> None:
+        query, heard = self.queries[number], list[float]()
+        is_held = gate.locked()
+        self.held += is_held
+        async with gate:
+            sent = self._now()
+            if not is_held:
+                self.lag = max(self.lag, sent - query.arrival)
+            answer = await self._ask(query, prompt, lambda: heard.append(self._now()))
+        first = heard[0] if heard else None
+        self.asked[number][row] = Asked(sent, first, self._now(), answer)
+        self._open[number] -= 1
+        if not self._open[number]:
+            self.outcomes.append(_outcome(query, [one for one in self.asked[number] if one]))
+        total = sum(len(query.rows) for query in self.queries)
+        self._progress(total - sum(self._open), total)
+
+
+def _outcome(query: TracedQuery, asked: Sequence[Asked]) -> Outcome:
+    ended = max(one.ended for one in asked)
+    heard = [one.heard for one in asked if one.heard is not None] or [ended]
+    first, last = min(heard), max(heard)
+    answers = [one.answer for one in asked]
+    return Outcome(
+        query,
+        Latency(first - query.arrival, last - first, ended - last),
+        sum(answer.prompt_tokens for answer in answers),
+        sum(answer.cached_tokens for answer in answers),
+        sum(answer.output_tokens for answer in answers),
+    )
