@@ -14,12 +14,12 @@ from threading import Event, Thread
 from unittest.mock import patch
 
 import pytest
-from tests.backends.chat_server import until
 
 from relquery.connection import connect
 from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
+from tests.backends.chat_server import until
 
 ROWS = {"id": list(range(40))}
 QUERY = "SELECT id, LLM('up', id) AS up FROM t ORDER BY id"

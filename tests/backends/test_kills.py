@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from tests.backends.chat_server import Body, ChatServer, Reply, Serve, Silence, completion, until
 
 COMMAND = [sys.executable, "-m", "relquery"]

@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from relquery.backends.load import load
+from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.connection import connect
+from relquery.errors import ConfigError, ModelError
+from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 from tests.backends.chat_server import (
     Body,
     ChatServer,
@@ -26,12 +32,6 @@ from tests.backends.chat_server import (
     question,
     until,
 )
-
-from relquery.backends.load import load
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
-from relquery.connection import connect
-from relquery.errors import ConfigError, ModelError
-from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
 
 # As where the `local` extra is not installed.
 BASE_INSTALL = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers'), None))"

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.connection import connect
+from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
+from relquery.prompt import Answer, Finish, Sampling, Span
 from tests.backends.chat_server import (
     AnswerFunction,
     Body,
@@ -23,11 +28,6 @@ from tests.backends.chat_server import (
     question,
     until,
 )
-
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
-from relquery.connection import connect
-from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
-from relquery.prompt import Answer, Finish, Sampling, Span
 
 LABELS = Sampling(allowed=("Yes", "No"), max_tokens=1)
 

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+
+from relquery.backends.provider.openai import OpenAIConfig
+from relquery.backends.provider.streaming import StreamingBackend
+from relquery.errors import ModelError, SamplingWarning
+from relquery.prompt import Answer, Finish, Reuse, Span
 from tests.backends.chat_server import (
     AnswerFunction,
     Body,
@@ -19,11 +24,6 @@ from tests.backends.chat_server import (
     serving,
     streamed,
 )
-
-from relquery.backends.provider.openai import OpenAIConfig
-from relquery.backends.provider.streaming import StreamingBackend
-from relquery.errors import ModelError, SamplingWarning
-from relquery.prompt import Answer, Finish, Reuse, Span
 
 PROMPT = [Span("Is it?")]
 

@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from relquery.cli import main
+from relquery.traces.trace import TracedQuery, save
 from tests.backends.chat_server import (
     Body,
     Reply,
@@ -26,9 +29,6 @@ from tests.backends.chat_server import (
     serving,
     streamed,
 )
-
-from relquery.cli import main
-from relquery.traces.trace import TracedQuery, save
 
 Run = Callable[..., tuple[str, str]]
 # In seconds.

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from relquery.arrays import Slots, TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
-from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor, Slots
+from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.pieces import Chain, Placing, Tokens
+from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Policy
 from relquery.engine.scheduling.policies.sarathi import sarathi
@@ -31,11 +32,11 @@ def answer_of(request: int, position: int) -> int:
     return (request % 3 + position * position + position // 3) % VOCABULARY
 
 
-def tokens_of(*ids: int) -> Tokens:
+def tokens_of(*ids: int) -> TokenIds:
     return np.array(ids, dtype=np.int32)
 
 
-def numbered(count: int, start: int = 0) -> Tokens:
+def numbered(count: int, start: int = 0) -> TokenIds:
     return np.arange(start, start + count, dtype=np.int32)
 
 
@@ -86,12 +87,12 @@ class LedgerExecutor(SimulatedExecutor):
 
     @property
     def computed(self) -> int:
-        """Tokens of all steps."""
+        """TokenIds of all steps."""
         return sum(len(chunk.tokens) for step in self.steps for chunk in step)
 
     @property
     def loaded(self) -> int:
-        """Tokens that all steps have read from the host."""
+        """TokenIds that all steps have read from the host."""
         return sum(len(slots) for step in self.steps for slots in _all_loads(step))
 
     def _load(self, chunks: Sequence[Chunk]) -> None:

@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
@@ -18,6 +17,7 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.errors import RequestError
 from relquery.prompt import Finish
+from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 END = frozenset({VOCABULARY})
 LABELS = ((1,), (2, 3), (2, 4, 1), (2, 4))

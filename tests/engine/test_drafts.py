@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.request import Request
+from relquery.prompt import Finish
 from tests.engine.harness import (
     VOCABULARY,
     Harness,
@@ -16,10 +20,6 @@ from tests.engine.harness import (
     expected_output,
     numbered,
 )
-
-from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.request import Request
-from relquery.prompt import Finish
 
 TOKEN = st.integers(0, VOCABULARY - 1)
 DRAFTS = st.lists(st.lists(TOKEN, min_size=1, max_size=5).map(tuple), min_size=1, max_size=6)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.engine.harness import Harness, numbered
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
@@ -12,6 +11,7 @@ from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Draw, Request
+from tests.engine.harness import Harness, numbered
 
 COST = LinearCost(0.01, 1.0, 0.1, 0.5, 0.0001)
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.engine.harness import Harness, numbered
 
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.clock import VirtualClock
@@ -17,6 +16,7 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.step.forecast import Experience
+from tests.engine.harness import Harness, numbered
 
 COST = LinearCost(1e-3, 0.0, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {

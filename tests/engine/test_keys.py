@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import numbered, tokens_of
 
 from relquery.engine.request.keys import ROOT, block_key, chain
+from tests.engine.harness import numbered, tokens_of
 
 TOKENS = st.lists(st.integers(0, 2), max_size=24)
 

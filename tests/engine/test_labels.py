@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine.harness import branches_of, numbered
 
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Request
+from tests.engine.harness import branches_of, numbered
 
 END = 99
 Label = tuple[int, ...]

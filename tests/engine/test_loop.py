@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import BrokenError, Harness, answer_of, expected_output, numbered
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import VirtualClock
@@ -18,6 +17,7 @@ from relquery.engine.scheduling.plan import Plan
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
+from tests.engine.harness import BrokenError, Harness, answer_of, expected_output, numbered
 
 
 def lengths(harness: Harness) -> list[list[int]]:

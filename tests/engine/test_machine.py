@@ -13,7 +13,6 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 from relquery.config import POLICIES, PolicyName, Relocation
 from relquery.engine.request.drafts import Drafts
@@ -21,6 +20,7 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
+from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
 
 TOKEN = st.integers(0, VOCABULARY - 1)
 CHOICES = st.lists(st.lists(TOKEN, min_size=1, max_size=5).map(tuple), min_size=1, max_size=3)

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import BrokenError, Harness, Spec, expected_output, numbered
-from tests.engine.test_scored import PROMPTS, assert_scored, submit
 
 from relquery.config import POLICIES, RELOCATIONS, EngineConfig, PolicyName, Relocation
 from relquery.engine.cache.blocks import BlockPool
@@ -19,6 +17,8 @@ from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Draft, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import PromptTooLongError
+from tests.engine.harness import BrokenError, Harness, Spec, expected_output, numbered
+from tests.engine.test_scored import PROMPTS, assert_scored, submit
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import Place, Spec, chain_of, numbered, places
 
 from relquery.engine.request.pieces import Chain, Placing, depths
 from relquery.engine.request.request import Request
+from tests.engine.harness import Place, Spec, chain_of, numbered, places
 
 PLACINGS: list[Placing] = ["chain", "request", "bound"]
 TOKEN = st.integers(0, 2)  # few, so that different trees hold equal runs of tokens

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine.harness import numbered
 
 from relquery.engine.request.queue import Queue
 from relquery.engine.request.request import Request
+from tests.engine.harness import numbered
 
 
 def request(number: int, tokens: int = 3) -> Request:

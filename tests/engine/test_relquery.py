@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.harness import Harness, numbered
 
 from relquery.engine.request.relquery import RelQuery
+from tests.engine.harness import Harness, numbered
 
 
 def submitted(harness: Harness, group: int, rows: int) -> RelQuery:

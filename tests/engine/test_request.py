@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.harness import numbered
 
 from relquery.engine.request.keys import chain
 from relquery.engine.request.request import Request
+from tests.engine.harness import numbered
 
 END = 99
 

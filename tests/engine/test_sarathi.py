@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.engine.harness import numbered
-
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Plan, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
+from tests.engine.harness import numbered
 
 SIZE = 4
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.engine.harness import numbered
-
+from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.request.pieces import Tokens
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Draft, State
 from relquery.engine.scheduling.policies.steps import make_room
+from tests.engine.harness import numbered
 
 SIZE = 4
 
@@ -21,11 +20,11 @@ def draft(pool: BlockPool, running: tuple[Request, ...] = (), **limits: Any) -> 
     return Draft(State(0.0, (), running, config, pool))
 
 
-def waiting(prompt: Tokens) -> Request:
+def waiting(prompt: TokenIds) -> Request:
     return Request(0, prompt, 8)
 
 
-def running(pool: BlockPool, prompt: Tokens, computed: int | None = None) -> Request:
+def running(pool: BlockPool, prompt: TokenIds, computed: int | None = None) -> Request:
     """A request that holds fresh blocks for its prompt, the full computed ones published."""
     request = waiting(prompt)
     request.pieces[0].done = len(prompt) if computed is None else computed
@@ -37,7 +36,7 @@ def running(pool: BlockPool, prompt: Tokens, computed: int | None = None) -> Req
     return request
 
 
-def cached(pool: BlockPool, prompt: Tokens) -> None:
+def cached(pool: BlockPool, prompt: TokenIds) -> None:
     """Leave the full blocks of a prompt in the cache, held by none."""
     pool.release(running(pool, prompt).blocks)
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import BrokenError, Harness, Spec, expected_output
-from tests.engine.test_labels import LABELS
 
 from relquery.config import RELOCATIONS, Relocation
 from relquery.engine.executor import SCRATCH
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish
+from tests.engine.harness import BrokenError, Harness, Spec, expected_output
+from tests.engine.test_labels import LABELS
 
 END = frozenset({9})
 CHOICES = ((1, 2), (1, 3, 4), (1, 3, 5), (6,), (6, 7))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.storm import Storm
 
 from relquery.config import POLICIES, PolicyName
+from tests.engine.storm import Storm
 
 
 @pytest.mark.parametrize("policy", POLICIES)

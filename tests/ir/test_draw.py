@@ -8,12 +8,12 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ir.strategies import queries
 
 from relquery.ir.forms.draw import draw, mermaid, svg, symbol
 from relquery.ir.forms.text import parse_tree
 from relquery.ir.nodes import Bag, Fragment, Generate, Seq, Text
 from relquery.prompt import Role, Sampling
+from tests.ir.strategies import queries
 
 SVG = "{http://www.w3.org/2000/svg}"
 RAG = parse_tree(

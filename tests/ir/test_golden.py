@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.ir.golden_rules import RULES
 
 import relquery.ir.rules
 from relquery.ir.forms.text import parse_tree
 from relquery.ir.rewrite import rewrite
+from tests.ir.golden_rules import RULES
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from tests.ir.test_text import trees
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.ir.known import Answered
@@ -12,6 +11,7 @@ from relquery.ir.lower import MAX_NESTING, lower
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import optimize
 from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Role, Span
+from tests.ir.test_text import trees
 
 INNER = Generate(Text("inner"))
 

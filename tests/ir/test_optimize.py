@@ -8,9 +8,6 @@ from collections import Counter
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.ir.golden_rules import look_up
-from tests.ir.meaning import meaning
-from tests.ir.strategies import local_queries, queries
 
 from relquery.errors import ConfigError, QueryError
 from relquery.ir.forms.text import parse_tree
@@ -19,6 +16,9 @@ from relquery.ir.optimize import RULES, awaits_retrieval, optimize
 from relquery.ir.rewrite import rewrite
 from relquery.ir.rules.reduce_tree import reduce_tree
 from relquery.ir.verify import verify
+from tests.ir.golden_rules import look_up
+from tests.ir.meaning import meaning
+from tests.ir.strategies import local_queries, queries
 
 goals = st.sampled_from(["cache", "attention"])
 

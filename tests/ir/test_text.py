@@ -7,12 +7,12 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ir.strategies import queries
 
 from relquery.errors import QueryError
 from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.prompt import Role, Sampling
+from tests.ir.strategies import queries
 
 texts = st.builds(Text, st.text(), st.sampled_from(Role))
 samplings = st.builds(

@@ -8,13 +8,13 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data import data_path
 
 from relquery.errors import QueryError
 from relquery.ir.forms.spnl.wire import dump_wire, from_wire, to_wire
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.rebuild import with_children
 from relquery.prompt import Role, Sampling
+from tests.data import data_path
 
 # The queries published with the package, cut to their structure; texts shortened.
 EMAIL = """

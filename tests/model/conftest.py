@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tests.data import data_path
 
 torch = pytest.importorskip("torch", reason="needs relquery[local]")

@@ -17,12 +17,12 @@ from torch import Tensor
 from transformers import BloomForCausalLM
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
-from relquery.engine.request.pieces import Tokens
+from relquery.arrays import TokenIds
 
-Chain: TypeAlias = "tuple[Tokens | Chain, ...]"
+Chain: TypeAlias = "tuple[TokenIds | Chain, ...]"
 
 
-def flat_tokens(chain: Chain) -> Tokens:
+def flat_tokens(chain: Chain) -> TokenIds:
     """(tokens,) of a chain in document order."""
     parts = [flat_tokens(part) if isinstance(part, tuple) else part for part in chain]
     return np.concatenate([np.empty(0, dtype=np.int32), *parts])
@@ -64,7 +64,7 @@ def dense_logits(network: Any, chain: Chain) -> Tensor:
 
 
 @torch.inference_mode()
-def masked_logits(network: Any, tokens: Tokens, visible: Tensor) -> Tensor:
+def masked_logits(network: Any, tokens: TokenIds, visible: Tensor) -> Tensor:
     """The same for tokens and what each of them sees, (tokens, tokens) [query, key]."""
     ids = torch.from_numpy(tokens).long()[None]
     with _stock(network, len(tokens)):

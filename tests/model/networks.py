@@ -9,10 +9,10 @@ import numpy as np
 import torch
 import transformers as tf
 
+from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.pieces import Tokens
 from relquery.engine.request.request import Request
 from relquery.model.torch_executor import TorchExecutor
 
@@ -161,7 +161,7 @@ def build(name: str) -> Any:
     return network
 
 
-def prompts_with_shared_prefixes(count: int, seed: int = 0) -> list[Tokens]:
+def prompts_with_shared_prefixes(count: int, seed: int = 0) -> list[TokenIds]:
     """Random prompts of 2 to 70 tokens that begin with parts of one common text."""
     rng = np.random.default_rng(seed)
     shared = rng.integers(3, VOCABULARY, 40)
@@ -174,7 +174,7 @@ def prompts_with_shared_prefixes(count: int, seed: int = 0) -> list[Tokens]:
 
 
 @torch.inference_mode()
-def generated(network: Any, prompt: Tokens, tokens: int) -> list[int]:
+def generated(network: Any, prompt: TokenIds, tokens: int) -> list[int]:
     """What `transformers` itself generates, one request at a time."""
     ids = torch.from_numpy(prompt).long()[None]
     output = network.generate(
@@ -201,7 +201,7 @@ def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
 
 def answers(
     network: Any,
-    prompts: Sequence[Tokens],
+    prompts: Sequence[TokenIds],
     tokens: int,
     order: Sequence[int] | None = None,
     **limits: Any,

@@ -10,24 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.model.networks import ALIBI, NETWORKS, VOCABULARY, build
 
+from relquery.arrays import TokenIds
 from relquery.engine.executor import Chunk, Segment
-from relquery.engine.request.request import Tokens
 from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.networks.adapters.adapt import adapt
+from tests.model.networks import ALIBI, NETWORKS, VOCABULARY, build
 
 SLOTS = 400
 CPU = torch.device("cpu")
 
 
-def some_tokens(count: int, seed: int = 0) -> Tokens:
+def some_tokens(count: int, seed: int = 0) -> TokenIds:
     return np.random.default_rng(seed).integers(3, VOCABULARY, count).astype(np.int32)
 
 
-def chunk_of(tokens: Tokens, slots: Sequence[int], start: int, request: int = 0) -> Chunk:
+def chunk_of(tokens: TokenIds, slots: Sequence[int], start: int, request: int = 0) -> Chunk:
     """Computes the tokens from `start` on; what is before is context."""
     at = np.asarray(slots, dtype=np.int64)
     context = (Segment(at[:start]),) if start else ()
@@ -49,7 +49,7 @@ def step(network: Any, chunks: Sequence[Chunk], cache: KVCache) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def stock(network: Any, tokens: Tokens) -> torch.Tensor:
+def stock(network: Any, tokens: TokenIds) -> torch.Tensor:
     return network(input_ids=torch.from_numpy(tokens).long()[None], use_cache=False).logits[0]  # type: ignore[no-any-return]
 
 

@@ -10,8 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.model.reference import dense_attention, visible_keys
-from tests.model.strategies import SLOTS, batches, chunk_of, sequence_of
 from torch import Tensor, nn
 
 from relquery.engine.executor import Chunk
@@ -19,6 +17,8 @@ from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import attention
 from relquery.model.cache.device import KVCache
+from tests.model.reference import dense_attention, visible_keys
+from tests.model.strategies import SLOTS, batches, chunk_of, sequence_of
 
 WIDTH, SCALE = 8, 0.5
 CPU = torch.device("cpu")

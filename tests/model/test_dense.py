@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
+from relquery.arrays import TokenIds
 from tests.model.dense import Chain, dense_logits, flat_tokens, visible_tokens
 from tests.model.networks import VOCABULARY, build
-
-from relquery.engine.request.pieces import Tokens
 
 # With windows of 16 tokens: Gemma 3 in one of its layers, Mistral in all.
 NAMES = ["llama", "qwen3", "gemma3", "mistral", "gpt2", "opt", "bloom", "mpt"]
@@ -21,12 +21,12 @@ def network(request: pytest.FixtureRequest) -> Any:
     return build(request.param)
 
 
-def some_tokens(count: int, seed: int = 0) -> Tokens:
+def some_tokens(count: int, seed: int = 0) -> TokenIds:
     return np.random.default_rng(seed).integers(3, VOCABULARY, count).astype(np.int32)
 
 
 @torch.inference_mode()
-def plain_logits(network: Any, tokens: Tokens) -> torch.Tensor:
+def plain_logits(network: Any, tokens: TokenIds) -> torch.Tensor:
     """The stock network's own causal forward pass."""
     return network(input_ids=torch.from_numpy(tokens).long()[None], use_cache=False).logits[0]  # type: ignore[no-any-return]
 

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from relquery.engine.request.drafts import Drafts
+from relquery.engine.request.pieces import Placing
+from relquery.engine.request.request import Request
 from tests.model.dense import dense_logits
 from tests.model.test_scored import (
     ARCHITECTURES,
@@ -18,10 +22,6 @@ from tests.model.test_scored import (
     words,
 )
 from tests.model.test_spans import Spec, dense_chain, engine_chain
-
-from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.pieces import Placing
-from relquery.engine.request.request import Request
 
 TOKENS = 5
 WRONG = (5, 6, 7)

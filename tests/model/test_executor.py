@@ -8,12 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from tests.model.networks import NoTokenizer, build
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.networks.load import prepare
 from relquery.model.torch_executor import TorchExecutor
+from tests.model.networks import NoTokenizer, build
 
 TOKENS = np.random.default_rng(0).integers(3, 97, 30).astype(np.int32)
 

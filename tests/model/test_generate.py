@@ -10,6 +10,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from relquery.arrays import TokenIds
+from relquery.engine.request.request import Draw, Request
+from relquery.model.networks.load import load, prepare
 from tests.model.networks import (
     NETWORKS,
     VOCABULARY,
@@ -21,11 +26,6 @@ from tests.model.networks import (
     generated,
     prompts_with_shared_prefixes,
 )
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-from relquery.engine.request.pieces import Tokens
-from relquery.engine.request.request import Draw, Request
-from relquery.model.networks.load import load, prepare
 
 TOKENS = 10
 
@@ -34,7 +34,7 @@ class Case(NamedTuple):
     """A network on our attention, prompts, and what the stock network generated for them."""
 
     network: Any
-    prompts: list[Tokens]
+    prompts: list[TokenIds]
     expected: list[list[int]]
 
 
@@ -186,7 +186,7 @@ STORIES = [
     ids=["defaults", "no reuse", "chunked", "preemption", "one at a time"],
 )
 def test_real_weights_tell_the_same_stories(
-    stories: Path, told: tuple[list[Tokens], list[list[int]]], limits: dict[str, Any]
+    stories: Path, told: tuple[list[TokenIds], list[list[int]]], limits: dict[str, Any]
 ) -> None:
     prompts, expected = told
     model = load(str(stories), device="cpu")
@@ -196,7 +196,7 @@ def test_real_weights_tell_the_same_stories(
 
 
 @pytest.fixture(scope="module")
-def told(stories: Path) -> tuple[list[Tokens], list[list[int]]]:
+def told(stories: Path) -> tuple[list[TokenIds], list[list[int]]]:
     """Prompts and the stock network's continuation, without the end token."""
     network = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
     network.generation_config.pad_token_id = 0

@@ -12,7 +12,6 @@ import torch
 import transformers as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.model.networks import ALL, LLAMA_LIKE, NoTokenizer, build
 
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw
@@ -20,6 +19,7 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.slices.release import Release
 from relquery.model.slices.turns import cut, leave, longest_slice, take_turns
 from relquery.model.torch_executor import TorchExecutor
+from tests.model.networks import ALL, LLAMA_LIKE, NoTokenizer, build
 
 LENGTH = 60
 WEIGH = Draw(allowed=tuple(range(97)), weigh=True)

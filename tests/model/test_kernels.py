@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.model.reference import dense_attention
 from torch import Tensor
 
 from relquery.model.attention import kernels
+from tests.model.reference import dense_attention
 
 SCALE = 0.4
 Kernel = Callable[..., tuple[Tensor, Tensor]]

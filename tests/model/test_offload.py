@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.model.test_scored import COMMON, END, LABELS, model_of, reference, words
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
@@ -18,6 +17,7 @@ from relquery.engine.request.request import Request
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.torch_executor import TorchExecutor
+from tests.model.test_scored import COMMON, END, LABELS, model_of, reference, words
 
 ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
 LONG = words(45)

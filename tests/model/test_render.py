@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data import data_path
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -17,6 +16,7 @@ from relquery.errors import RequestError
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.render import Renderer
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
+from tests.data import data_path
 
 TEXTS = [
     'You are a data analyst.\nAnswer the below query:\n{\n"title": "The Sea",\n"year": 1999\n}',

@@ -11,9 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.model.dense import dense_logits
-from tests.model.networks import VOCABULARY, NoTokenizer, build
-from tests.model.test_spans import Spec, dense_chain, engine_chain
 
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
@@ -24,6 +21,9 @@ from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
 from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
+from tests.model.dense import dense_logits
+from tests.model.networks import VOCABULARY, NoTokenizer, build
+from tests.model.test_spans import Spec, dense_chain, engine_chain
 
 ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
 END = frozenset({2, 90})

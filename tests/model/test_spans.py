@@ -10,9 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.model.dense import dense_logits
-from tests.model.networks import VOCABULARY, NoTokenizer, build
-from tests.model.recorded import Recorded
 
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
@@ -20,6 +17,9 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Request
 from relquery.model.networks.load import LoadedModel, prepare
+from tests.model.dense import dense_logits
+from tests.model.networks import VOCABULARY, NoTokenizer, build
+from tests.model.recorded import Recorded
 
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
 ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]

@@ -9,10 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.model.dense import masked_logits
-from tests.model.networks import VOCABULARY, build
-from tests.model.recorded import Recorded, replaced
-from tests.spans.reference import Sheet, sheet_of
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -26,6 +22,10 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.spans.bags import order_bags
 from relquery.spans.orders import Orders
 from relquery.spans.run import run
+from tests.model.dense import masked_logits
+from tests.model.networks import VOCABULARY, build
+from tests.model.recorded import Recorded, replaced
+from tests.spans.reference import Sheet, sheet_of
 
 # Rotary; with a window; learned; ALiBi.
 ARCHITECTURES = ["llama", "gemma3", "gpt2", "opt", "bloom", "mpt"]

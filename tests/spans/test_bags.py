@@ -9,9 +9,6 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.ir.meaning import meaning
-from tests.ir.strategies import local_queries
-from tests.spans.fakes import Fake
 
 from relquery import connect, optimize, span
 from relquery.connection import Connection
@@ -21,6 +18,9 @@ from relquery.spans.bulk import run_bulk
 from relquery.spans.explain import explain
 from relquery.spans.orders import Orders
 from relquery.spans.run import run
+from tests.ir.meaning import meaning
+from tests.ir.strategies import local_queries
+from tests.spans.fakes import Fake
 
 A, B, C, D = (f"{letter} has {'a long story ' * 8}\n" for letter in "ABCD")
 

@@ -6,13 +6,13 @@ import random
 from itertools import pairwise
 
 import pytest
-from tests.spans.fakes import Fake
 
 from relquery import span
 from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Answer, Finish
 from relquery.spans.bulk import order_of, passages, run_bulk
 from relquery.spans.execute import WINDOW
+from tests.spans.fakes import Fake
 
 PASSAGES = [f"passage {i} " + "of some length " * 8 for i in range(12)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from tests.spans.fakes import Fake, read
 
 from relquery import span
 from relquery.errors import ConfigError
 from relquery.spans.explain import explain
+from tests.spans.fakes import Fake, read
 
 QUERY = span.chat("judge", span.plus(span.generate("a"), "b"))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.spans.fakes import Fake
 
 from relquery import span
 from relquery.errors import ConfigError, QueryError, RequestError
 from relquery.prompt import Answer, Exchange, Finish, Reuse, Role
 from relquery.spans.run import run
 from relquery.spans.work import MAX_DEPTH
+from tests.spans.fakes import Fake
 
 JUDGE = span.generate("judge ", span.plus(span.generate("a"), span.generate("b")), max_tokens=9)
 

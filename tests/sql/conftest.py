@@ -8,10 +8,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from tests.sql.fakes import FakeBackend, Fields
 
 from relquery.connection import Connection, connect
 from relquery.prompt import Answer, Finish
+from tests.sql.fakes import FakeBackend, Fields
 
 SETUP = """
 CREATE TABLE films (id INTEGER, title VARCHAR, genre VARCHAR, stars DOUBLE, seen BOOLEAN,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.sql.conftest import fails_for_dune
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection
 from relquery.errors import PartialResultWarning
+from tests.sql.conftest import fails_for_dune
+from tests.sql.fakes import FakeBackend
 
 
 def test_equal_inputs_are_asked_once(con: Connection, backend: FakeBackend):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.sql.conftest import SETUP, upper_or_length
-from tests.sql.fakes import FakeBackend, Fields
 
 import relquery as rq
 from relquery.backends.local.open import load_backend
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
+from tests.sql.conftest import SETUP, upper_or_length
+from tests.sql.fakes import FakeBackend, Fields
 
 
 def samplings(backend: FakeBackend) -> set[Sampling]:

@@ -6,7 +6,6 @@ import contextlib
 
 import pytest
 from rich.cells import cell_len
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection
 from relquery.errors import (
@@ -18,6 +17,7 @@ from relquery.errors import (
     UnknownTableError,
     UnsupportedQueryError,
 )
+from tests.sql.fakes import FakeBackend
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.sql.conftest import SETUP, upper_or_length
-from tests.sql.fakes import FakeBackend
-from tests.sql.test_queries import ORDERED
 
 from relquery.connection import Connection, connect
 from relquery.errors import (
@@ -20,6 +17,9 @@ from relquery.errors import (
 )
 from relquery.prompt import Prompt, Sampling
 from relquery.sql.explain.explain import SCHEMA
+from tests.sql.conftest import SETUP, upper_or_length
+from tests.sql.fakes import FakeBackend
+from tests.sql.test_queries import ORDERED
 
 GOOD = "LLM('yes', title) = 'Yes'"
 

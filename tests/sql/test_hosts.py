@@ -12,11 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.sql.conftest import upper_or_length
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection, connect
 from relquery.errors import TableError
+from tests.sql.conftest import upper_or_length
+from tests.sql.fakes import FakeBackend
 
 ROWS = {"id": [1, 2, 3], "my text": ["a", None, 'q"🎉']}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from tests.data import data_path
-from tests.sql.fakes import FakeBackend, Fields
 
 from relquery.connection import connect
+from tests.data import data_path
+from tests.sql.fakes import FakeBackend, Fields
 
 pytestmark = pytest.mark.data
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.sql.conftest import upper_or_length
-from tests.sql.fakes import FakeBackend
 
 from relquery import span
 from relquery.connection import Connection, connect
 from relquery.errors import QueryError
+from tests.sql.conftest import upper_or_length
+from tests.sql.fakes import FakeBackend
 
 CALL = "SELECT LLM('up', title) FROM films WHERE id = 1"
 BUSY = r"running another query\. Open a second one with rq\.connect\(\.\.\.\), or wait\."

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sql.fakes import FakeBackend
 
 from relquery.config import ORDERS
 from relquery.connection import connect
 from relquery.sql.execute.inputs import distinct_rows
+from tests.sql.fakes import FakeBackend
 
 NAMES = st.lists(
     st.text(min_size=1, max_size=6).filter(lambda name: "\0" not in name),

@@ -12,11 +12,11 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.sql.conftest import MACROS, SETUP, reference_sql, upper_or_length
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import connect
 from relquery.errors import UnsupportedQueryError
+from tests.sql.conftest import MACROS, SETUP, reference_sql, upper_or_length
+from tests.sql.fakes import FakeBackend
 
 MORE = """
 CREATE MACRO tally(x) AS count(x);

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.sql.conftest import fails_for_dune, upper_or_length
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection
 from relquery.errors import PartialResultWarning, RequestError
 from relquery.prompt import Answer, Finish
+from tests.sql.conftest import fails_for_dune, upper_or_length
+from tests.sql.fakes import FakeBackend
 
 
 def test_a_failed_request_is_null_and_listed_with_its_inputs(con: Connection, backend: FakeBackend):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from tests.sql.conftest import MACROS, SETUP, reference_sql
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection
 from relquery.errors import QueryError, UnsupportedQueryError
+from tests.sql.conftest import MACROS, SETUP, reference_sql
+from tests.sql.fakes import FakeBackend
 
 MORE = """
 CREATE MACRO cnt(x) AS count(x);

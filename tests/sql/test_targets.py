@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection
 from relquery.errors import PartialResultWarning, QueryError
+from tests.sql.fakes import FakeBackend
 
 UP = "SELECT id, LLM('up', title) AS up FROM films"
 

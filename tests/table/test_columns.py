@@ -9,11 +9,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from tests.table.reference import Rows, Table
-from tests.table.strategies import columns_of, tables
 
 from relquery.errors import TableError
 from relquery.table.columns import Columns, encode
+from tests.table.reference import Rows, Table
+from tests.table.strategies import columns_of, tables
 
 
 def decode(columns: Columns) -> Rows:

@@ -7,12 +7,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.table.reference import Table, agreement
-from tests.table.strategies import bags_of, columns_of, names_of, tables
 
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
+from tests.table.reference import Table, agreement
+from tests.table.strategies import bags_of, columns_of, names_of, tables
 
 BAG = {"p": ["x", "y", "x"], "q": ["y", "x", "x"], "r": ["z", "x", "x"]}
 

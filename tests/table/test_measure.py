@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.table import reference
-from tests.table.strategies import bags_of, columns_of, names_of, tables
 
 from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Hits, hits, phc
+from tests.table import reference
+from tests.table.strategies import bags_of, columns_of, names_of, tables
 
 
 def items_of(

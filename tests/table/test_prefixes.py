@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.table.reference import agreement
 
 from relquery.table.columns import encode
 from relquery.table.items import itemize
 from relquery.table.prefixes import BLOCK, common_prefix, least_table
+from tests.table.reference import agreement
 
 TEXTS = st.lists(st.text("aé😀è", max_size=6), min_size=1, max_size=120, unique=True)
 

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
-from tests.data import data_path
-from tests.table.reference import agreement
 
 from relquery.config import Order
 from relquery.table.columns import Columns, encode
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
+from tests.data import data_path
+from tests.table.reference import agreement
 
 pytestmark = pytest.mark.data
 

@@ -13,6 +13,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from relquery.config import ORDERS, Order
+from relquery.errors import ConfigError, TableError, UnknownColumnError
+from relquery.table.columns import encode
+from relquery.table.cost.hits import measure_hits
+from relquery.table.cost.tokens import Encode, tokenize
+from relquery.table.cost.weigh import Weight
+from relquery.table.reorder import Schedule, reorder
 from tests.table import reference
 from tests.table.strategies import (
     AUTOMATIC,
@@ -26,14 +34,6 @@ from tests.table.strategies import (
     rules,
     tables,
 )
-
-from relquery.config import ORDERS, Order
-from relquery.errors import ConfigError, TableError, UnknownColumnError
-from relquery.table.columns import encode
-from relquery.table.cost.hits import measure_hits
-from relquery.table.cost.tokens import Encode, tokenize
-from relquery.table.cost.weigh import Weight
-from relquery.table.reorder import Schedule, reorder
 
 
 def sent_by(schedule: Schedule) -> reference.Sent:

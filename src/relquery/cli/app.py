@@ -7,7 +7,6 @@ from importlib.metadata import version
 
 import typer
 
-from relquery.cli.bench import bench
 from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
 from relquery.cli.reorder.command import reorder
@@ -35,7 +34,6 @@ app.command()(trace)
 app.command()(simulate)
 app.command()(replay)
 app.command()(calibrate)
-app.command()(bench)
 app.add_typer(span, name="span")
 
 

@@ -1,4 +1,4 @@
-"""The demo model and the demo tables, and the generator that both are made from."""
+"""The demo model and the demo tables: files, and where they lie."""
 
 from relquery.demo.files import TABLES, model_path, table_path
 

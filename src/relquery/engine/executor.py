@@ -6,16 +6,11 @@ from collections.abc import Callable, Sequence
 from math import log
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from relquery.arrays import Slots, TokenIds
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.request.pieces import Tokens
 from relquery.engine.request.request import Draw
-
-Slots = npt.NDArray[np.int64]
 
 Drawn = int | tuple[float, ...]
 """What a chunk's draws give: a token id, or the log-probabilities of the allowed tokens, draw by
@@ -40,7 +35,7 @@ class Segment(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """Tokens whose keys and values are in host memory, and are copied to where chunks read them.
+    """TokenIds whose keys and values are in host memory, and are copied to where chunks read them.
 
     host: (tokens,) host slots. slots: (tokens,) where they go.
     """
@@ -63,7 +58,7 @@ class Chunk(NamedTuple):
     """
 
     request: int
-    tokens: Tokens
+    tokens: TokenIds
     position: int
     context: tuple[Segment, ...]
     writes: Slots
@@ -79,7 +74,7 @@ class Chunk(NamedTuple):
 
     @property
     def context_tokens(self) -> int:
-        """Tokens before the chunk that it attends to."""
+        """TokenIds before the chunk that it attends to."""
         return sum(len(segment.slots) for segment in self.context)
 
 

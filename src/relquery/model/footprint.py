@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
+from relquery.arrays import Slots
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.networks.load import LoadedModel
 from relquery.model.slices.memory import peak_bytes

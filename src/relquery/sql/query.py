@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from relquery.arrays import Int64s
 from relquery.errors import (
     LateQueryError,
     PartialResultWarning,
@@ -41,7 +42,6 @@ from relquery.sql.read.prepared import executed, read_prepared
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import Source, read_source
 from relquery.sql.result import OUTER, Result, RowError, missing_values
-from relquery.table.columns import Int64s
 
 _MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"

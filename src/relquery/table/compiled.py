@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar, cast
 
 import numba
 
-from relquery.table.columns import Bools
+from relquery.arrays import Bools
 
 THREADS = 2
 PATIENCE = 0.1  # seconds after which to see whether a signal came that woke another thread

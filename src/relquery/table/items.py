@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.table.columns import Columns, Int32s, Int64s
+from relquery.table.columns import Columns
 from relquery.table.compiled import compiled
 from relquery.table.prefixes import Beginnings, least_table
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.items import Items
 from relquery.table.prefixes import common_prefix, least_table

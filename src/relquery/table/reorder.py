@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, did_you_mean
-from relquery.table.columns import Bools, Columns, Int32s, Int64s, encode
+from relquery.table.columns import Columns, encode
 from relquery.table.compiled import side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
 from relquery.table.cost.tokens import Encode

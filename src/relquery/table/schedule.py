@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relquery.arrays import Int64s
 from relquery.config import Order
-from relquery.table.columns import Int64s
 from relquery.table.cost.billing import Bill
 from relquery.table.cost.hits import HitReport
 from relquery.table.dependencies.dependencies import Dependency

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from relquery.arrays import TokenIds
 from relquery.engine.clock import Clock
 from relquery.engine.loop import Loop
-from relquery.engine.request.pieces import Tokens
 from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
 from relquery.errors import RequestError
@@ -17,7 +17,7 @@ Prepare = Callable[[TracedQuery, int], Sequence[Request]]
 """Makes the requests of a relQuery, given its number, which is their group."""
 
 
-Tokenize = Callable[[str], Tokens]
+Tokenize = Callable[[str], TokenIds]
 
 
 def requests_of(

@@ -11,11 +11,11 @@ from itertools import count
 
 import numpy as np
 
+from relquery.arrays import TokenIds
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.accelerators import Served
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
-from relquery.engine.request.pieces import Tokens
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Policy
 from relquery.traces.serve import Outcome, Tokenize, requests_of, serve
@@ -55,7 +55,7 @@ _PIECE = re.compile(r"\s?\w{1,6}|\s?[^\w\s]|\s")
 
 
 @lru_cache(maxsize=1 << 16)
-def approximate_tokens(text: str) -> Tokens:
+def approximate_tokens(text: str) -> TokenIds:
     """About the tokens of a subword vocabulary, without one: pieces of at most six letters.
 
     A piece has the same number wherever it stands, so that equal beginnings are equal tokens.

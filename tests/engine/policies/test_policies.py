@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engine.harness import Harness, expected_output, numbered
 
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.linear import LinearCost
@@ -18,6 +17,7 @@ from relquery.engine.scheduling.policies.jobs.relserve import RelServe
 from relquery.engine.scheduling.policies.jobs.shortest import Shortest
 from relquery.engine.scheduling.policies.jobs.static import Static
 from relquery.engine.scheduling.policies.sarathi import sarathi
+from tests.engine.harness import Harness, expected_output, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 LIMITS: dict[str, Any] = {"block_size": 4, "cache_tokens": 4000, "max_num_batched_tokens": 40}

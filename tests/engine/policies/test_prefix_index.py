@@ -6,11 +6,11 @@ from itertools import takewhile
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import numbered
 
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.prompts.lazy_heap import LazyHeap
 from relquery.engine.scheduling.policies.prompts.prefix_index import PrefixIndex
+from tests.engine.harness import numbered
 
 
 class Scanned:

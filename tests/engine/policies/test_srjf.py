@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.harness import BrokenError, Harness, numbered
 
 from relquery.config import EngineConfig, PolicyName
 from relquery.engine.cache.blocks import BlockPool
@@ -21,6 +20,7 @@ from relquery.engine.scheduling.policies.prompts.backlog import Backlog
 from relquery.engine.scheduling.policies.prompts.fifo import Fifo
 from relquery.engine.scheduling.policies.prompts.srjf import Srjf
 from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
+from tests.engine.harness import BrokenError, Harness, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 ONE_BY_ONE = LinearCost(1e-3, 0.0, 1e-3, 0.03)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.engine.harness import Harness, numbered
 
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
@@ -13,6 +12,7 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import SLACK, Fairness
 from relquery.engine.scheduling.policies.jobs.tenants import OUTPUT, Tenants
+from tests.engine.harness import Harness, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-4, 0.03)
 STEP = 40

@@ -9,11 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection, connect
 from relquery.errors import LateQueryError, PartialResultWarning, QueryError, RequestError
 from relquery.sql.result import Result
+from tests.sql.fakes import FakeBackend
 
 ANSWERS = {1: "7", 2: "abc", 3: "2024-01-03", 4: '{"k": [7]}'}
 

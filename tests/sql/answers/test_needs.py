@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning
 from relquery.prompt import Answer, Finish
+from tests.sql.fakes import FakeBackend
 
 LOST = Answer(None, Finish.ERROR, "out of spice")
 

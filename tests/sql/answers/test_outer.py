@@ -6,10 +6,10 @@ from datetime import date
 from typing import Any
 
 import pytest
-from tests.sql.answers.test_conversions import A, con, o, quietly, run  # noqa: F401
 
 from relquery.connection import Connection
 from relquery.errors import LateQueryError, QueryError, RequestError
+from tests.sql.answers.test_conversions import A, con, o, quietly, run  # noqa: F401
 
 D = date(2024, 1, 3)
 INNER = f"SELECT id, k, d AS day, {A} AS a FROM t"

@@ -10,10 +10,10 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning
+from tests.sql.fakes import FakeBackend
 
 # Texts that DuckDB and the rule for answers read alike.
 ANSWERS = ["7", "abc", "2024-01-03", "4.5", "true", '{"k": [7]}', "99999999999", "", "[1, 2]"]

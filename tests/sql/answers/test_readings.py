@@ -11,10 +11,10 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sql.fakes import FakeBackend
 
 from relquery.connection import connect
 from relquery.errors import PartialResultWarning
+from tests.sql.fakes import FakeBackend
 
 NUMBERS = [
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",

@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from tests.sql.fakes import FakeBackend
 
 from relquery.cli.terminal.show import to_json
 from relquery.connection import Connection, connect
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.exchange.texts import holds
+from tests.sql.fakes import FakeBackend
 
 # Read as DuckDB's own Python client reads them.
 AS_DUCKDB = [

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.table.reference import Table
-from tests.table.strategies import AUTOMATIC, PAID, bags_of, columns_of, tables
 
 from relquery.errors import ConfigError
 from relquery.table.columns import encode
@@ -15,6 +13,8 @@ from relquery.table.cost.price import find_price
 from relquery.table.cost.weigh import EstimatedTokens, Weight, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.solvers.objective import Objective
+from tests.table.reference import Table
+from tests.table.strategies import AUTOMATIC, PAID, bags_of, columns_of, tables
 
 ITEMS = itemize(encode({"a": ["one two", None, ""], "bcd": ["éé", "éé", "z"]}))
 

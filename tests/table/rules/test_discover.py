@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
-from tests.data import data_path
-from tests.table.rules.dependency_reference import Data, g3, related, rows_to_remove
 
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import Columns, encode
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.dependencies.discover import CERTAINTY, CHANCE, LEAST_REPEATS, discover
+from tests.data import data_path
+from tests.table.rules.dependency_reference import Data, g3, related, rows_to_remove
 
 TOLERANCES = st.sampled_from([0.0, 0.01, 0.05])
 Numbers = npt.NDArray[np.int64]

@@ -7,9 +7,8 @@ from collections import defaultdict
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.table.rules.dependency_reference import rows_to_remove
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.dependencies.partition import (
     Partition,
     refine,
@@ -18,6 +17,7 @@ from relquery.table.dependencies.partition import (
     violations_of_each,
     whole,
 )
+from tests.table.rules.dependency_reference import rows_to_remove
 
 ROWS = st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=25)
 VALUES = 5

@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 from hypothesis import strategies as st
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.objective import Objective
 from relquery.table.solvers.objective import worth as worth_of_group
 from relquery.table.solvers.segment import Problem, pose

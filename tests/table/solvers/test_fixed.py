@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hypothesis import given, settings
-from tests.table import reference
-from tests.table.strategies import columns_of, dependencies_of, tables
 
 from relquery.table.columns import encode
 from relquery.table.reorder import reorder
+from tests.table import reference
+from tests.table.strategies import columns_of, dependencies_of, tables
 
 
 @settings(deadline=None)

@@ -7,6 +7,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from relquery.table.columns import encode
+from relquery.table.reorder import reorder
 from tests.table import reference
 from tests.table.strategies import (
     bags_of,
@@ -16,9 +19,6 @@ from tests.table.strategies import (
     rules,
     tables,
 )
-
-from relquery.table.columns import encode
-from relquery.table.reorder import reorder
 
 LIMITS = st.sampled_from([{}, {"threshold": 5}, {"threshold": None}, {"row_depth": 0}])
 

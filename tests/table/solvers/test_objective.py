@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_of
 
 from relquery.table.solvers.objective import Objective, cached, is_plain, total_worth, worth
 from relquery.table.solvers.segment import Problem
+from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_of
 
 CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of the price
 

@@ -7,18 +7,18 @@ from statistics import median
 
 import numpy as np
 
+from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.calibration.steps import Progress
 from relquery.engine.clock import Clock
 from relquery.engine.cost.job_time import JobTimeFit, Timed, fit_job_time
 from relquery.engine.executor import Chunk, Executor, Segment
-from relquery.engine.request.pieces import Tokens
 from relquery.engine.request.request import Draw
 from relquery.errors import ConfigError
 
 GRAIN = 1_000  # tokens between two lengths, as in the paper
 LEAST = 64
-"""Tokens of the longest prompt, under which times are mostly noise."""
+"""TokenIds of the longest prompt, under which times are mostly noise."""
 FEWEST, MOST = 6, 16  # lengths on the grid, where the cache is small or large
 
 
@@ -80,7 +80,7 @@ def grid(longest: int) -> Iterator[tuple[int, int]]:
             yield length, cached
 
 
-def _chunks(tokens: Tokens, cached: int, at_once: int) -> Iterator[Chunk]:
+def _chunks(tokens: TokenIds, cached: int, at_once: int) -> Iterator[Chunk]:
     """What the engine would compute of a prompt, step by step."""
     for start in range(cached, len(tokens), at_once):
         stop = min(start + at_once, len(tokens))

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from relquery.arrays import Floats
 from relquery.engine.cost.linear import LinearCost
 
-Floats = npt.NDArray[np.float64]
 TRUSTED = 0.8
 """R² from which on a cost model is of use."""
 

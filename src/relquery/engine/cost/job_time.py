@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.engine.cost.fit import Floats, non_negative
+from relquery.arrays import Floats
+from relquery.engine.cost.fit import non_negative
 
 
 class Timed(NamedTuple):

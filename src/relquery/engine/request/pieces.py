@@ -15,19 +15,18 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from relquery.arrays import TokenIds
 from relquery.engine.request.keys import ROOT, key_after, key_at
-
-Tokens = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """Tokens that attend to what stands before them in the chain, and to nothing outside of it.
+    """TokenIds that attend to what stands before them in the chain, and to nothing outside of it.
 
     parts: token ids (n,), and chains that stand among them: independent spans.
     """
 
-    parts: tuple[Tokens | Chain, ...]
+    parts: tuple[TokenIds | Chain, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +43,7 @@ class Piece:
         precedes them.
     """
 
-    tokens: Tokens
+    tokens: TokenIds
     first: int
     start: int
     origin: int
@@ -80,11 +79,11 @@ class Piece:
 class _Open:
     """A chain that is being laid out. begin: its position in the request; length: so far."""
 
-    todo: list[Tokens | Chain]
+    todo: list[TokenIds | Chain]
     first: int
     begin: int
     length: int = 0
-    own: list[Tokens] = field(default_factory=list)
+    own: list[TokenIds] = field(default_factory=list)
     previous: int | None = None
     spans: list[tuple[int, int]] = field(default_factory=list)
 

@@ -6,11 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from relquery.arrays import Int64s
 from relquery.engine.request.request import Request
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Queue:

@@ -7,10 +7,11 @@ from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 
+from relquery.arrays import TokenIds
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.keys import block_key
 from relquery.engine.request.labels import LabelTrie
-from relquery.engine.request.pieces import Chain, Piece, Placing, Tokens, find_root, lay_out
+from relquery.engine.request.pieces import Chain, Piece, Placing, find_root, lay_out
 from relquery.prompt import Finish
 
 
@@ -49,7 +50,7 @@ class Request:
     """
 
     id: int
-    source: InitVar[Tokens | Chain]
+    source: InitVar[TokenIds | Chain]
     max_tokens: int
     draw: Draw = Draw()
     end: frozenset[int] = frozenset()
@@ -74,7 +75,7 @@ class Request:
     scores: tuple[float, ...] | None = None
     """Log-probability of each choice, once a scored request has ended."""
 
-    def __post_init__(self, source: Tokens | Chain, placing: Placing) -> None:
+    def __post_init__(self, source: TokenIds | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
         self.pieces = lay_out(chain, placing)
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
@@ -83,12 +84,12 @@ class Request:
 
     @property
     def length(self) -> int:
-        """Tokens of prompt and output."""
+        """TokenIds of prompt and output."""
         return self.prompt_tokens + len(self.output)
 
     @property
     def computed(self) -> int:
-        """Tokens whose keys and values are in the cache."""
+        """TokenIds whose keys and values are in the cache."""
         if len(self.pieces) == 1:  # nearly all are: this is asked for every request in every step
             return self.pieces[0].done
         return sum(piece.done for piece in self.pieces)
@@ -106,7 +107,7 @@ class Request:
 
     @property
     def beside(self) -> int:
-        """Tokens that the step which ends the prompt computes beside it."""
+        """TokenIds that the step which ends the prompt computes beside it."""
         if self.labels is not None:
             return self.labels.tokens
         return self.drafts.tokens if self.drafts is not None and self.drafting else 0
@@ -125,11 +126,11 @@ class Request:
         return [block for piece in self.pieces for block in piece.blocks]
 
     def size(self, index: int) -> int:
-        """Tokens of a piece, the output among them in the last one."""
+        """TokenIds of a piece, the output among them in the last one."""
         piece = self.pieces[index]
         return len(piece.tokens) + (0 if piece.closed else len(self.output))
 
-    def tokens(self, index: int, start: int, stop: int) -> Tokens:
+    def tokens(self, index: int, start: int, stop: int) -> TokenIds:
         """Token ids start..stop of a piece."""
         own = self.pieces[index].tokens
         split = len(own)

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.executor import SCRATCH, Chunk, Segment, Slots
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.pieces import Piece
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.plan import Work, filled, spread

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from relquery.engine.executor import Chunk, Segment, Slots
+from relquery.arrays import Slots
+from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.request import Draw

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.executor import Loads, Slots
+from relquery.engine.executor import Loads
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Work
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.buckets import Bucket, plan_buckets
-from relquery.model.attention.segments import Ints
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.cache.rotary import PositionScheme
@@ -177,7 +177,7 @@ class PackedBatch:
                 return within & near
         return None if bucket.causal or within.all() else within
 
-    def _to_device(self, bucket: Bucket, merged: Ints) -> DeviceBucket:
+    def _to_device(self, bucket: Bucket, merged: Int64s) -> DeviceBucket:
         real = _real(bucket).reshape(-1)
         tokens = bucket.queries.reshape(-1)[real]
         merging = np.searchsorted(merged, tokens)
@@ -205,7 +205,7 @@ class PackedBatch:
         # One shift for each job: only chunks that see a span at the same place share it.
         return self._tensor(bucket.shifts[:, :1].repeat(bucket.positions.shape[1], axis=1))
 
-    def _split_writes(self, slots: Ints) -> list[tuple[KVCache, Tensor | None, Tensor]]:
+    def _split_writes(self, slots: Int64s) -> list[tuple[KVCache, Tensor | None, Tensor]]:
         """(store, rows of the packed batch or None for all, slots there) of what is written."""
         own = slots >= SCRATCH
         if not own.any():
@@ -251,7 +251,7 @@ def _saves(chunks: Sequence[Chunk]) -> list[Run]:
     return saves
 
 
-def _is_run(numbers: Ints) -> bool:
+def _is_run(numbers: Int64s) -> bool:
     return bool((np.diff(numbers) == 1).all())
 
 

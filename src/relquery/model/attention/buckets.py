@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
-from relquery.model.attention.segments import Context, Ints, Job, plan_jobs
+from relquery.model.attention.segments import Context, Job, plan_jobs
 
 CALL_OVERHEAD = 4_000
 """Query-key pairs whose computation takes about as long as one more kernel call."""
@@ -31,13 +32,13 @@ class Bucket:
     another: they are read where they stand, by one kernel call a job.
     """
 
-    queries: Ints
-    at: Ints
-    shifts: Ints
-    keys: Ints
-    positions: Ints
-    query_counts: Ints
-    key_counts: Ints
+    queries: Int64s
+    at: Int64s
+    shifts: Int64s
+    keys: Int64s
+    positions: Int64s
+    query_counts: Int64s
+    key_counts: Int64s
     causal: bool
     shifted: bool
     scratch: bool
@@ -146,7 +147,7 @@ def _pad(jobs: list[Job], in_place: bool = False) -> Bucket:
     )
 
 
-def _padded(rows: list[Ints]) -> Ints:
+def _padded(rows: list[Int64s]) -> Int64s:
     """(rows, longest); a single row without a copy: each slice of a long prompt reads it all."""
     if len(rows) == 1:
         return rows[0][None]

@@ -16,19 +16,17 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Context:
     """Cached keys: their slots (k,), and the positions (k,) at which they were computed."""
 
-    slots: Ints
-    positions: Ints
+    slots: Int64s
+    positions: Int64s
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -47,9 +45,9 @@ class Job:
     are its keys too.
     """
 
-    queries: Ints
-    at: Ints
-    shifts: Ints
+    queries: Int64s
+    at: Int64s
+    shifts: Int64s
     keys: Context
     causal: bool = False
 
@@ -73,8 +71,8 @@ class Job:
 class _Queries:
     """A chunk's tokens: indices into the packed batch, and their positions in the chain."""
 
-    packed: Ints
-    at: Ints
+    packed: Int64s
+    at: Int64s
 
     def job(self, keys: Context, shift: int = 0, causal: bool = False) -> Job:
         shifts = np.full(len(self.at), shift)
@@ -133,7 +131,7 @@ def _goes_on(first: Chunk, chunk: Chunk) -> bool:
     return all(map(np.array_equal, (slots, positions, shifts), _flat(chunk.context)))
 
 
-def _flat(segments: Sequence[Segment]) -> tuple[Ints, Ints, Ints]:
+def _flat(segments: Sequence[Segment]) -> tuple[Int64s, Int64s, Int64s]:
     """(slots, positions, shifts) of all tokens of some segments."""
     sizes = [len(segment.slots) for segment in segments]
     return (
@@ -188,13 +186,13 @@ def _context(segment: Segment) -> Context:
     return Context(segment.slots, _range(segment.start, len(segment.slots)))
 
 
-def _range(start: int, count: int) -> Ints:
+def _range(start: int, count: int) -> Int64s:
     """start, start + 1, ...: a view, as the slices of a long prompt each need nearly all of it."""
     return _numbers(int(start + count).bit_length())[start : start + count]
 
 
 @cache
-def _numbers(bits: int) -> Ints:
+def _numbers(bits: int) -> Int64s:
     return np.arange(1 << bits)
 
 
@@ -229,7 +227,7 @@ def _worth_sharing(chunks: int, tokens: int, queries: int) -> bool:
     return (chunks - 1) * tokens > queries
 
 
-def _common_prefix(a: Ints, b: Ints) -> int:
+def _common_prefix(a: Int64s, b: Int64s) -> int:
     length = min(len(a), len(b))
     differs = a[:length] != b[:length]
     return int(differs.argmax()) if differs.any() else length

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.model.attention.segments import Ints
+from relquery.arrays import Int64s
 
 
 class Run(NamedTuple):
@@ -54,7 +54,7 @@ class HostCache:
         return torch.empty(self.slots, *rows.shape[1:], dtype=rows.dtype, pin_memory=on_cuda)
 
 
-def runs(host: Ints, here: Ints) -> Iterator[Run]:
+def runs(host: Int64s, here: Int64s) -> Iterator[Run]:
     """The longest runs of tokens with host slots (n,) and rows or slots (n,) of the device."""
     (breaks,) = np.nonzero((np.diff(host) != 1) | (np.diff(here) != 1))
     for a, b in pairwise([0, *(breaks + 1).tolist(), len(host)]):

@@ -16,7 +16,8 @@ from typing import TypeVar
 import numpy as np
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from relquery.engine.executor import Chunk, Segment, Slots
+from relquery.arrays import Slots
+from relquery.engine.executor import Chunk, Segment
 
 T = TypeVar("T")
 Wait = Callable[[], None]

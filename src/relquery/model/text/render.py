@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from relquery.engine.request.pieces import Chain, Tokens
+from relquery.arrays import TokenIds
+from relquery.engine.request.pieces import Chain
 from relquery.errors import RequestError
 from relquery.model.text.template import ChatTemplate
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
@@ -35,7 +36,7 @@ class Renderer:
         self._split_special = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
         self._start = _start_tokens(tokenizer)
         self._template = ChatTemplate(tokenizer)
-        self._pieces: dict[str, Tokens] = {}
+        self._pieces: dict[str, TokenIds] = {}
         self.cuts = self._may_cut()
 
     def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
@@ -61,7 +62,7 @@ class Renderer:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
-        parts: list[Tokens | Chain] = []
+        parts: list[TokenIds | Chain] = []
         for run in runs:
             match run:
                 case int():

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from relquery.arrays import Bools, Int64s, Objects
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.execute.ask import Replies, problem
-from relquery.table.columns import Int64s
-
-Objects = npt.NDArray[np.object_]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +35,9 @@ class Values:
     answers: Objects
     stages: Objects
     texts: Objects
-    asked: Flags
-    lost: Flags
-    failed: Flags
+    asked: Bools
+    lost: Bools
+    failed: Bools
 
     @classmethod
     def none_yet(cls, call: int, rows: int) -> Values:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relquery.arrays import Int64s
 from relquery.backends.base import Backend, Heard, known_as, on_arrival
 from relquery.config import QueryConfig
 from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.execute.inputs import Inputs, Question
-from relquery.table.columns import Int64s
 
 Progress = Callable[[str, int, int], None]
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from relquery.arrays import Int64s
 from relquery.config import Order
 from relquery.ir.lower import Spans, lower
 from relquery.ir.nodes import Text
 from relquery.prompt import Prompt, Sampling
 from relquery.sql.execute.prompt import Form, Template, field_pieces, template
-from relquery.table.columns import Columns, Int64s, encode
+from relquery.table.columns import Columns, encode
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from relquery.arrays import Int64s
 from relquery.sql.answers.checks import Check
 from relquery.sql.execute.answers import Failure, Values
 from relquery.sql.execute.prompt import Form, as_text
@@ -17,7 +18,6 @@ from relquery.sql.plan.planner import ROWS, PlannedCall, SelectPlan, answer_colu
 from relquery.sql.plan.rewrite import ROW
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import to_sql
-from relquery.table.columns import Int64s
 
 
 @dataclass(slots=True)

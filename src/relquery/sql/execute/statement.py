@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from sqlglot import exp
 
+from relquery.arrays import Int64s
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.answers.conversions import convert
@@ -27,7 +28,6 @@ from relquery.sql.read.macros import Macros
 from relquery.sql.read.scopes import Context, context_of, next_select, with_inside
 from relquery.sql.read.source import Source, readable, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
-from relquery.table.columns import Int64s
 
 R = TypeVar("R", bound=Rows)
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 import pyarrow as pa
 
+from relquery.arrays import Int64s
 from relquery.backends.base import one_pass
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
@@ -23,7 +24,6 @@ from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
-from relquery.table.columns import Int64s
 
 _SHOWN = 60  # characters of a prompt
 

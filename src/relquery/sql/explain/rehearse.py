@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql.explain.bounds import Known, known_rows
 from relquery.sql.explain.rows import ForeseenRows
@@ -18,7 +19,6 @@ from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import to_sql
-from relquery.table.columns import Int64s
 
 _NONE = slice(0, 0)
 _CLAUSES = ("distinct", "group", "having", "qualify", "order", "limit", "offset")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql.execute.inputs import distinct_rows
 from relquery.sql.execute.rows import Rows
@@ -15,7 +16,7 @@ from relquery.sql.host.database import Database, Scratch
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import ROWS, PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
-from relquery.table.columns import Int64s, encode
+from relquery.table.columns import encode
 
 _COLUMN = re.compile(r"\b_rq_\w+")
 _WHOLE_ANSWER = re.compile(r"_rq_text_(\d+)")

@@ -33,16 +33,14 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from relquery.arrays import Bools, Floats, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Bools, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.cost.prefix_tree import FOREVER, PrefixTree, prefix_tree
 from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Tokens
 
-Floats = npt.NDArray[np.float64]
 Marks = list[tuple[int, ...]]
 MILLION = 1_000_000
 NOTHING = 1e-9  # USD per million tokens, below which a gain is rounding

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.prefix_tree import prefix_tree

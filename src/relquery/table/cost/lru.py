@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.cost.prefix_tree import mix
 from relquery.table.cost.tokens import Tokens

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from relquery.table.columns import Int64s
+from relquery.arrays import Int64s
 from relquery.table.compiled import side_by_side
 from relquery.table.cost.billing import Bill, bill
 from relquery.table.cost.hits import HitReport, measure_hits, unlimited_hits

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.items import Items

@@ -14,8 +14,8 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Int32s, Int64s
 
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
 BATCH = 4096  # texts handed to the tokenizer at once

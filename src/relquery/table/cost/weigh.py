@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from relquery.arrays import Int64s
 from relquery.errors import ConfigError, did_you_mean
-from relquery.table.columns import Int64s
 from relquery.table.cost.pieces import EstimatedTokens, Pieces, begin_alike, tokenize_items
 from relquery.table.cost.price import PRICES, Price, find_price
 from relquery.table.cost.tokens import Encode

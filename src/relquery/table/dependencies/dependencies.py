@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relquery.arrays import Bools
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.table.columns import Bools
 
 ONE_WAY, TWO_WAY = "->", "<->"
 

@@ -32,8 +32,9 @@ from functools import cache
 
 import numpy as np
 
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Bools, Columns, Int32s, Int64s
+from relquery.table.columns import Columns
 from relquery.table.dependencies.dependencies import Dependency, check_names
 from relquery.table.dependencies.partition import (
     Partition,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Bools, Int32s, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.segment import Problem, Segment, fill_segment, new_segment
 

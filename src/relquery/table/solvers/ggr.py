@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.items import Items
 from relquery.table.solvers.fixed import sort_by_statistics

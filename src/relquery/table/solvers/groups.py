@@ -6,7 +6,7 @@ import heapq
 
 import numpy as np
 
-from relquery.table.columns import Bools, Int32s, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.segment import Problem, Segment, add_row, fill_segment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.segment import Problem
 
 

@@ -15,14 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
+
+from relquery.arrays import Int32s, Int64s
+from relquery.errors import ConfigError
+from relquery.table.columns import Columns, encode
+from relquery.table.solvers.exact import lattice, search
+from relquery.table.solvers.exact.ophr import MOST_ROWS, optimum
 from tests.data import data_path
 from tests.table import reference
 from tests.table.strategies import columns_of, tables
-
-from relquery.errors import ConfigError
-from relquery.table.columns import Columns, Int32s, Int64s, encode
-from relquery.table.solvers.exact import lattice, search
-from relquery.table.solvers.exact.ophr import MOST_ROWS, optimum
 
 Weights = Int64s | npt.NDArray[np.float64]
 Cells = list[list[str | None]]

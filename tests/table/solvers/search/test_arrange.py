@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
-from tests.table import reference
-from tests.table.solvers.problems import sequences, worth_of
-from tests.table.strategies import bags_of, columns_of, names_of, tables
 
-from relquery.table.columns import Int32s, Int64s, encode
+from relquery.arrays import Int32s, Int64s
+from relquery.table.columns import encode
 from relquery.table.items import Items, itemize
 from relquery.table.measure import hits
 from relquery.table.solvers.objective import Objective
@@ -17,6 +15,9 @@ from relquery.table.solvers.search.arrange import arrange, texts_of
 from relquery.table.solvers.search.climb import insert_all, new_search
 from relquery.table.solvers.search.trie import Trie, new_trie
 from relquery.table.solvers.segment import Problem, pose
+from tests.table import reference
+from tests.table.solvers.problems import sequences, worth_of
+from tests.table.strategies import bags_of, columns_of, names_of, tables
 
 TOWNS = ["Aarau", "Aachen", "Bern", "Berlin", "Bergen", "Basel", "Bath", "Cork", "Como", "Cologne"]
 

@@ -8,6 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from relquery.arrays import Int32s, Int64s
+from relquery.table.solvers.exact.ophr import optimum
+from relquery.table.solvers.objective import Objective, worth
+from relquery.table.solvers.search.lookahead import REACHES, look_ahead, reach_within
+from relquery.table.solvers.search.rollout import Reach
+from relquery.table.solvers.segment import Problem
 from tests.table.solvers.problems import (
     OBJECTIVES,
     number,
@@ -17,13 +24,6 @@ from tests.table.solvers.problems import (
     sequences,
     worth_of,
 )
-
-from relquery.table.columns import Int32s, Int64s
-from relquery.table.solvers.exact.ophr import optimum
-from relquery.table.solvers.objective import Objective, worth
-from relquery.table.solvers.search.lookahead import REACHES, look_ahead, reach_within
-from relquery.table.solvers.search.rollout import Reach
-from relquery.table.solvers.segment import Problem
 
 FARTHEST = Reach(first=64, depth=8, width=64)
 

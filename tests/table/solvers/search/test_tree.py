@@ -11,18 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.table import reference
-from tests.table.solvers.problems import random_problem
-from tests.table.strategies import (
-    PAID,
-    TEXTS,
-    WEIGHTS,
-    bags_of,
-    columns_of,
-    dependencies_of,
-    letters,
-    tables,
-)
 
 from relquery.config import Order
 from relquery.table.columns import encode
@@ -38,6 +26,18 @@ from relquery.table.solvers.search.arrange import Texts, arrange
 from relquery.table.solvers.search.lookahead import REACHES, look_ahead
 from relquery.table.solvers.search.trie import new_trie, plant
 from relquery.table.solvers.segment import Problem
+from tests.table import reference
+from tests.table.solvers.problems import random_problem
+from tests.table.strategies import (
+    PAID,
+    TEXTS,
+    WEIGHTS,
+    bags_of,
+    columns_of,
+    dependencies_of,
+    letters,
+    tables,
+)
 
 PASSAGES = [
     *("a", "bb", "ccc", "dddd", "eeeee", "ffffff", "a long passage of words"),

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.table.solvers.problems import WORTH, number, posed, problems, random_problem
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.solvers.search.climb import (
     Search,
     break_groups,
@@ -18,6 +17,7 @@ from relquery.table.solvers.search.climb import (
 )
 from relquery.table.solvers.search.trie import NONE, ROOT, Trie, is_sound, new_trie, plant
 from relquery.table.solvers.segment import Problem
+from tests.table.solvers.problems import WORTH, number, posed, problems, random_problem
 
 PLENTY = 10**9
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.prefixes import Beginnings, common_prefix
 from relquery.table.solvers.exact.concepts import Bits, Classes

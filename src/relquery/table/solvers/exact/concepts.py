@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relquery.table.columns import Bools, Float64s, Int32s, Int64s
+from relquery.arrays import Bools, Floats, Int32s, Int64s
 from relquery.table.compiled import compiled
 
 Bits = npt.NDArray[np.uint64]
@@ -31,7 +31,7 @@ class Classes(NamedTuple):
     rows: Bits
 
 
-def whole_numbers(items: Int32s, weights: Int64s | Float64s) -> Int64s:
+def whole_numbers(items: Int32s, weights: Int64s | Floats) -> Int64s:
     """Weights as whole numbers, so that sums and bounds are exact. items: (m, n).
 
     Fractions, and weights of more than WEIGHT_BITS, are scaled by a power of two and rounded: off

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relquery.table.columns import Bools, Int64s
+from relquery.arrays import Bools, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.exact.lattice import Lattice, is_above
 

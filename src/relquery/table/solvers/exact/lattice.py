@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relquery.arrays import Bools, Floats, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Bools, Float64s, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.prefixes import Beginnings
 from relquery.table.solvers.exact.beginnings import Started, find_beginnings
@@ -49,7 +49,7 @@ class Lattice(NamedTuple):
 
 def build_lattice(
     items: Int32s,
-    weights: Int64s | Float64s,
+    weights: Int64s | Floats,
     texts: Beginnings | None = None,
     most: int = MOST_NODES,
 ) -> Lattice:

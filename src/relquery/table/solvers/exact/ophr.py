@@ -26,8 +26,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relquery.arrays import Floats, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Float64s, Int32s, Int64s
 from relquery.table.prefixes import Beginnings
 from relquery.table.solvers.exact.improve import find_parents
 from relquery.table.solvers.exact.lattice import Lattice, build_lattice
@@ -52,7 +52,7 @@ def ophr(problem: Problem, texts: Beginnings | None = None) -> tuple[Int64s, Int
 
 def optimum(
     items: Int32s,
-    weights: Int64s | Float64s,
+    weights: Int64s | Floats,
     texts: Beginnings | None = None,
     most_arcs: int = MOST_ARCS,
 ) -> Order:

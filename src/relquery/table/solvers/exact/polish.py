@@ -14,8 +14,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.columns import Bools, Int32s, Int64s
 from relquery.table.compiled import go_on
 from relquery.table.prefixes import Beginnings, common_prefix
 from relquery.table.solvers.exact.bounds import ascend, build_graph, paid_nodes

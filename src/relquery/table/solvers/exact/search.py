@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Bools, Int64s
+from relquery.arrays import Bools, Int64s
 from relquery.table.solvers.exact.bounds import (
     Graph,
     ascend,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Bools, Int32s, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.items import Items
 from relquery.table.prefixes import common_prefix, least_table

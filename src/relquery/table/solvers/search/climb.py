@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Bools, Int32s, Int64s
+from relquery.arrays import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.search.trie import (
     NONE,

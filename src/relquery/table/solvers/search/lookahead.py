@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relquery.table.columns import Float64s, Int32s, Int64s
+from relquery.arrays import Floats, Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.groups import split_by_value
 from relquery.table.solvers.objective import Objective, is_plain
@@ -113,7 +113,7 @@ def _best_split(
     placed: Int32s,
     left: Int32s,
     begin: float,
-    gain: Float64s,
+    gain: Floats,
 ) -> Split:
     """Rows by group, for one slot or for the slots of the groups worth most."""
     best = 0

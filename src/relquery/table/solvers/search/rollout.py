@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Float64s, Int32s, Int64s
+from relquery.arrays import Floats, Int32s, Int64s
 from relquery.table.compiled import compiled
 from relquery.table.solvers.objective import Objective, is_plain, worth
 from relquery.table.solvers.segment import Problem
@@ -62,7 +62,7 @@ def weigh_slots(problem: Problem, row: int, slots: Int32s) -> float:
 
 
 @compiled
-def put_agreed_last(left: Int32s, gain: Float64s, distinct: Int64s) -> tuple[int, int]:
+def put_agreed_last(left: Int32s, gain: Floats, distinct: Int64s) -> tuple[int, int]:
     """Move slots with one distinct item behind the others: (others, such slots)."""
     agreed = np.empty_like(left)
     live = 0
@@ -85,7 +85,7 @@ def measure_gains(
     rows: Int64s,
     slots: Int32s,
     begin: float,
-    gain: Float64s,
+    gain: Floats,
     distinct: Int64s,
 ) -> None:
     """Per slot, what rows gain if it comes next, and its distinct items."""
@@ -152,7 +152,7 @@ def best_slot(
     rows: Int64s,
     left: Int32s,
     begin: float,
-    gain: Float64s,
+    gain: Floats,
 ) -> tuple[int, float]:
     """(where in `left` the slot stands that should come next, what it leads to)."""
     best, best_value = 0, -1.0
@@ -273,7 +273,7 @@ def _roll_out(
 
 
 @compiled
-def _most(gain: Float64s) -> int:
+def _most(gain: Floats) -> int:
     """Where the highest gain stands, the first of equals."""
     best = 0
     for k in range(1, len(gain)):

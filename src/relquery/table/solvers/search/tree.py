@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relquery.table.columns import Int32s, Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import go_on, side_by_side
 from relquery.table.items import Items
 from relquery.table.solvers.fixed import fixed

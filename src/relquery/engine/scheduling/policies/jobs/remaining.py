@@ -8,11 +8,12 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from relquery.arrays import Floats
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import State, cached_tokens
-from relquery.engine.scheduling.policies.jobs.estimate import Floats, decompose
+from relquery.engine.scheduling.policies.jobs.estimate import decompose
 
 
 class Remaining:

@@ -1,0 +1,18 @@
+"""All benchmarks."""
+
+from __future__ import annotations
+
+from benchmarks.harness import Benchmark
+from benchmarks.prefill_only import benchmark as prefill_only
+from benchmarks.relserve import benchmark as relserve
+from benchmarks.reorder import benchmark as reorder
+from benchmarks.spans import benchmark as spans
+from benchmarks.sql import benchmark as sql
+
+BENCHMARKS: tuple[Benchmark, ...] = (
+    sql.BENCHMARK,
+    reorder.BENCHMARK,
+    spans.BENCHMARK,
+    relserve.BENCHMARK,
+    prefill_only.BENCHMARK,
+)

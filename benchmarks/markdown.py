@@ -1,0 +1,62 @@
+"""What the documents of benchmarks have in common: heads, tables, figures, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Say
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a Markdown table."""
+    yield "| " + " | ".join(names) + " |"
+    yield "|" + "---|" * len(names)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+    yield ""
+
+
+def head(name: str, run: dict[str, Any], seed: int) -> Iterator[str]:
+    """The title, and when, how and where it was run; run: what harness.document gives."""
+    yield f"# `scripts/bench {name}`"
+    yield ""
+    yield from measured(run, seed)
+
+
+def measured(run: dict[str, Any], seed: int) -> Iterator[str]:
+    """When, how and where it was run; run: what harness.document gives."""
+    machine = run["machine"]
+    yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
+    yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']},"
+    yield f"numba {machine['numba']}. Written by that command."
+    yield ""
+
+
+def figures(run: dict[str, Any]) -> Iterator[str]:
+    """A run's figures beside their goals; run: what harness.document gives."""
+    yield from table(
+        ("figure", "value", "goal", "holds", "measured"),
+        [
+            (
+                f"`{name}`",
+                "-" if figure["value"] is None else f"{figure['value']:.3g}",
+                figure["goal"],
+                "**no**" if figure["holds"] is False else figure["verdict"],
+                figure["note"],
+            )
+            for name, figure in run["figures"].items()
+        ],
+    )
+
+
+def draw(plot: Callable[[Path], None], path: Path, say: Say) -> bool:
+    """Whether there is a picture: a base install cannot draw."""
+    try:
+        plot(path)
+    except ImportError:
+        say("No picture: matplotlib is not installed. Install it with: pip install relquery[bench]")
+        return False
+    say(f"wrote {path}")
+    return True

@@ -1,0 +1,103 @@
+"""A benchmark in parts: each runs by itself, and has a section of its own in the document.
+
+A part that needs hours on a virtual clock and one that needs a quiet machine are run at different
+times. Each section says when and how it was measured; a run rewrites those of its parts and keeps
+the others as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchmarks.harness import Benchmark, Figure, Say, Settings, document, too_small
+from benchmarks.markdown import draw, figures, measured
+
+Plot = Callable[[Path], None]
+
+
+class Part(ABC):
+    """A part of a benchmark, and what it found.
+
+    name: on the command line. title: of its section.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """Measure, keep what the section shows, and yield the figures."""
+
+    @abstractmethod
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """What the section says below the figures: lines of Markdown. drawn: its pictures."""
+
+    def pictures(self) -> Mapping[str, Plot]:
+        """Its pictures, by the names of their files."""
+        return {}
+
+
+def in_parts(
+    name: str,
+    purpose: str,
+    parts: Sequence[type[Part]],
+    *,
+    file: str,
+    introduction: str,
+    scales: bool = False,
+) -> Benchmark:
+    """A benchmark that runs its parts one after another, or those of Settings.parts.
+
+    file: the name of its document. introduction: what stands there above all sections. A section
+    is written when its part has ended: what stops a run later leaves it.
+    """
+    names = tuple(part.name for part in parts)
+
+    def run(settings: Settings, say: Say) -> Iterator[Figure]:
+        for make in parts:
+            if settings.parts and make.name not in settings.parts:
+                continue
+            part, found = make(), list[Figure]()
+            for figure in part.measure(settings, say):
+                found.append(too_small(figure) if settings.quick else figure)
+                yield found[-1]
+            if settings.write is not None:
+                run_as = document(benchmark, settings, found)
+                section = _section(part, run_as, settings.seed, settings.write, say)
+                path = settings.write / file
+                old = path.read_text(encoding="utf-8") if path.exists() else ""
+                new = replace_section(old, part.name, section, names)
+                text = f"# `scripts/bench {name}`\n\n{introduction}\n{new}"
+                path.write_text(text, encoding="utf-8")
+                say(f"wrote {path}")
+
+    benchmark = Benchmark(name, purpose, run, scales, names)
+    return benchmark
+
+
+def _section(part: Part, run: dict[str, Any], seed: int, folder: Path, say: Say) -> str:
+    """Of a document, the section of a part; its pictures are drawn. run: see harness.document."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = {name for name, plot in part.pictures().items() if draw(plot, folder / name, say)}
+    lines = [f"## {part.title}", "", *measured(run, seed), *figures(run), *part.render(drawn)]
+    return "\n".join(lines)
+
+
+_MARK = re.compile(r"^<!-- part: (\S+) -->\n", re.MULTILINE)
+
+
+def replace_section(old: str, name: str, section: str, names: Sequence[str]) -> str:
+    """The sections of a document, in the order of `names`, with this one in place of the old.
+
+    Sections that are not in `names` are left out, and so is what stands above the first.
+    """
+    _, *rest = _MARK.split(old)
+    sections = {**dict(zip(rest[::2], rest[1::2], strict=True)), name: section}
+    marked = (
+        f"<!-- part: {each} -->\n{sections[each].rstrip()}\n" for each in names if each in sections
+    )
+    return "\n".join(marked)

@@ -1,0 +1,97 @@
+"""Where short prompts had better share a step, measured, and what the policy would decide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.prefill_only.workloads import HISTORY, scaled
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.executor import SCRATCH, Chunk, Segment
+from relquery.engine.request.request import Draw, Request
+from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
+
+if TYPE_CHECKING:
+    from relquery.model.torch_executor import TorchExecutor
+
+UNCACHED = (4, 15, 60, 240, 960)
+"""Tokens of a prompt that are to be computed, at the length of a cached beginning."""
+TOGETHER = (1, 2, 4, 8)
+OTHERS = 20
+"""Requests that wait while the policy decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """Prompts of which so many tokens are uncached, behind one beginning of `cached` tokens.
+
+    seconds: of a step, by how many prompts it takes. joins: how many the policy lets share a step,
+    with OTHERS waiting.
+    """
+
+    uncached: int
+    cached: int
+    seconds: dict[int, float]
+    joins: int
+
+    def each(self, together: int) -> float:
+        """Seconds for each prompt of a step, over those of a prompt by itself."""
+        return self.seconds[together] / together / self.seconds[1]
+
+
+def measure(
+    executor: TorchExecutor, cost: LinearCost, scale: float, repeats: int, seed: int
+) -> list[Batched]:
+    """Time steps of 1, 2, 4 and 8 such prompts by turns, each of them `repeats` times."""
+    rng = np.random.default_rng(seed)
+    cached = scaled(HISTORY[0], scale)
+    beginning = np.arange(cached)
+    ids = rng.integers(0, 256, cached + max(UNCACHED) * max(TOGETHER)).astype(np.int32)
+    executor.execute([Chunk(0, ids[:cached], 0, (), beginning, Draw())])
+    found = []
+    for uncached in UNCACHED:
+        taken: dict[int, list[float]] = {count: [] for count in TOGETHER}
+        for _ in range(repeats + 1):  # the first warms up
+            for count in TOGETHER:
+                chunks = [
+                    _prompt(number, ids[cached + number * uncached :][:uncached], beginning)
+                    for number in range(count)
+                ]
+                begin = time.perf_counter()
+                executor.execute(chunks)
+                taken[count].append(time.perf_counter() - begin)
+        seconds = {count: median(times[1:]) for count, times in taken.items()}
+        found.append(Batched(uncached, cached, seconds, _joins(uncached, cached, cost)))
+    return found
+
+
+def _prompt(number: int, tokens: np.ndarray, beginning: np.ndarray) -> Chunk:
+    own = SCRATCH + number * len(tokens) + np.arange(len(tokens))
+    return Chunk(number, tokens, len(beginning), (Segment(beginning),), own, Draw())
+
+
+def _joins(uncached: int, cached: int, cost: LinearCost) -> int:
+    request = Request(0, np.zeros(cached + uncached, np.int32), 1)
+    members = 1
+    while members < OTHERS and pays(Candidate(request, uncached), members, OTHERS - members, cost):
+        members += 1
+    return members
+
+
+COLUMNS = ("uncached tokens", "alone", *(f"{count} together" for count in TOGETHER[1:]), "joined")
+
+
+def rows(found: Sequence[Batched]) -> Iterator[tuple[str, ...]]:
+    """A line of a table for each length, under COLUMNS."""
+    for at in found:
+        yield (
+            f"{at.uncached:,}",
+            f"{1e3 * at.seconds[1]:.1f} ms",
+            *(f"{at.each(count):.2f}" for count in TOGETHER[1:]),
+            f"{at.joins}",
+        )

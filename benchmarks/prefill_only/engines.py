@@ -1,0 +1,64 @@
+"""Engines that serve a workload, one for each policy, on one network of this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.prefill_only.traffic import Engine, Mode
+from benchmarks.prefill_only.workloads import Workload
+from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn
+from relquery.config import EngineConfig
+from relquery.engine.calibration.steps import calibrate
+from relquery.engine.clock import RealClock
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.executor import Chunk
+from relquery.engine.request.request import Draw
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.torch_executor import TorchExecutor
+
+
+class Engines:
+    """Of every policy one, with a cache of the workload's size, whose memory has been taken."""
+
+    def __init__(self, model: LoadedModel, workload: Workload, cost: LinearCost) -> None:
+        self._model, self._workload, self._cost = model, workload, cost
+        self._executors: dict[Mode, TorchExecutor] = {}
+
+    def open(self, mode: Mode, turn: Turn) -> Engine:
+        """An engine whose steps pass the turn on."""
+        if mode not in self._executors:
+            executor = self._executors[mode] = executor_for(self._model, self._workload)
+            executor.execute(
+                [Chunk(0, np.zeros(1, np.int32), 0, (), np.zeros(1, np.int64), Draw())]
+            )
+            executor.reserve()
+        clock = SkippingClock(turn)
+        executor = self._executors[mode]
+        return Engine(AlternatingExecutor(executor, turn), clock, clock.skip, self._cost)
+
+
+def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
+    """With a cache of the workload's size, that cuts steps as the workload says."""
+    from relquery.model.torch_executor import TorchExecutor
+
+    return TorchExecutor(
+        model.network,
+        workload.cache_tokens,
+        slice_tokens=workload.chunk,
+        release=model.release,
+    )
+
+
+def calibrated(model: LoadedModel, seed: int) -> LinearCost:
+    """What steps cost, measured quickly."""
+    from relquery.model.torch_executor import TorchExecutor
+
+    limits = EngineConfig(cache_tokens=32_768)
+    executor = TorchExecutor(model.network, limits.cache_tokens)
+    vocabulary = len(model.tokenizer)
+    fit = calibrate(executor, limits, RealClock(), vocabulary=vocabulary, quick=True, seed=seed)
+    return fit.cost

@@ -1,0 +1,251 @@
+"""A SQL filter over labels: scored in the pass that ends the prompt, or decoded (paper 004).
+
+Labels of two and three tokens share all but the last, so that decoding decides late. Each side
+takes the whole way of a query, on an engine of its own; their steps alternate (see bench/turns.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.harness import Figure, Say
+from benchmarks.queries import run_query
+from benchmarks.spans.setup import Writer
+from benchmarks.turns import Turn, alternate
+from relquery.backends.local import embedded
+from relquery.backends.local import labels as choices
+from relquery.engine.loop import Loop
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.prompt import Finish
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+FILE = "movies/movies.parquet"
+QUERY = """
+    SELECT number FROM movies WHERE LLM('Given the review of a movie, say how its critic liked it.
+    Answer with one of two labels, and with nothing else.', reviewcontent,
+    labels := ['{labels[0]}', '{labels[1]}']) = '{labels[0]}'"""
+SCORED, STEPS, SKIPPED = "scored", "a token a step", "forced tokens skipped"
+SIDES = (SCORED, STEPS, SKIPPED)
+TRIES = 12
+Labels = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    model: with random weights. vocabulary: of its tokenizer, at most. rows: of the table. tokens:
+    of the labels, a query for each. rounds: runs of each side.
+    """
+
+    model: str = "random:layers=8,hidden=288,heads=4,ffn=1152"
+    vocabulary: int = 4096
+    rows: int = 1000
+    tokens: tuple[int, ...] = (1, 2, 3)
+    rounds: int = 2
+
+
+FULL = Sizes()
+QUICK = Sizes("random:layers=2,hidden=64,heads=2", vocabulary=1024, rows=40, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the query. seconds: of the side's turns. numbers: of the rows that passed.
+    prompt_tokens: computed or cached."""
+
+    seconds: float
+    numbers: tuple[int, ...]
+    prompt_tokens: int
+    cached_tokens: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The query with labels of so many tokens: by side, its runs."""
+
+    tokens: int
+    labels: Labels
+    rows: int
+    runs: dict[str, tuple[Run, ...]]
+
+    def seconds(self, side: str) -> float:
+        """Of a side, the median of its runs."""
+        return median(run.seconds for run in self.runs[side])
+
+    def spread(self, side: str) -> str:
+        """Of a side, its fastest and its slowest run."""
+        seconds = [run.seconds for run in self.runs[side]]
+        return f"{min(seconds):.2f} to {max(seconds):.2f}"
+
+    def gain(self, side: str) -> float:
+        """Seconds of a side over ours: the median of the rounds, in which both take turns."""
+        pairs = zip(self.runs[side], self.runs[SCORED], strict=True)
+        return median(run.seconds / scored.seconds for run, scored in pairs)
+
+    @property
+    def equal(self) -> float:
+        """Share of the rows that have the same answer, of the two labels, in every run."""
+        every = [run for runs in self.runs.values() for run in runs]
+        if any(run.errors for run in every):
+            return 0.0
+        passed = Counter(number for run in every for number in run.numbers)
+        return 1 - sum(1 for count in passed.values() if count < len(every)) / self.rows
+
+
+class StepByStep(Loop):
+    """Constrained decoding without a look ahead: every token of an answer has a step of its own,
+    forced ones too, and so has the end."""
+
+    def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
+        """See Loop.submit. The end is a token more."""
+        request.max_tokens += bool(request.choices)
+        return super().submit(request, tenant, arrival)
+
+    def _take(self, request: Request, token: int) -> bool:
+        if not request.choices:
+            return super()._take(request, token)
+        if token in request.end:
+            self._finish(request, Finish.STOP)
+        else:
+            request.output.append(token)
+        return request.finish is not None
+
+
+def measure(sizes: Sizes, data: Path, seed: int, say: Say) -> list[Filtered]:
+    """Run the query with labels of each length, all sides by turns; [] without the table."""
+    from relquery.model.networks.load import load
+    from relquery.model.networks.random import train_tokenizer
+
+    path = data / FILE
+    if not path.exists():
+        say(f"{path} is absent")
+        return []
+    table = pq.read_table(path, columns=["reviewcontent"]).slice(0, sizes.rows)
+    table = table.append_column("number", pa.array(range(table.num_rows)))
+    texts = [str(text) for text in table["reviewcontent"].to_pylist()]
+    model = load(sizes.model, tokenizer=train_tokenizer(texts, sizes.vocabulary))
+    return [_filter(model, table, tokens, sizes.rounds, seed, say) for tokens in sizes.tokens]
+
+
+def figures(found: Sequence[Filtered]) -> Iterator[Figure]:
+    """The figures of the benchmark."""
+    by_tokens = {each.tokens: each for each in found}
+    for tokens, name in ((2, "two"), (3, "three")):
+        at = by_tokens.get(tokens)
+        figure = f"filter_speedup_{name}_tokens"
+        if at is None:
+            yield Figure(figure, None, 1.0, note=_ABSENT)
+        else:
+            yield Figure(figure, at.gain(STEPS), 1.0, note=_note(at, STEPS, SKIPPED))
+    if 1 not in by_tokens:
+        yield Figure("filter_one_token", None, 1.0, note=_ABSENT)
+        yield Figure("filter_same_answers", None, 1.0, note=_ABSENT)
+        return
+    one = by_tokens[1]
+    first, other = sorted((STEPS, SKIPPED), key=one.gain)
+    yield Figure("filter_one_token", one.gain(first), 1.0, note=_note(one, first, other))
+    passed = ", ".join(f"{len(at.runs[SCORED][0].numbers):,} of {at.rows:,}" for at in found)
+    equal = min(at.equal for at in found)
+    note = f"all sides and runs; passed: {passed}"
+    yield Figure("filter_same_answers", equal, 1.0, note=note, any_size=True)
+
+
+COLUMNS = ("labels", "side", "median seconds", "runs", "over scored")
+
+
+def rows(found: Sequence[Filtered]) -> Iterator[tuple[str, ...]]:
+    """A line of a table for each query and side, under COLUMNS."""
+    for at in found:
+        for side in SIDES:
+            runs = " ".join(f"{run.seconds:.2f}" for run in at.runs[side])
+            labels = f"{at.tokens} token{'s' * (at.tokens > 1)}"
+            yield labels, side, f"{at.seconds(side):.2f}", runs, f"{at.gain(side):.2f}"
+
+
+def find_labels(model: LoadedModel, tokens: int, seed: int) -> Labels:
+    """Two texts of so many tokens of which only the last differs."""
+    writer = Writer(model, seed)
+    while True:
+        *shared, one, other = writer.document(tokens + 2).split()
+        labels = " ".join([*shared, one]), " ".join([*shared, other])
+        first, second = model.tokenizer(list(labels), add_special_tokens=False)["input_ids"]
+        if len(first) == len(second) == tokens and first[:-1] == second[:-1] and first != second:
+            return labels
+
+
+def _filter(
+    model: LoadedModel, table: pa.Table, tokens: int, rounds: int, seed: int, say: Say
+) -> Filtered:
+    labels = _telling_labels(model, table.slice(0, 40), tokens, seed)
+    _run_all(model, table.slice(0, 8), labels)
+    found = [_run_all(model, table, labels) for _ in range(rounds)]
+    runs = {side: tuple(each[side] for each in found) for side in SIDES}
+    at = Filtered(tokens, labels, table.num_rows, runs)
+    say(f"labels of {tokens}: " + ", ".join(f"{side} {at.seconds(side):.2f} s" for side in SIDES))
+    return at
+
+
+def _telling_labels(model: LoadedModel, table: pa.Table, tokens: int, seed: int) -> Labels:
+    """Labels between which the rows differ, if some are soon found: most random ones do not tell
+    them apart for random weights."""
+    for number in range(TRIES):
+        labels = find_labels(model, tokens, seed + number)
+        run = alternate({SCORED: partial(_run, model, table, labels)})[SCORED]
+        if 0 < len(run.numbers) < table.num_rows:
+            break
+    return labels
+
+
+def _run_all(model: LoadedModel, table: pa.Table, labels: Labels) -> dict[str, Run]:
+    """The query on all sides, by turns."""
+    side = partial(_run, model, table, labels)
+    within = {STEPS: _without_look_ahead, SKIPPED: _decoding}
+    return alternate(dict.fromkeys(SIDES, side), within)
+
+
+def _run(model: LoadedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run:
+    result, seconds = run_query(model, table, QUERY.format(labels=labels), turn)
+    numbers = tuple(sorted(row[0] for row in result.fetchall()))
+    report = result.report
+    return Run(seconds, numbers, report.prompt_tokens, report.cached_tokens, report.errors)
+
+
+@contextmanager
+def _decoding() -> Iterator[None]:
+    """Choices are decoded."""
+    with patch.object(choices, "SCORED_UNASKED", -1):
+        yield
+
+
+@contextmanager
+def _without_look_ahead() -> Iterator[None]:
+    """Choices are decoded, forced tokens too."""
+    with _decoding(), patch.object(embedded, "Loop", StepByStep):
+        yield
+
+
+_ABSENT = f"{FILE} is absent"
+
+
+def _note(at: Filtered, side: str, other: str) -> str:
+    return (
+        f"{at.seconds(side):.2f} s ({side}) / {at.seconds(SCORED):.2f} s, medians of "
+        f"{len(at.runs[SCORED])} runs each by turns, {at.spread(side)} and {at.spread(SCORED)}; "
+        f"{other}: {at.gain(other):.2f}"
+    )

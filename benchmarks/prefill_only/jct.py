@@ -1,0 +1,76 @@
+"""How well the tokens not cached tell how long a prompt takes (paper 004, section 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Figure
+from benchmarks.prefill_only.workloads import BLOCK, Workload
+from relquery.config import EngineConfig
+from relquery.engine.calibration.prompts import measure_jct
+from relquery.engine.clock import RealClock
+from relquery.engine.cost.job_time import JobTimeFit, fit_job_time
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+PAPER = 0.987
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """Prompts timed on a grid up to the longest of a workload; linear: the fit of the paper's form,
+    and fit: with the attention's term."""
+
+    workload: str
+    longest: int
+    linear: JobTimeFit
+    fit: JobTimeFit
+
+
+def measure(model: LoadedModel, workload: Workload, repeats: int, seed: int) -> Proxy:
+    """Time prompts of random tokens, each in one step, all of its states kept."""
+    from relquery.model.torch_executor import TorchExecutor
+
+    longest = workload.longest
+    slots = -(-longest // BLOCK) * BLOCK
+    linear = measure_jct(
+        TorchExecutor(model.network, slots, slice_tokens=workload.chunk, release=model.release),
+        EngineConfig(cache_tokens=slots),
+        RealClock(),
+        vocabulary=len(model.tokenizer),
+        longest=longest,
+        step_tokens=longest,
+        attention=False,
+        repeats=repeats,
+        seed=seed,
+    )
+    return Proxy(workload.name, longest, linear, fit_job_time(linear.timed))
+
+
+def figures(found: list[Proxy]) -> Iterator[Figure]:
+    """The figure of the benchmark: of the workload whose prompts share beginnings."""
+    at = found[0]
+    others = "".join(f"; {each.linear.proxy:.3f} on {each.workload}" for each in found[1:])
+    note = (
+        f"{len(at.linear.timed)} prompts of up to {at.longest:,} tokens ({at.workload}), fitted: "
+        f"{at.linear.fitted:.3f}, with attention {at.fit.fitted:.3f}{others}"
+    )
+    yield Figure("jct_proxy_pearson", at.linear.proxy, 0.98, note=note)
+
+
+COLUMNS = ("prompts up to", "timed", "proxy", "linear fit", "with attention")
+
+
+def rows(found: list[Proxy]) -> Iterator[tuple[str, ...]]:
+    """A line of a table for each workload, under COLUMNS."""
+    for at in found:
+        yield (
+            f"{at.longest:,} tokens ({at.workload})",
+            f"{len(at.linear.timed)}",
+            f"{at.linear.proxy:.3f}",
+            f"{at.linear.fitted:.3f}",
+            f"{at.fit.fitted:.3f}",
+        )

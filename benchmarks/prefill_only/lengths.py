@@ -1,0 +1,225 @@
+"""How long an input may be: by what is kept and what is cut, in measured bytes (paper 004).
+
+A network in the proportions of Qwen2.5-32B, in as much memory beside its weights as that has in
+8 bits on an A100: a quarter of them (Fig. 10, Table 2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.harness import Figure, Say
+from relquery.arrays import Slots
+from relquery.backends.local.sizing import slices_for
+from relquery.config import EngineConfig
+from relquery.engine.executor import SCRATCH, Chunk
+from relquery.engine.request.request import Draw
+
+if TYPE_CHECKING:
+    from relquery.model.footprint import Footprint
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.torch_executor import TorchExecutor
+
+MEMORY = 1.25
+"""Times the weights: 40 GB for the 32 GB of Qwen2.5-32B in 8 bits."""
+CLOSE = 0.98
+"""A length is found where it takes at least so much of the memory, and no more than all."""
+
+PLAIN, CHUNKED = "plain prefilling", "chunked prefilling"
+DROPPED, TURNS, OURS = "KV of one layer", "+ slices that take turns", "+ states let go of"
+NAMES = (PLAIN, CHUNKED, DROPPED, TURNS, OURS)
+"""Ways to compute a prompt; the last three each add something to the one before (Fig. 10)."""
+
+Measure = Callable[[int], int]
+Race = tuple[tuple[float, ...], tuple[float, ...]]
+"""Seconds of each run, of plain prefilling and of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    model: with random weights. memory: times its weights. wide: of the same proportions, with fewer
+    layers and wider ones, for the throughput: a narrow one's operations take microseconds, and
+    what is then measured is how fast threads meet. rounds: runs of each side, after one to warm up;
+    narrow_rounds: in the network whose lengths are measured.
+    """
+
+    model: str = "random:layers=64,hidden=160,heads=10,kv_heads=2,ffn=864"
+    wide: str = "random:layers=8,hidden=640,heads=20,kv_heads=4,ffn=3456"
+    memory: float = MEMORY
+    rounds: int = 31
+    narrow_rounds: int = 7
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    "random:layers=12,hidden=160,heads=10,kv_heads=2,ffn=864",
+    "random:layers=1,hidden=160,heads=10,kv_heads=2,ffn=864",
+    rounds=1,
+    narrow_rounds=1,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """The longest prompt that one way can compute. peak: bytes that were measured for it."""
+
+    tokens: int
+    peak: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What was measured.
+
+    weights, free: bytes of the weights, and beside them. slices: tokens of a slice, and of a chunk.
+    longest: by the names above. whole: peak of our longest prompt in all layers. wide, narrow:
+    seconds of each run of the longest prompt that plain prefilling can take, plain and ours, in the
+    wide network and in the one whose lengths are measured.
+    """
+
+    sizes: Sizes
+    weights: int
+    free: int
+    slices: int
+    longest: dict[str, Longest]
+    whole: int
+    wide: Race
+    narrow: Race
+
+    def tokens(self, name: str) -> int:
+        """Of the longest prompt."""
+        return self.longest[name].tokens
+
+    def throughput(self, race: Race) -> tuple[float, float]:
+        """Tokens per second, plain and ours; medians."""
+        plain, hybrid = (self.tokens(PLAIN) / median(seconds) for seconds in race)
+        return plain, hybrid
+
+
+def ratio(race: Race) -> float:
+    """Throughput of ours over plain: the median of the rounds, in which both follow one another, as
+    the machine is faster in one minute than in the next."""
+    return median(plain / hybrid for plain, hybrid in zip(*race, strict=True))
+
+
+def measure(sizes: Sizes, say: Say) -> Lengths:
+    """Find the longest prompts, and time those that all can take."""
+    from relquery.model.footprint import Footprint
+    from relquery.model.networks.load import load
+
+    model = load(sizes.model)
+    footprint = Footprint(model)
+    free = int((sizes.memory - 1) * footprint.weights)
+    slices = slices_for(free, footprint, EngineConfig())
+    say(f"{free / 2**20:.1f} MiB beside {footprint.weights / 2**20:.1f}, slices of {slices}")
+    longest = {}
+    for name, way in _ways(model, footprint, slices).items():
+        longest[name] = fit(way, free, 2 * slices)
+        say(f"{name}: {longest[name].tokens:,} tokens")
+    whole = footprint.one_prompt(longest[OURS].tokens, slices, all_layers=True)
+    wide, narrow = (
+        _race(each, longest[PLAIN].tokens, slices, rounds)
+        for each, rounds in ((load(sizes.wide), sizes.rounds), (model, sizes.narrow_rounds))
+    )
+    return Lengths(sizes, footprint.weights, free, slices, longest, whole, wide, narrow)
+
+
+def figures(at: Lengths) -> Iterator[Figure]:
+    """The figures of the benchmark."""
+    for name, over, goal in (("plain", PLAIN, 7.9), ("chunked", CHUNKED, 5.0)):
+        note = f"{at.tokens(OURS):,} / {at.tokens(over):,} tokens, {_setting(at)}"
+        yield Figure(f"max_input_over_{name}", at.tokens(OURS) / at.tokens(over), goal, note=note)
+    plain, hybrid = at.throughput(at.wide)
+    note = (
+        f"{hybrid:,.0f} / {plain:,.0f} tokens/s at {at.tokens(PLAIN):,} tokens, medians of "
+        f"{len(at.wide[0])} rounds, slices of {at.slices}; in the narrow network "
+        f"{ratio(at.narrow):.2f}"
+    )
+    yield Figure("hybrid_throughput", ratio(at.wide), 0.97, note=note)
+    ours = at.longest[OURS]
+    note = (
+        f"peak of the whole forward over its rehearsal, less one: {_mib(at.whole)} / "
+        f"{_mib(ours.peak)} at {ours.tokens:,} tokens"
+    )
+    yield Figure("peak_as_profiled", abs(at.whole / ours.peak - 1), 0.1, False, note, any_size=True)
+
+
+COLUMNS = ("prefill", "longest input", "over plain", "peak beside the weights")
+
+
+def rows(at: Lengths) -> Iterator[tuple[str, ...]]:
+    """A line of a table for each way, under COLUMNS."""
+    for name, longest in at.longest.items():
+        over = longest.tokens / at.tokens(PLAIN)
+        yield name, f"{longest.tokens:,}", f"{over:.1f}", _mib(longest.peak)
+
+
+def fit(way: Measure, free: int, first: int) -> Longest:
+    """The longest prompt whose peak fits, measured there.
+
+    On the line through two lengths, `first` and twice that, and from there on through the last two.
+    """
+    low, high = first, 2 * first
+    at_low, at_high = way(low), way(high)
+    for _ in range(8):
+        if CLOSE * free <= at_high <= free:
+            return Longest(high, at_high)
+        slope = max(1.0, (at_high - at_low) / (high - low))
+        aim = max(1, high + int(((1 + CLOSE) / 2 * free - at_high) / slope))
+        if aim == high:
+            break
+        low, at_low, high, at_high = high, at_high, aim, way(aim)
+    raise AssertionError(f"no length was found: {high} tokens take {at_high} bytes of {free}")
+
+
+def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Measure]:
+    """By name, the bytes that computing so many tokens takes at most."""
+    from relquery.model.footprint import Footprint
+    from relquery.model.slices.release import NOTHING
+
+    keeping = Footprint(replace(model, release=NOTHING))
+    ways: tuple[Measure, ...] = (
+        lambda tokens: footprint.kept_prompt(tokens, tokens),
+        lambda tokens: footprint.kept_prompt(tokens, slices),
+        lambda tokens: footprint.one_prompt(tokens, tokens),
+        lambda tokens: keeping.one_prompt(tokens, slices),
+        lambda tokens: footprint.one_prompt(tokens, slices),
+    )
+    return dict(zip(NAMES, ways, strict=True))
+
+
+def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
+    """Seconds of a prompt by plain prefilling and by ours, now one first and now the other."""
+    from relquery.model.torch_executor import TorchExecutor
+
+    kept = TorchExecutor(model.network, tokens, slice_tokens=tokens)
+    ours = TorchExecutor(model.network, 0, slice_tokens=slices, release=model.release)
+    sides = (kept, np.arange(tokens)), (ours, SCRATCH + np.arange(tokens))
+    found: tuple[list[float], list[float]] = [], []
+    for number in range(rounds + 1):
+        for side in (0, 1) if number % 2 else (1, 0):
+            found[side].append(_seconds(*sides[side]))
+    return tuple(found[0][1:]), tuple(found[1][1:])
+
+
+def _seconds(executor: TorchExecutor, slots: Slots) -> float:
+    prompt = Chunk(0, (np.arange(len(slots)) % 256).astype(np.int32), 0, (), slots, Draw())
+    start = time.perf_counter()
+    executor.execute([prompt])
+    return time.perf_counter() - start
+
+
+def _setting(at: Lengths) -> str:
+    return f"in {_mib(at.weights + at.free)} of which {_mib(at.weights)} are weights"
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:.1f} MiB"

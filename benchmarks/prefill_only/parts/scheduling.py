@@ -1,0 +1,66 @@
+"""What a step's scheduling costs while very many prefill-only requests wait."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Part
+from benchmarks.prefill_only import words
+from benchmarks.prefill_only.sizes import choose
+from benchmarks.relserve import queue
+from benchmarks.relserve.queue import Crowded
+from relquery.config import PolicyName
+
+QUEUED: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
+
+
+@dataclass(slots=True)
+class Scheduling(Part):
+    """The part. waiting: requests. crowded: by how they wait."""
+
+    name = "scheduling"
+    title = "A long queue"
+    waiting: int = 0
+    crowded: dict[str, list[Crowded]] = field(default_factory=dict)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        self.waiting = choose(settings).waiting
+        self.crowded = measure(self.waiting)
+        yield figure(self.crowded)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield words.CROWDED.format(waiting=self.waiting)
+        yield from table(
+            ("waiting as", "policy", "mean", "at most", "first step"),
+            [
+                (kind, row.policy, f"{row.mean:.2f}", f"{row.worst:.1f}", f"{row.first:.0f}")
+                for kind, rows in self.crowded.items()
+                for row in rows
+            ],
+        )
+
+
+def measure(waiting: int) -> dict[str, list[Crowded]]:
+    """By how they wait: a step's scheduling with that many requests."""
+    each = queue.EACH
+    kinds = {
+        "one relQuery": (1, waiting),
+        f"{waiting // each:,} relQueries": (waiting // each, each),
+    }
+    return {
+        kind: [queue.measure(name, many, each=each, prefill_only=True) for name in QUEUED]
+        for kind, (many, each) in kinds.items()
+    }
+
+
+def figure(by_kind: Mapping[str, Sequence[Crowded]]) -> Figure:
+    """The slowest srjf."""
+    rows = [(kind, row) for kind, rows in by_kind.items() for row in rows if row.policy == "srjf"]
+    kind, slowest = max(rows, key=lambda row: row[1].mean)
+    note = f"milliseconds, mean, {kind}; at most {slowest.worst:.1f}"
+    return Figure("srjf_step_ms", slowest.mean, 5.0, False, note)

@@ -1,0 +1,229 @@
+"""The same requests served by a network on this machine under each policy, at several loads.
+
+All policies serve at once, taking turns, each with a clock of its own (see bench/turns.py). Idle
+seconds are skipped: the clock is moved on to the next arrival, so that a low load takes no longer
+than its work, and latencies are those of a service that had waited. A round draws arrivals anew,
+the same for all policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from typing import Literal, get_args
+
+import numpy as np
+
+from benchmarks.harness import Say
+from benchmarks.prefill_only.arrivals import Arrivals, Pattern
+from benchmarks.prefill_only.workloads import Workload
+from benchmarks.turns import Turn, alternate
+from relquery.config import PolicyName
+from relquery.engine.clock import Clock
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.executor import Executor
+from relquery.engine.loop import Loop
+from relquery.engine.request.labels import LabelTrie
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.engine.scheduling.policies.jobs.priority import Fairness
+from relquery.traces.serve import serve
+from relquery.traces.trace import TracedQuery
+
+Mode = Literal["chunked", "fifo", "srjf-static", "srjf-calibrated", "srjf"]
+"""chunked: an engine of today, which computes prompts in chunks, first in, first out.
+srjf-calibrated: as the paper has it, a prompt a step."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+SWEPT: tuple[Mode, ...] = ("chunked", "fifo", "srjf")
+"""Those that serve all loads; with the others the highest alone."""
+_POLICIES: dict[Mode, PolicyName] = {
+    "chunked": "sarathi",
+    "fifo": "fifo",
+    "srjf-static": "srjf-static",
+    "srjf-calibrated": "srjf-calibrated",
+    "srjf": "srjf",
+}
+AGING = 0.02
+"""λ as seconds of JCT per second of waiting, from the sweep of aging.py. The paper's code has 500
+tokens per second, which is 0.05 where a token takes 0.1 ms."""
+LABELS = ((1,), (2,))
+CLOSE = 1e-4
+"""Log-probabilities that differ by no more are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What serves. wait: lets seconds pass on the clock. cost: of its steps."""
+
+    executor: Executor
+    clock: Clock
+    wait: Callable[[float], None]
+    cost: LinearCost
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One service of a workload; all tuples by request, in the order of the workload's prompts.
+
+    seconds: from its begin to the last answer. cached: share of the prompts' tokens that the cache
+    served.
+    """
+
+    arrivals: tuple[float, ...]
+    latencies: tuple[float, ...]
+    seconds: float
+    cached: float
+    outputs: tuple[tuple[int, ...], ...]
+    scores: tuple[tuple[float, ...], ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean latency, seconds."""
+        return fmean(self.latencies)
+
+    @property
+    def p99(self) -> float:
+        """99th percentile of the latencies, seconds."""
+        return float(np.percentile(self.latencies, 99))
+
+    @property
+    def throughput(self) -> float:
+        """Requests per second of the whole service."""
+        return len(self.latencies) / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Services under one policy, each with arrivals of its own; averages of them."""
+
+    runs: tuple[Served, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean latency, seconds."""
+        return fmean(run.mean for run in self.runs)
+
+    @property
+    def p99(self) -> float:
+        """99th percentile of the latencies, seconds."""
+        return fmean(run.p99 for run in self.runs)
+
+    @property
+    def throughput(self) -> float:
+        """Requests per second."""
+        return fmean(run.throughput for run in self.runs)
+
+    @property
+    def cached(self) -> float:
+        """Share of the prompts' tokens that the cache served."""
+        return fmean(run.cached for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A workload under all policies. saturation: requests per second of srjf if all come at once.
+
+    pattern: in which requests come. loads: how many, as multiples of saturation; by load and policy
+    its services.
+    """
+
+    workload: Workload
+    pattern: Pattern
+    saturation: float
+    loads: dict[float, dict[Mode, Rounds]]
+
+    @property
+    def highest(self) -> dict[Mode, Rounds]:
+        """The services at the highest load."""
+        return self.loads[max(self.loads)]
+
+    @property
+    def equal(self) -> float:
+        """Share of the requests that every service answers alike: the same label, and the same
+        log-probabilities up to CLOSE."""
+        runs = [run for by in self.loads.values() for rounds in by.values() for run in rounds.runs]
+        return float(np.all([_alike(runs[0], run) for run in runs], axis=0).mean())
+
+
+Open = Callable[[Mode, Turn], Engine]
+"""The engine of a side, whose steps pass its turn on."""
+
+
+def saturate(workload: Workload, open_engine: Open) -> float:
+    """Requests per second that srjf serves when all come at once."""
+    at_once = (0.0,) * len(workload.prompts)
+    return alternate(
+        {"srjf": lambda turn: run(workload, at_once, "srjf", open_engine("srjf", turn))}
+    )["srjf"].throughput
+
+
+def measure(
+    workload: Workload,
+    arrivals: Arrivals,
+    saturation: float,
+    open_engine: Open,
+    plan: Mapping[float, tuple[Sequence[Mode], int]],
+    seed: int,
+    say: Say,
+) -> Traffic:
+    """Serve each load of the plan, under so many policies, in so many rounds."""
+    found = {}
+    for load, (modes, rounds) in sorted(plan.items()):
+        say(f"{workload.name}, {arrivals.pattern}, at {load:g} x")
+        served = []
+        for number in range(rounds):
+            come = arrivals.draw(workload, load, saturation, seed + number)
+            sides = {mode: partial(_serve, workload, come, mode, open_engine) for mode in modes}
+            served.append(alternate(sides))
+        found[load] = {mode: Rounds(tuple(each[mode] for each in served)) for mode in modes}
+        for mode, runs in found[load].items():
+            say(f"{mode}: {runs.mean:.2f} s on average, {runs.cached:.0%} cached")
+    return Traffic(workload, arrivals.pattern, saturation, found)
+
+
+def _serve(
+    workload: Workload, arrivals: tuple[float, ...], mode: Mode, open_engine: Open, turn: Turn
+) -> Served:
+    return run(workload, arrivals, mode, open_engine(mode, turn))
+
+
+def run(
+    workload: Workload,
+    arrivals: tuple[float, ...],
+    mode: Mode,
+    engine: Engine,
+    aging: float = AGING,
+) -> Served:
+    """Serve all requests, given when each arrives, with an empty cache at the beginning."""
+    policy = make_policy(_POLICIES[mode], Settings(engine.cost, Fairness(aging=aging)))
+    loop = Loop(engine.executor, workload.limits(hybrid=mode != "chunked"), engine.clock, policy)
+    labels = LabelTrie(LABELS)
+    requests = [
+        Request(number, prompt, 1, choices=LABELS, group=number, scored=True, labels=labels)
+        for number, prompt in enumerate(workload.prompts)
+    ]
+    order = sorted(range(len(requests)), key=arrivals.__getitem__)
+    queries = [TracedQuery(arrivals[number], "score", "", "", ("",), 1, (1,)) for number in order]
+    begin = engine.clock.now()
+    outcomes = serve(
+        queries, loop, engine.clock, engine.wait, lambda _, place: [requests[order[place]]]
+    )
+    refused = sum(outcome.failed for outcome in outcomes)
+    assert not refused, "a prompt exceeds what the engine takes"
+    return Served(
+        arrivals,
+        tuple((request.finished_at or 0.0) - request.arrival for request in requests),
+        engine.clock.now() - begin,
+        sum(request.cached or 0 for request in requests) / workload.tokens,
+        tuple(tuple(request.output) for request in requests),
+        tuple(request.scores or () for request in requests),
+    )
+
+
+def _alike(one: Served, other: Served) -> list[bool]:
+    """By request, whether both answer it alike."""
+    apart = np.abs(np.array(one.scores) - np.array(other.scores)).max(axis=1)
+    same = (a == b for a, b in zip(one.outputs, other.outputs, strict=True))
+    return [a and bool(far <= CLOSE) for a, far in zip(same, apart, strict=True)]

@@ -1,0 +1,63 @@
+"""A SQL query on an engine of its own, timed by its turns (see bench/turns.py)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, TypeVar
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from benchmarks.turns import Turn
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.config import EngineConfig, Order
+from relquery.connection import connect
+from relquery.errors import PartialResultWarning
+from relquery.sql.result import Result
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+T = TypeVar("T")
+
+
+def run_query(
+    model: LoadedModel,
+    movies: pa.Table,
+    sql: str,
+    turn: Turn,
+    *,
+    config: EngineConfig | None = None,
+    order: Order = "tree",
+    max_tokens: int = 256,
+) -> tuple[Result, float]:
+    """The result of a query over `movies`, and the seconds of its turns; each step ends one.
+
+    The memory of the engine's cache is taken beforehand. Answers that max_tokens cuts are no
+    reason to warn: a random network ends none itself.
+    """
+    with ExitStack() as stack:
+        backend = stack.enter_context(closing(EmbeddedBackend(model, config or EngineConfig())))
+        backend.reserve()
+        stack.enter_context(patch.object(backend.engine, "step", _then(backend.engine.step, turn)))
+        connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
+        connection.register("movies", movies)
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore", PartialResultWarning)
+        begin = turn.now()
+        result = connection.sql(sql, max_tokens=max_tokens)
+        result.fetchall()
+        return result, turn.now() - begin
+
+
+def _then(step: Callable[[], T], turn: Turn) -> Callable[[], T]:
+    """A step that passes the turn on."""
+
+    def step_and_pass_on() -> T:
+        result = step()
+        turn.pass_on()
+        return result
+
+    return step_and_pass_on

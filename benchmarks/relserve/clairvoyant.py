@@ -1,0 +1,74 @@
+"""A bound for comparison: shortest remaining time first by one who knows every answer's length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+import numpy as np
+
+from relquery.arrays import Floats
+from relquery.engine.cost.accelerators import Served
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.relquery import RelQuery
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Policy
+from relquery.engine.scheduling.policies.jobs.relserve import RelServe
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
+from relquery.engine.scheduling.policies.jobs.shortest import Shortest
+from relquery.traces.simulate import simulate
+from relquery.traces.trace import TracedQuery
+
+
+class Known(Remaining):
+    """What is left of a relQuery, told by the true lengths. lengths: by the number of a request.
+
+    decode_share: of a decode step's fixed seconds, the share that a relQuery is charged: all of it
+    as if it ran alone, or less, since others run beside it; none: its part among those that run.
+    """
+
+    def __init__(
+        self, cost: LinearCost, lengths: Mapping[int, int], decode_share: float | None
+    ) -> None:
+        fixed = cost.decode_intercept * (1.0 if decode_share is None else decode_share)
+        charged = replace(cost, decode_intercept=fixed)
+        super().__init__(charged, sample=1_000, shared=decode_share is None)
+        self._lengths = lengths
+
+    def left(self, request: Request) -> float:
+        """See Remaining."""
+        return self._lengths[request.id] - len(request.output)
+
+    def outputs(self, relquery: RelQuery) -> Floats:
+        """See Remaining."""
+        return np.array([self.left(request) for request in relquery.waiting], np.float64)
+
+
+def clairvoyant(traces: Sequence[Sequence[TracedQuery]], served: Served) -> float:
+    """Mean latency over some traces, in seconds, of the best of six schedulers that know.
+
+    Whether steps mix prompts and decodes, and how a step's fixed cost is shared, changes which
+    relQuery is the shortest; nobody knows what is best, so all are tried.
+    """
+    return min(
+        fmean(
+            fmean(simulate(queries, make(served.cost, known), served).latencies())
+            for queries in traces
+            for known in (Known(served.cost, _lengths(queries), share),)
+        )
+        for make in (_shortest, _relserve)
+        for share in (1.0, 0.2, None)
+    )
+
+
+def _lengths(queries: Sequence[TracedQuery]) -> dict[int, int]:
+    return dict(enumerate(output for query in queries for output in query.outputs))
+
+
+def _shortest(cost: LinearCost, known: Known) -> Policy:
+    return Shortest(cost, remaining=known)
+
+
+def _relserve(cost: LinearCost, known: Known) -> Policy:
+    return RelServe(cost, remaining=known)

@@ -1,0 +1,199 @@
+"""The same trace served by a network on this machine under each policy, and what scheduling costs.
+
+Answers are as long as the trace says: a network with random weights does not end them itself. All
+that users take is in between: tokens, cache, attention, drawing. All policies serve at once, taking
+turns, each with a clock of its own (see bench/turns.py); idle seconds are skipped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.relserve.simulated import load_trace
+from benchmarks.relserve.traces import SOURCES, read_rows
+from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn, alternate
+from relquery.arrays import TokenIds
+from relquery.config import EngineConfig, PolicyName
+from relquery.engine.calibration.steps import calibrate
+from relquery.engine.clock import RealClock
+from relquery.engine.cost.fit import Fit
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.loop import Loop
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
+from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
+from relquery.traces.serve import Outcome, requests_of, serve
+from relquery.traces.trace import TracedQuery
+from relquery.traces.workload import at_rate
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+    from relquery.model.torch_executor import TorchExecutor
+
+TABLE = "ratebeer"
+VOCABULARY = 8_192
+LIMITS = EngineConfig(cache_tokens=15_700)
+"""The cache of OPT-13B on an A100, as simulated; the engine's defaults else."""
+LOAD = 1.2
+"""Share of what fcfs serves at most."""
+POLICIES: tuple[PolicyName, ...] = ("fcfs", "static", "relserve", "shortest")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A trace as one policy served it.
+
+    seconds: from the first arrival to the last answer. scheduling: of these, in the policy.
+    outputs: by request.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+    scheduling: float
+    steps: int
+    outputs: dict[int, tuple[int, ...]]
+
+    @property
+    def mean(self) -> float:
+        """Mean latency of relQueries, in seconds."""
+        return fmean(outcome.latency.total for outcome in self.outcomes)
+
+    @property
+    def tokens(self) -> int:
+        """Of prompts and answers."""
+        return sum(outcome.prompt_tokens + outcome.output_tokens for outcome in self.outcomes)
+
+    @property
+    def throughput(self) -> float:
+        """TokenIds of prompts and answers per second of service."""
+        return self.tokens / self.seconds
+
+    @property
+    def overhead(self) -> float:
+        """Share of the service's time that was spent in the policy."""
+        return self.scheduling / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class OnEngine:
+    """All policies. saturation: relQueries per second that fcfs serves at most."""
+
+    fit: Fit
+    saturation: float
+    runs: dict[PolicyName, Served]
+
+    @property
+    def equal(self) -> float:
+        """Share of the answers that are, under every policy, token for token those of the first."""
+        first, *others = self.runs.values()
+        return fmean(
+            all(run.outputs[number] == output for run in others)
+            for number, output in first.outputs.items()
+        )
+
+
+class _Timed:
+    """A policy, and the seconds spent in it."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self.seconds, self.steps = 0.0, 0
+
+    def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
+        start = time.perf_counter()
+        plan = self._policy(state, memo)
+        self.seconds += time.perf_counter() - start
+        self.steps += 1
+        return plan
+
+
+class Service:
+    """A network, and a cache for every policy, on which the same traces are served."""
+
+    def __init__(self, model: LoadedModel, limits: EngineConfig) -> None:
+        self._model, self._limits = model, limits
+        self._executors: dict[PolicyName, TorchExecutor] = {}
+        self._tokens: dict[str, TokenIds] = {}
+
+    def calibrate(self, seed: int) -> Fit:
+        """What its steps cost; warms it up, too."""
+        vocabulary = len(self._model.tokenizer)
+        executor = self._executor(POLICIES[0])
+        return calibrate(executor, self._limits, RealClock(), vocabulary=vocabulary, seed=seed)
+
+    def serve(
+        self, queries: Sequence[TracedQuery], names: Sequence[PolicyName], cost: LinearCost
+    ) -> dict[PolicyName, Served]:
+        """Serve a trace under each policy by turns, with an empty cache at the beginning."""
+        for query in queries:  # tokens are made beforehand, as they cost every policy the same
+            for prompt in query.prompts:
+                self._encode(prompt)
+        return alternate({name: partial(self._serve, queries, name, cost) for name in names})
+
+    def _serve(
+        self, queries: Sequence[TracedQuery], name: PolicyName, cost: LinearCost, turn: Turn
+    ) -> Served:
+        policy, clock = _Timed(make_policy(name, Settings(cost))), SkippingClock(turn)
+        executor = AlternatingExecutor(self._executor(name), turn)
+        loop = Loop(executor, self._limits, clock, policy)
+        requests: list[Request] = []
+        numbers = count()
+
+        def prepare(query: TracedQuery, group: int) -> list[Request]:
+            made = requests_of(query, group, numbers, self._encode)
+            requests.extend(made)
+            return made
+
+        begin = clock.now()
+        outcomes = tuple(serve(queries, loop, clock, clock.skip, prepare))
+        seconds = clock.now() - begin
+        outputs = {request.id: tuple(request.output) for request in requests}
+        return Served(outcomes, seconds, policy.seconds, policy.steps, outputs)
+
+    def _executor(self, name: PolicyName) -> TorchExecutor:
+        from relquery.model.torch_executor import TorchExecutor
+
+        if name not in self._executors:
+            slots = self._limits.cache_tokens // self._limits.block_size * self._limits.block_size
+            self._executors[name] = TorchExecutor(self._model.network, slots)
+        return self._executors[name]
+
+    def _encode(self, prompt: str) -> TokenIds:
+        if prompt not in self._tokens:
+            ids = self._model.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+            self._tokens[prompt] = np.array(ids, np.int32)
+        return self._tokens[prompt]
+
+
+def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> OnEngine:
+    """Calibrate, find the saturation, then serve the same trace under all policies by turns.
+
+    spec: the model, with random weights. relqueries: of the trace.
+    """
+    from relquery.model.networks.load import load
+    from relquery.model.networks.random import train_tokenizer
+
+    (source,) = (source for source in SOURCES if source.name == TABLE)
+    texts = [str(row["review/text"]) for row in read_rows(source.file, folder)[:2_000]]
+    service = Service(load(spec, tokenizer=train_tokenizer(texts, VOCABULARY)), LIMITS)
+    fit = service.calibrate(seed)
+    say(f"calibrated: R2 {fit.r2:.3f}, {fit.held_out or 0:.3f} on batches of other shapes")
+    queries = load_trace(TABLE, folder, relqueries, seed, "shared")
+    together = [replace(query, arrival=0.0) for query in queries]
+    saturation = relqueries / service.serve(together, ["fcfs"], fit.cost)["fcfs"].seconds
+    say(f"saturation: {saturation:.2f} relQueries/s")
+    arriving = list(at_rate(queries, LOAD * saturation))
+    runs = service.serve(arriving, POLICIES, fit.cost)
+    for name, run in runs.items():
+        say(f"{name}: {run.mean:.2f} s on average, {run.seconds:.0f} s in all")
+    return OnEngine(fit, saturation, runs)

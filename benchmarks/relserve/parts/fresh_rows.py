@@ -1,0 +1,87 @@
+"""Simulated with rows of its own for each relQuery, beside one who knows all lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Part
+from benchmarks.relserve import words
+from benchmarks.relserve.parts.tables import means, shown
+from benchmarks.relserve.simulated import MAIN, Job, Measured, run_all
+from benchmarks.relserve.sizes import FULL, Sizes, choose
+from benchmarks.relserve.traces import present
+
+
+@dataclass(slots=True)
+class FreshRows(Part):
+    """The part."""
+
+    name = "fresh-rows"
+    title = "Simulated, with fresh rows for each relQuery"
+    sizes: Sizes = FULL
+    settings: list[Measured] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        self.sizes = sizes = choose(settings.quick)
+        sources = [source.name for source in present(settings.data)][: sizes.tables]
+        if not sources:
+            say(f"{settings.data} holds none of the tables")
+            return
+        seeds = tuple(range(settings.seed, settings.seed + sizes.seeds))
+        loads = (max(sizes.loads),)
+        jobs = [
+            Job(
+                model, name, sizes.count, seeds, loads, settings.data, "independent",
+                policies=MAIN, bound=True,
+            )
+            for model in sizes.models
+            for name in sources
+        ]  # fmt: skip
+        for measured in run_all(jobs, settings.threads):
+            self.settings.append(measured)
+            say(f"{measured.name}: ours / clairvoyant {excess(measured):.2f}")
+        yield from figures(self.settings)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield words.FRESH.format(count=self.sizes.count, seeds=self.sizes.seeds)
+        yield from means(self.settings, MAIN)
+        yield words.FRESH_GAINS
+        yield from _gains(self.settings)
+
+
+def excess(measured: Measured) -> float:
+    """Ours over the clairvoyant, at the load at which it is most."""
+    return max(measured.best(load) / bound for load, bound in measured.bounds.items())
+
+
+def figures(settings: Sequence[Measured]) -> Iterator[Figure]:
+    """What the settings tell."""
+    above = {each.name: excess(each) for each in settings}
+    note = f"the most of {shown(above)}"
+    yield Figure("ours_over_clairvoyant", max(above.values()), 1.1, False, note)
+    fcfs = {each.name: each.over("fcfs") for each in settings}
+    note = f"mean of {shown(fcfs)}"
+    yield Figure("fresh_fcfs_over_ours", fmean(fcfs.values()), None, note=note)
+
+
+def _gains(settings: Sequence[Measured]) -> Iterator[str]:
+    yield from table(
+        ("model", "table", "tokens", "fcfs / ours", "static / ours", "ours / clairvoyant"),
+        [
+            (
+                each.model,
+                each.table,
+                f"{each.prompt_tokens:.0f} ({each.hit_rate:.0%})",
+                f"{each.over('fcfs'):.2f}",
+                f"{each.over('static'):.2f}",
+                f"{each.best(max(each.bounds)) / each.bounds[max(each.bounds)]:.2f}",
+            )
+            for each in settings
+        ],
+    )

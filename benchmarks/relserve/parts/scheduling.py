@@ -1,0 +1,55 @@
+"""What scheduling costs in real time: with a long queue, and in a simulation of an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Part
+from benchmarks.relserve import checks, queue, words
+from benchmarks.relserve.queue import EACH, Crowded
+from benchmarks.relserve.sizes import choose
+from benchmarks.relserve.traces import present
+
+
+@dataclass(slots=True)
+class Scheduling(Part):
+    """The part. relqueries: that wait."""
+
+    name = "scheduling"
+    title = "A long queue"
+    relqueries: int = 0
+    crowded: list[Crowded] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        sizes = choose(settings.quick)
+        self.relqueries = sizes.relqueries
+        self.crowded = [
+            queue.measure(name, sizes.relqueries, sizes.steps) for name in queue.POLICIES
+        ]
+        yield figure(self.crowded)
+        if checks.TABLE in {source.name for source in present(settings.data)}:
+            simulated, took = checks.hour(settings.data, settings.seed, sizes.hour)
+            note = f"{simulated:,.0f} s of service, OPT-13B near saturation, under shortest"
+            yield Figure("hour_simulated_seconds", took * 3_600 / simulated, 60, False, note)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield words.CROWDED.format(requests=self.relqueries * EACH, relqueries=self.relqueries)
+        yield from table(
+            ("policy", "mean", "at most", "first step"),
+            [
+                (each.policy, f"{each.mean:.2f}", f"{each.worst:.1f}", f"{each.first:.0f}")
+                for each in self.crowded
+            ],
+        )
+
+
+def figure(rows: Sequence[Crowded]) -> Figure:
+    """The slowest policy."""
+    slowest = max(rows, key=lambda row: row.mean)
+    note = f"milliseconds, mean of {slowest.policy}; at most {slowest.worst:.1f}"
+    return Figure("crowded_step_ms", slowest.mean, 5.0, False, note)

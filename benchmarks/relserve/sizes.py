@@ -1,0 +1,51 @@
+"""How much `scripts/bench relserve` measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.relserve.simulated import LOADS
+from relquery.engine.cost.accelerators import SERVED
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    models: that are simulated, by name. tables: at most so many. count: relQueries of a trace;
+    long: of a longer service; engine: on the real engine, and model: which it runs. seeds: traces
+    of each setting. hour: seconds that are simulated to tell how fast that is. relqueries: that
+    wait in a long queue, and steps: that are timed then.
+    """
+
+    models: tuple[str, ...] = tuple(SERVED)
+    tables: int = 5
+    count: int = 100
+    seeds: int = 3
+    loads: tuple[float, ...] = LOADS
+    long: int = 500
+    engine: int = 50
+    model: str = "random:layers=8,hidden=288,heads=4,ffn=1152"
+    hour: float = 3_600.0
+    relqueries: int = 1_000
+    steps: int = 300
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    models=("a100-opt13b",),
+    tables=1,
+    count=12,
+    seeds=1,
+    long=20,
+    engine=8,
+    model="random:layers=2,hidden=64,heads=2",
+    hour=60.0,
+    relqueries=20,
+    steps=30,
+)
+
+
+def choose(quick: bool) -> Sizes:
+    """Those of a quick run, or of a full one."""
+    return QUICK if quick else FULL

@@ -1,0 +1,198 @@
+"""Seconds of many queries over shared passages (paper 002, Table 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Figure, Say
+from benchmarks.spans.setup import sides
+from relquery import span
+from relquery.config import EngineConfig
+from relquery.connection import Connection
+from relquery.ir.nodes import Generate, Node
+from relquery.ir.optimize import optimize
+from relquery.spans.execute import execute
+from relquery.spans.orders import as_table
+from relquery.spans.run import result_of
+from relquery.spans.work import Work
+from relquery.table.reorder import reorder
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+GOAL = 0.93
+GOAL_TOKENS = 0.9
+CACHE_SHARE = 0.5  # of the distinct passages
+WARM_UP = 4  # queries
+Rows = Sequence[Sequence[str]]
+Run = Callable[[Connection, Rows], int]  # gives the cached tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """One data set: its size, and the seconds of five ways to answer its queries.
+
+    tokens, distinct: of all passages as they are asked, and of those that differ. plain: passages
+    as text, in the order given; ordered: in the order of `reorder`. sparse: as spans in the order
+    given, nothing reused; given: the same with reuse. ours: as spans, in an order for reuse.
+    given_cached, cached: tokens that were, of the last two.
+    """
+
+    name: str
+    queries: int
+    tokens: int
+    distinct: int
+    plain: float
+    ordered: float
+    sparse: float
+    given: float
+    ours: float
+    given_cached: int
+    cached: int
+
+    @property
+    def bound(self) -> float:
+        """Speedup in tokens if each passage were computed once, as an unlimited cache would."""
+        return self.tokens / self.distinct
+
+    @property
+    def sparse_gain(self) -> float:
+        """Speedup because passages do not attend to one another."""
+        return self.plain / self.sparse
+
+    @property
+    def speedup(self) -> float:
+        """Ours over plain."""
+        return self.plain / self.ours
+
+    @property
+    def reached(self) -> float:
+        """Share of the speedup that both together bound."""
+        return self.speedup / (self.bound * self.sparse_gain)
+
+    @property
+    def reused(self) -> float | None:
+        """Share of the repeated tokens that came from the cache; None where none repeat."""
+        repeated = self.tokens - self.distinct
+        return self.cached / repeated if repeated else None
+
+
+def count_tokens(model: LoadedModel, rows: Rows) -> tuple[int, int]:
+    """Tokens of all passages as they are asked, and of those that differ."""
+    passages = [passage for row in rows for passage in row]
+    distinct = list(dict.fromkeys(passages))
+    ids = model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
+    length = {passage: len(each) for passage, each in zip(distinct, ids, strict=True)}
+    return sum(length[passage] for passage in passages), sum(length.values())
+
+
+def measure(model: LoadedModel, name: str, rows: Rows, say: Say) -> Bulk:
+    """The ways one after another, each on an engine of its own."""
+    tokens, distinct = count_tokens(model, rows)
+    longest = max(count_tokens(model, [row])[0] for row in rows)
+    config = EngineConfig(cache_tokens=max(int(CACHE_SHARE * distinct), 2 * longest + 1024))
+    bare = EngineConfig(cache_tokens=config.cache_tokens, prefix_caching=False)
+    ways: dict[str, tuple[EngineConfig, Run]] = {
+        "plain": (config, _plain),
+        "ordered": (config, _ordered),
+        "sparse": (bare, _given),
+        "given": (config, _given),
+        "ours": (config, _in_bulk),
+    }
+    seconds: dict[str, float] = {}
+    cached: dict[str, int] = {}
+    for way, (limits, run) in ways.items():
+        seconds[way], cached[way] = _seconds(model, limits, rows, run)
+        say(f"{name}, {way}: {seconds[way]:.1f} s, {cached[way]:,} tokens cached")
+    return Bulk(
+        name,
+        len(rows),
+        tokens,
+        distinct,
+        **seconds,
+        given_cached=cached["given"],
+        cached=cached["ours"],
+    )
+
+
+def _seconds(model: LoadedModel, config: EngineConfig, rows: Rows, run: Run) -> tuple[float, int]:
+    """Seconds of all queries, and tokens that were cached."""
+    with sides(model, config, 1) as (connection,):
+        run(connection, rows[:WARM_UP])
+    with sides(model, config, 1) as (connection,):
+        start = time.perf_counter()
+        cached = run(connection, rows)
+        return time.perf_counter() - start, cached
+
+
+def _question(number: int) -> str:
+    return f"Question {number}: which passage answers it?"
+
+
+def _as_text(number: int, row: Sequence[str]) -> Generate:
+    """One message, as a user of a chat API sends it."""
+    return span.generate("".join(row) + _question(number), max_tokens=1)
+
+
+def _plain(connection: Connection, rows: Rows) -> int:
+    return _asked(connection, [_as_text(number, row) for number, row in enumerate(rows)])
+
+
+def _ordered(connection: Connection, rows: Rows) -> int:
+    """Rows and passages as `reorder` has them, the time for that included."""
+    names = [f"passage {column}" for column in range(max(map(len, rows)))]
+    table = as_table(rows, names)
+    schedule = reorder(table, bags=[names], weight="tokens")
+    queries: list[Node] = []
+    for number, columns in zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True):
+        row = rows[number]
+        queries.append(_as_text(number, [row[column] for column in columns if column < len(row)]))
+    return _asked(connection, queries)
+
+
+def _given(connection: Connection, rows: Rows) -> int:
+    return _asked(connection, _as_spans(rows))
+
+
+def _in_bulk(connection: Connection, rows: Rows) -> int:
+    """As users do."""
+    results = connection.run_bulk(_as_spans(rows))
+    assert not any(result.error for result in results)
+    return sum(result.report.cached_tokens for result in results)
+
+
+def _as_spans(rows: Rows) -> list[Node]:
+    return [
+        span.generate(span.plus(row), _question(number), max_tokens=1)
+        for number, row in enumerate(rows)
+    ]
+
+
+def _asked(connection: Connection, queries: list[Node]) -> int:
+    """What `run_bulk` does, in the order given."""
+    works = [Work(optimize(query)) for query in queries]
+    results = [result_of(work, 0.0) for work in execute(works, connection.backend)]
+    assert not any(result.error for result in results)
+    return sum(result.report.cached_tokens for result in results)
+
+
+def figures(bulk: Bulk) -> Iterator[Figure]:
+    """How near the bound, in seconds and in tokens; and beside text in the best order."""
+    note = (
+        f"{bulk.speedup:.3f} of bound {bulk.bound:.3f} in tokens x sparse gain "
+        f"{bulk.sparse_gain:.3f}; {bulk.queries:,} queries, "
+        f"{bulk.plain:.1f} / {bulk.ours:.1f} s"
+    )
+    yield Figure(bulk.name, bulk.reached, GOAL, note=note)
+    note = (
+        f"{bulk.cached:,} of {bulk.tokens - bulk.distinct:,} repeated tokens cached, "
+        f"{bulk.given_cached:,} in the order given"
+    )
+    yield Figure(f"{bulk.name}_tokens", bulk.reused, GOAL_TOKENS, note=note)
+    note = (
+        f"text in the order of reorder(bags=...) over ours: {bulk.ordered:.1f} / {bulk.ours:.1f} s"
+    )
+    yield Figure(f"{bulk.name}_ordered", bulk.ordered / bulk.ours, 1.0, note=note)

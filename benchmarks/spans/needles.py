@@ -1,0 +1,107 @@
+"""Names found in hay, by one judge and by a tree of judges (paper 002, Fig. 16 and 17)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from benchmarks.harness import Figure, Say
+from benchmarks.spans.sizes import Sizes
+from relquery import span
+from relquery.connection import Connection, connect
+from relquery.ir.nodes import Generate
+from relquery.ir.optimize import Goal
+from relquery.spans.result import SpanResult
+from training.lessons.needles import AFTER, BEFORE, names_in, needle_texts
+
+NEEDLES = 8
+DRAWN_FROM = 4  # texts, of which the model draws each candidate that it generates
+LOST = 0.5  # below this share, the single judge is lost
+GOAL = 0.95
+Case = Sequence[Sequence[str]]  # for each candidate, the texts that it may be
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Share of cases whose names are all right and in order, with so much hay around each name.
+
+    generated: whether the candidates are answers of inner generations, or given texts.
+    """
+
+    hay_words: int
+    cases: int
+    flat: float
+    tree: float
+    generated: bool = False
+
+
+def ask(case: Case) -> Generate:
+    """The names in the candidates, by one judge. One that may be several texts is generated."""
+    candidates = [
+        texts[0] if len(texts) == 1 else _drawn(texts, seed) for seed, texts in enumerate(case)
+    ]
+    pieces = span.seq(span.user(BEFORE), span.bag(*candidates, separator="\n"), span.user(AFTER))
+    return span.generate(pieces, max_tokens=4 * NEEDLES)
+
+
+def _drawn(texts: Sequence[str], seed: int) -> Generate:
+    """One of the texts, generated token by token; which, the model draws."""
+    longest = max(map(len, texts))
+    return span.generate(
+        f"Write text {seed}.", allowed=texts, temperature=1.0, seed=seed, max_tokens=longest
+    )
+
+
+def measure(sizes: Sizes, seed: int, say: Say, model: str = "demo") -> Iterator[Found]:
+    """A row for each amount of hay, around names in given texts, then in generated ones."""
+    with connect(model, ledger=None) as connection:
+        for generated, hays in ((False, sizes.hays), (True, sizes.generated_hays)):
+            for hay_words in hays:
+                count = sizes.generated_cases if generated else sizes.cases
+                cases = list(_cases(Random(f"{seed} {hay_words}"), hay_words, count, generated))
+                flat = _right(connection, cases, "cache") / count
+                tree = _right(connection, cases, "attention") / count
+                row = Found(hay_words, count, flat, tree, generated)
+                say(str(row))
+                yield row
+
+
+def _cases(rng: Random, hay_words: int, count: int, generated: bool) -> Iterator[Case]:
+    choices = DRAWN_FROM if generated else 1
+    for _ in range(count):
+        texts = needle_texts(rng, NEEDLES * choices, hay_words)
+        yield [texts[at : at + choices] for at in range(0, len(texts), choices)]
+
+
+def _right(connection: Connection, cases: Sequence[Case], goal: Goal) -> int:
+    """How many answers are right; what the model's context cannot hold is not."""
+    results = connection.run_bulk([ask(case) for case in cases], for_=goal, arity=2)
+    return sum(
+        result.error is None and names_in(result.text) == names_in(_candidates(case, result))
+        for case, result in zip(cases, results, strict=True)
+    )
+
+
+def _candidates(case: Case, result: SpanResult) -> str:
+    """The texts that the judge had to read, in order."""
+    said = {generation.answer.text for generation in result.report.generations}
+    return "\n".join(text for texts in case for text in texts if len(texts) == 1 or text in said)
+
+
+def figures(rows: Sequence[Found]) -> Iterator[Figure]:
+    """What the tree finds where the single judge is first lost, in given and generated texts."""
+    for generated, name in ((False, "locality_tree_right"), (True, "locality_generated_right")):
+        yield _figure(name, [row for row in rows if row.generated is generated])
+
+
+def _figure(name: str, rows: Sequence[Found]) -> Figure:
+    lost = next((row for row in rows if row.flat < LOST), None)
+    if lost is None:
+        note = f"one judge is right in at least {LOST:.0%} of cases at every amount of hay"
+        return Figure(name, None, GOAL, note=note)
+    note = (
+        f"{lost.hay_words} words around each of {NEEDLES} names, {lost.cases} cases; "
+        f"one judge {lost.flat:.0%}"
+    )
+    return Figure(name, lost.tree, GOAL, note=note)

@@ -1,0 +1,150 @@
+"""Time to the first token of a judge over generated answers (paper 002, Fig. 14 and 15)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.harness import Figure, Say
+from benchmarks.spans.setup import Writer, sides, timed
+from benchmarks.spans.sizes import Sizes
+from relquery import span
+from relquery.config import EngineConfig
+from relquery.connection import Connection
+from relquery.ir.nodes import Generate
+from relquery.spans.result import SpanResult
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+INSTRUCTION_TOKENS = 30  # of the system's message, and as many of the user's
+JUDGED = 0.5  # temperature of the figures
+QUESTION = "Which of them is the best?"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Seconds from when all inner answers are known to the judge's first token, per execution.
+
+    tokens: of the judge's prompt on either side, in the last execution, and of ours the cached.
+    """
+
+    fan_out: int
+    temperature: float
+    plain: tuple[float, ...]
+    ours: tuple[float, ...]
+    plain_tokens: int
+    our_tokens: int
+    cached: int
+
+    @property
+    def ratios(self) -> list[float]:
+        """Plain over ours, per execution."""
+        return [plain / ours for plain, ours in zip(self.plain, self.ours, strict=True)]
+
+    @property
+    def speedup(self) -> float:
+        """The median ratio."""
+        return median(self.ratios)
+
+    @property
+    def lasting(self) -> float:
+        """What 99 of 100 executions reach."""
+        return float(np.percentile(self.ratios, 1))
+
+
+def measure(model: LoadedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[Judged]:
+    """A row for each fan-out and temperature; the one of the figures last."""
+    settings = [(n, t) for n in sizes.fan_outs for t in sizes.temperatures]
+    shown = (sizes.fan_outs[-1], JUDGED)
+    writer = Writer(model, seed)
+    for fan_out, temperature in sorted(settings, key=lambda setting: setting == shown):
+        count = sizes.executions if (fan_out, temperature) == shown else sizes.others
+        if count:
+            row = _executions(model, sizes, writer, fan_out, temperature, count)
+            say(
+                f"{fan_out} inner at temperature {temperature}: plain over ours "
+                f"{row.speedup:.1f}, 1st percentile {row.lasting:.1f}"
+            )
+            yield row
+
+
+def _executions(
+    model: LoadedModel,
+    sizes: Sizes,
+    writer: Writer,
+    fan_out: int,
+    temperature: float,
+    count: int,
+) -> Judged:
+    texts = tuple(writer.document(INSTRUCTION_TOKENS) for _ in range(2))
+    plain, ours = [], []
+    with sides(model, EngineConfig(cache_tokens=sizes.cache_tokens)) as (plain_side, our_side):
+        for execution in range(count + 1):  # the first warms up
+            inner = span.generate(
+                span.system(texts[0]),
+                texts[1],
+                max_tokens=sizes.inner_tokens,
+                temperature=temperature,
+                seed=execution * fan_out,
+            )
+            query = _judge(span.plus(span.repeat(fan_out, inner)), QUESTION)
+            seconds, result = _judge_seconds(our_side, query)
+            ours.append(seconds)
+            plain_query = _judge("".join(_answers(result, fan_out)) + QUESTION)
+            seconds, as_text = timed(plain_side, plain_query)
+            plain.append(seconds)
+    judge = result.report.generations[-1].answer
+    return Judged(
+        fan_out,
+        temperature,
+        tuple(plain[1:]),
+        tuple(ours[1:]),
+        as_text.report.prompt_tokens,
+        judge.prompt_tokens,
+        judge.cached_tokens,
+    )
+
+
+def _judge(*read: span.Child) -> Generate:
+    return span.generate(span.system("You judge answers.\n"), *read, max_tokens=1)
+
+
+def _judge_seconds(connection: Connection, query: Generate) -> tuple[float, SpanResult]:
+    """Seconds from the last inner answer to the judge's, and the result."""
+    known = [0.0]
+
+    def note(stage: str, answered: int, total: int) -> None:
+        if answered == total - 1:
+            known.append(time.perf_counter())
+
+    result = connection.run(query, progress=note)
+    return time.perf_counter() - known[-1], result
+
+
+def _answers(result: SpanResult, fan_out: int) -> list[str]:
+    """The inner answers as text, a line each; what was asked once stands as often as it is read.
+
+    What a random model says may be half a character; U+FFFD in its place would be three tokens.
+    """
+    inner = [generation.answer.text or "" for generation in result.report.generations[:-1]]
+    texts = [text.replace("\ufffd", "?") for text in inner]
+    return [f"{texts[i % len(texts)]}\n" for i in range(fan_out)]
+
+
+def figures(rows: Sequence[Judged]) -> Iterator[Figure]:
+    """Of the last row."""
+    row = rows[-1]
+    note = (
+        f"{1e3 * median(row.plain):.0f} / {1e3 * median(row.ours):.1f} ms, {len(row.ours)} "
+        f"executions; prompts of {row.plain_tokens:,} tokens as text, {row.our_tokens:,} as "
+        f"exchanges, {row.cached:,} of these cached"
+    )
+    yield Figure("nested_ttft_24", row.speedup, 13.0, note=note)
+    note = "1st percentile of the ratios, what 99 of 100 executions reach"
+    yield Figure("nested_p99_24", row.lasting, 10.0, note=note)

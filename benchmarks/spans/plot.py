@@ -1,0 +1,34 @@
+"""What moving a span costs, by its size, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.spans.moves import QUERIES, Moved
+
+
+def plot(moved: Sequence[Moved], path: Path) -> None:
+    """Write a PNG: tokens per millisecond over the span's size, both logarithmic.
+
+    Raises ImportError without matplotlib.
+    """
+    from matplotlib.figure import Figure
+
+    sizes = [each.tokens for each in moved]
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.add_subplot(
+        xscale="log",
+        yscale="log",
+        xlabel="tokens of the span",
+        ylabel="tokens per millisecond, all layers",
+        title="A cached span at another position",
+    )
+    axes.plot(sizes, [each.queries for each in moved], "o-", label=f"{QUERIES} queries rotated")
+    axes.plot(sizes, [each.keys for each in moved], "s-", label="keys rotated when read")
+    axes.plot(sizes, [each.cidra for each in moved], "^-", label="CIDRA: keys moved once")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
+    axes.minorticks_off()
+    axes.grid(alpha=0.2)
+    axes.legend()
+    figure.savefig(path, dpi=120)

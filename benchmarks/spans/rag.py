@@ -1,0 +1,105 @@
+"""Time to the first token of an answer from documents (paper 002, Fig. 13b)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Figure, Say
+from benchmarks.spans.setup import Writer, sides, timed
+from benchmarks.spans.sizes import Sizes
+from relquery import span
+from relquery.config import EngineConfig
+from relquery.connection import Connection
+from relquery.ir.nodes import Generate
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """Seconds to the first token, for so many documents.
+
+    plain: documents as ordinary text. miss: as spans, none cached; hit: as spans, all cached, in
+    another order and with another question. cached: tokens that served a hit, of `tokens`.
+    """
+
+    documents: int
+    plain: float
+    miss: float
+    hit: float
+    cached: int
+    tokens: int
+
+
+def measure(model: LoadedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[FirstTokens]:
+    """A row for each number of documents."""
+    writer = Writer(model, seed)
+    with sides(model, EngineConfig(cache_tokens=sizes.cache_tokens)) as (plain, ours):
+        for count in sizes.documents:
+            # The first warms up. Short prompts are as cheap to repeat more often.
+            repeats = sizes.repeats * max(sizes.documents) // count
+            rounds = [
+                _round(plain, ours, writer, count, sizes.document_tokens, plain_first=bool(i % 2))
+                for i in range(repeats + 1)
+            ][1:]
+            row = _median(count, rounds)
+            say(str(row))
+            yield row
+
+
+def _round(
+    plain: Connection,
+    ours: Connection,
+    writer: Writer,
+    count: int,
+    tokens: int,
+    *,
+    plain_first: bool,
+) -> FirstTokens:
+    """One of each."""
+    documents = writer.documents(count, tokens)
+    ask, again = writer.question(), writer.question()
+    as_text = _answer("".join(documents) + ask)
+    before = timed(plain, as_text)[0] if plain_first else None
+    miss, _ = timed(ours, _answer(span.plus(documents), ask))
+    hit, result = timed(ours, _answer(span.plus(writer.shuffled(documents)), again))
+    baseline = timed(plain, as_text)[0] if before is None else before
+    report = result.report
+    return FirstTokens(count, baseline, miss, hit, report.cached_tokens, report.prompt_tokens)
+
+
+def _median(count: int, rounds: Sequence[FirstTokens]) -> FirstTokens:
+    return FirstTokens(
+        count,
+        plain=median(each.plain for each in rounds),
+        miss=median(each.miss for each in rounds),
+        hit=median(each.hit for each in rounds),
+        cached=rounds[-1].cached,
+        tokens=rounds[-1].tokens,
+    )
+
+
+def _answer(*input: span.Child) -> Generate:
+    return span.generate(*input, max_tokens=1)
+
+
+def figures(rows: Sequence[FirstTokens]) -> Iterator[Figure]:
+    """Of the first and the last row."""
+    one, many = rows[0], rows[-1]
+    note = (
+        f"{1e3 * many.plain:.0f} / {1e3 * many.hit:.1f} ms for {many.documents} documents, "
+        f"{many.cached:,} of {many.tokens:,} tokens cached"
+    )
+    yield Figure("rag_hit_16", many.plain / many.hit, 20.0, note=note)
+    note = f"{1e3 * many.plain:.0f} / {1e3 * many.miss:.0f} ms, nothing cached"
+    yield Figure("rag_miss_16", many.plain / many.miss, 2.0, note=note)
+    note = (
+        f"{one.documents} document: plain {1e3 * one.plain:.1f} ms, "
+        f"miss {1e3 * one.miss:.1f} ms, hit {1e3 * one.hit:.1f} ms"
+    )
+    worse = min(one.plain / one.miss, one.plain / one.hit)
+    yield Figure("rag_plain_at_1", worse, 0.952, note=note)

@@ -1,0 +1,17 @@
+"""`scripts/bench sql`: LLM queries over real tables, and the engine parts that they rest on."""
+
+from __future__ import annotations
+
+from benchmarks.parts import in_parts
+from benchmarks.sql import words
+from benchmarks.sql.engine import Engine
+from benchmarks.sql.queries import Queries
+from benchmarks.sql.solver import Solver
+
+BENCHMARK = in_parts(
+    "sql",
+    "LLM filter and projection on Movies; prefill, decode, solver",
+    (Queries, Engine, Solver),
+    file="sql.md",
+    introduction=words.INTRODUCTION,
+)

@@ -1,0 +1,17 @@
+"""Types of NumPy arrays, for annotations: what an array holds, said in one word."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Bools = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Objects = npt.NDArray[np.object_]
+
+TokenIds = npt.NDArray[np.int32]
+"""Token ids of a text."""
+Slots = npt.NDArray[np.int64]
+"""Places in the KV cache, one a token."""

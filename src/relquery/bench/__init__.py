@@ -1,1 +1,0 @@
-"""Benchmarks: `relquery bench NAME`. Each measures both sides of a ratio in one run."""

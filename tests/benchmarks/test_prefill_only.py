@@ -1,0 +1,384 @@
+"""The prefill-only benchmark serves the same requests under every policy, and says how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import Figure, Settings
+from benchmarks.prefill_only import aging as prefill_only_aging
+from benchmarks.prefill_only import batching, spacings, traffic, workloads
+from benchmarks.prefill_only import filter as prefill_only_filter
+from benchmarks.prefill_only import jct as prefill_only_jct
+from benchmarks.prefill_only import lengths as prefill_only_lengths
+from benchmarks.prefill_only import sizes as prefill_only_sizes
+from benchmarks.prefill_only.aging import Aged, Sweep
+from benchmarks.prefill_only.arrivals import Arrivals
+from benchmarks.prefill_only.batching import Batched
+from benchmarks.prefill_only.benchmark import BENCHMARK
+from benchmarks.prefill_only.engines import Engines
+from benchmarks.prefill_only.figures import traffic_figures
+from benchmarks.prefill_only.filter import SIDES, Filtered, Run
+from benchmarks.prefill_only.jct import Proxy
+from benchmarks.prefill_only.lengths import NAMES, Lengths, Longest
+from benchmarks.prefill_only.parts import scheduling
+from benchmarks.prefill_only.parts.job_time import JobTime as JobTimePart
+from benchmarks.prefill_only.parts.latencies import Latencies
+from benchmarks.prefill_only.parts.longest_input import LongestInput
+from benchmarks.prefill_only.parts.scheduling import Scheduling
+from benchmarks.prefill_only.parts.sql_filter import SqlFilter
+from benchmarks.prefill_only.sizes import FULL, QUICK
+from benchmarks.prefill_only.spacings import Spaced
+from benchmarks.prefill_only.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
+from benchmarks.prefill_only.workloads import Workload
+from benchmarks.relserve.queue import Crowded
+from relquery.engine.clock import VirtualClock
+from relquery.engine.cost.job_time import JobTime, JobTimeFit, Timed, fit_job_time
+from relquery.engine.cost.linear import LinearCost
+from relquery.engine.executor import SimulatedExecutor
+from relquery.errors import ConfigError
+
+TINY = replace(
+    QUICK,
+    scales=(0.005, 0.005),
+    counts=(2.0, 2.0),
+    users=3,
+    model="random:layers=1,hidden=16,heads=1",
+    waiting=200,
+    loads=((4.0,), (4.0,)),
+)
+
+
+def both() -> tuple[Workload, Workload]:
+    return TINY.workloads(vocabulary=257, seed=0)
+
+
+def simulated(cost: LinearCost) -> traffic.Engine:
+    clock = VirtualClock()
+    return traffic.Engine(SimulatedExecutor(clock, cost), clock, clock.advance, cost)
+
+
+def test_posts_of_a_user_begin_with_this_users_history() -> None:
+    posts, _ = FULL.workloads(vocabulary=257, seed=0)
+    beginnings = {
+        (user, prompt[:1_100].tobytes())
+        for user, prompt in zip(posts.users, posts.prompts, strict=True)
+    }
+    assert len(beginnings) == workloads.USERS
+    assert posts.users == tuple(user for user in range(workloads.USERS) for _ in range(12))
+    assert {1_115 <= len(prompt) <= 1_715 for prompt in posts.prompts} == {True}
+    assert posts.chunk == 208
+    histories = sum(
+        {prompt[:1_100].tobytes(): len(prompt) - 15 for prompt in posts.prompts}.values()
+    )
+    assert posts.cache_tokens == pytest.approx(histories / 4, abs=16)
+
+
+def test_inputs_have_nothing_in_common_and_the_longest_fits_the_cache() -> None:
+    _, credits = FULL.workloads(vocabulary=257, seed=0)
+    assert len({prompt[:16].tobytes() for prompt in credits.prompts}) == len(credits.prompts) == 60
+    assert credits.users == tuple(range(60))
+    assert {2_000 <= len(prompt) <= 3_000 for prompt in credits.prompts} == {True}
+    assert credits.longest < credits.cache_tokens <= credits.longest + 16
+    assert credits.limits(hybrid=True).max_input == credits.longest
+    assert credits.limits(hybrid=False).max_input is None
+
+
+def test_the_papers_own_sizes_are_those_of_scale_one() -> None:
+    posts, credits = replace(FULL, scales=(1.0, 1.0)).workloads(vocabulary=257, seed=0)
+    assert len(posts.prompts) == 1_000
+    assert posts.tokens == pytest.approx(14e6, rel=0.05)
+    assert len(credits.prompts) == 60
+    assert credits.tokens == pytest.approx(3e6, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def served() -> tuple[Traffic, Traffic]:
+    """Both workloads on a tiny network, at a low load and under every policy at a high one."""
+    from relquery.model.networks.load import load
+
+    model, cost = load(TINY.model), LinearCost(1e-5, 1e-3, 1e-5, 1e-3)
+    plan: dict[float, tuple[tuple[Mode, ...], int]] = {0.5: (SWEPT, 1), 4.0: (MODES, 2)}
+
+    def serve(workload: Workload) -> Traffic:
+        opened = Engines(model, workload, cost).open
+        most = traffic.saturate(workload, opened)
+        return traffic.measure(workload, Arrivals(), most, opened, plan, 0, lambda text: None)
+
+    posts, credits = map(serve, both())
+    return posts, credits
+
+
+def test_a_network_gives_the_same_answers_under_every_policy(
+    served: tuple[Traffic, Traffic],
+) -> None:
+    for each in served:
+        assert each.equal == 1.0
+        assert list(each.loads) == [0.5, 4.0]
+        assert tuple(each.loads[0.5]) == SWEPT
+        assert tuple(each.highest) == MODES
+        for rounds in each.highest.values():
+            assert len(rounds.runs) == 2
+            assert rounds.runs[0].arrivals != rounds.runs[1].arrivals
+            for run in rounds.runs:
+                assert len(run.latencies) == len(each.workload.prompts)
+                assert set(run.outputs) <= set(traffic.LABELS)
+                for logs in run.scores:
+                    assert np.exp(logs).sum() == pytest.approx(1.0)
+        for one, other in zip(each.highest["fifo"].runs, each.highest["srjf"].runs, strict=True):
+            assert one.arrivals == other.arrivals
+
+
+def test_another_answer_is_noticed(served: tuple[Traffic, Traffic]) -> None:
+    posts = served[0]
+    (run,) = posts.loads[0.5]["fifo"].runs
+    wrong = replace(run, scores=((-5.0, -0.1), *run.scores[1:]))
+    loads = {**posts.loads, 0.5: {**posts.loads[0.5], "fifo": Rounds((wrong,))}}
+    assert replace(posts, loads=loads).equal == 1 - 1 / len(run.scores)
+
+
+def test_latencies_at_a_low_load_are_those_of_the_work_alone() -> None:
+    posts, _ = both()
+    cost = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
+    come = Arrivals("shuffled").draw(posts, 1e-3, 1.0, 0)
+    run = traffic.run(posts, come, "fifo", simulated(cost))
+    assert max(run.latencies) <= cost.seconds(posts.longest, 0) + 1e-9
+    assert run.seconds == pytest.approx(max(come), rel=0.01)
+
+
+def test_requests_of_one_user_are_brought_together() -> None:
+    posts, _ = FULL.workloads(vocabulary=257, seed=0)
+    cost = LinearCost(1e-4, 4e-3, 1e-4, 4e-3)
+    come = Arrivals("shuffled").draw(posts, 4.0, 50.0, 0)
+    fifo, srjf = (traffic.run(posts, come, mode, simulated(cost), 0.0) for mode in SWEPT[1:])
+    assert srjf.cached > 0.85
+    assert fifo.cached < 0.4
+    assert srjf.throughput > 4 * fifo.throughput
+
+
+def test_first_in_first_out_finds_histories_cached_where_users_come_one_after_another() -> None:
+    posts, _ = FULL.workloads(vocabulary=257, seed=0)
+    cost = LinearCost(1e-4, 4e-3, 1e-4, 4e-3)
+    by_user, shuffled = (
+        traffic.run(posts, each.draw(posts, 1.0, 50.0, 0), "fifo", simulated(cost))
+        for each in (Arrivals(), Arrivals("shuffled"))
+    )
+    assert by_user.cached > 0.85
+    assert shuffled.cached < 0.4
+    assert by_user.mean < shuffled.mean / 4
+
+
+def test_more_aging_makes_the_longest_wait_less_until_all_is_first_in_first_out() -> None:
+    posts, _ = FULL.workloads(vocabulary=257, seed=0)
+    sweep = prefill_only_aging.measure(posts, 2.0, LinearCost(1e-4, 4e-3, 1e-4, 4e-3), 0)
+    rows = sweep.aged
+    assert [row.aging for row in rows] == list(prefill_only_aging.AGINGS)
+    assert max(rows[-1].served.latencies) < max(rows[0].served.latencies)
+    assert [row.tokens for row in rows] == pytest.approx([1e4 * row.aging for row in rows])
+    assert rows[0].served.mean < sweep.fifo.mean
+    assert sweep.clairvoyant is None, "requests share histories: their seconds depend on the order"
+
+
+def test_lambda_0_is_the_shortest_job_first_for_inputs_that_have_nothing_in_common() -> None:
+    _, credits = FULL.workloads(vocabulary=257, seed=0)
+    sweep = prefill_only_aging.measure(credits, 1e6, LinearCost(1e-4, 0.0, 1e-4, 0.0), 0)
+    means = [row.served.mean for row in sweep.aged]
+    jobs = sorted(1e-4 * len(prompt) for prompt in credits.prompts)
+    best = sum((len(jobs) - at) * job for at, job in enumerate(jobs)) / len(jobs)
+    assert sweep.clairvoyant == pytest.approx(best, rel=1e-3)
+    assert means[0] == pytest.approx(best, rel=0.01)
+    assert means[0] < sweep.fifo.mean
+
+
+def test_the_closer_users_come_the_less_an_order_gains() -> None:
+    posts, _ = FULL.workloads(vocabulary=257, seed=0)
+    half = replace(posts, prompts=posts.prompts[:120], users=posts.users[:120])
+    found = spacings.measure(half, LinearCost(1e-4, 4e-3, 1e-4, 4e-3), (0,))
+    names = [at.name for at in found]
+    assert names[0] == "users, 0 / x apart"
+    assert names[-2:] == ["users, 0.1 s apart", "shuffled"]
+    assert found[0].gains[4.0] < found[-1].gains[4.0] / 2
+    assert all(gain > 1 for at in found for gain in at.gains.values())
+    assert [len(row) for row in spacings.rows(found)] == [len(spacings.COLUMNS)] * len(found)
+
+
+def test_prompts_of_a_network_are_timed_up_to_the_longest() -> None:
+    from relquery.model.networks.load import load
+
+    posts, _ = both()
+    proxy = prefill_only_jct.measure(load(TINY.model), posts, repeats=1, seed=0)
+    assert max(timed.length for timed in proxy.linear.timed) <= posts.longest
+    (figure,) = prefill_only_jct.figures([proxy])
+    assert figure.value == proxy.linear.proxy
+
+
+def rounds(latency: float, seconds: float) -> Rounds:
+    """Two requests that come at once, of which one takes as long as the other."""
+    latencies = (latency, 2 * latency)
+    scores = ((-0.1, -2.4),) * 2
+    return Rounds((Served((0.0, 0.0), latencies, seconds, 0.5, ((1,), (1,)), scores),))
+
+
+def measured(workload: Workload) -> Traffic:
+    by: dict[Mode, Rounds] = {
+        "chunked": rounds(16.0, 40.0),
+        "fifo": rounds(10.0, 20.0),
+        "srjf-static": rounds(9.0, 20.0),
+        "srjf-calibrated": rounds(3.0, 6.0),
+        "srjf": rounds(2.0, 5.0),
+    }
+    loads = {0.25: {**{mode: by[mode] for mode in SWEPT}, "fifo": rounds(4.0, 5.0)}, 4.0: by}
+    return Traffic(workload, "users", 3.0, loads)
+
+
+def shuffled(workload: Workload) -> Traffic:
+    by: dict[Mode, Rounds] = {"fifo": rounds(12.0, 20.0), "srjf": rounds(2.0, 5.0)}
+    return Traffic(workload, "shuffled", 3.0, {4.0: by})
+
+
+def values(figures: Iterator[Figure]) -> dict[str, float | None]:
+    return {figure.name: figure.value for figure in figures}
+
+
+def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() -> None:
+    from relquery.model.networks.load import load
+    from relquery.model.torch_executor import TorchExecutor
+
+    model = load("random:layers=1,hidden=16,heads=1")
+    dear, cheap = LinearCost(1e-6, prefill_intercept=1.0), LinearCost(1e-3, prefill_intercept=0.0)
+    executor = TorchExecutor(model.network, 80)
+    for cost, joins in ((dear, batching.OTHERS), (cheap, 1)):
+        found = batching.measure(executor, cost, 0.005, 1, 0)
+        assert [row.uncached for row in found] == list(batching.UNCACHED)
+        assert {row.joins for row in found} == {joins}
+        assert all(row.each(1) == 1.0 and row.each(8) > 0 for row in found)
+        assert len(list(batching.rows(found))) == len(batching.UNCACHED)
+
+
+def test_gains_are_of_the_highest_load() -> None:
+    posts, credits = both()
+    found = {
+        figure.name: figure
+        for figure in traffic_figures(measured(posts), shuffled(posts), measured(credits))
+    }
+    assert values(iter(found.values())) == pytest.approx(
+        {
+            "wl1_fifo_over_srjf_mean": 5.0,
+            "wl1_least_gain": 2.0,
+            "wl1_p99": 0.2,
+            "wl1_throughput": 8.0,
+            "wl1_shuffled_fifo_over_srjf": 6.0,
+            "wl2_srjf_over_clairvoyant": 1.0,
+            "wl2_fifo_over_clairvoyant": 1.0,
+            "wl2_fifo_over_srjf": 5.0,
+            "wl2_chunked_over_srjf": 8.0,
+            "wl2_p99": 0.2,
+            "equal_answers": 1.0,
+        }
+    )
+    assert "chunked: 8.00" in found["wl1_fifo_over_srjf_mean"].note
+    assert "2.00 at 0.25 x, 5.00 at 4 x" in found["wl1_least_gain"].note
+
+
+def test_scheduling_is_timed_with_prompts_of_one_relquery_and_of_many() -> None:
+    by_kind = scheduling.measure(400)
+    assert list(by_kind) == ["one relQuery", "4 relQueries"]
+    for rows in by_kind.values():
+        assert [row.policy for row in rows] == list(scheduling.QUEUED)
+    slowest = max(rows[-1].mean for rows in by_kind.values())
+    assert scheduling.figure(by_kind).value == slowest
+
+
+def lengths() -> Lengths:
+    longest = {name: Longest(100 * (number + 1), 2**20) for number, name in enumerate(NAMES)}
+    race = ((1.0,), (1.0,))
+    return Lengths(QUICK.lengths, 4 * 2**20, 2**20, 32, longest, 2**20, race, race)
+
+
+def latencies() -> Latencies:
+    run = rounds(1.0, 9.0).runs[0]
+    posts, credits = both()
+    return Latencies(
+        TINY,
+        cost=LinearCost(),
+        aged=[Sweep("posts", 1.0, run, (Aged(0.1, 1_000.0, run),), 1.25)],
+        spaced=[Spaced("shuffled", {1.0: 7.5})],
+        batched=[Batched(4, 70, dict.fromkeys(batching.TOGETHER, 0.01), 18)],
+        served=[measured(posts), shuffled(posts), measured(credits)],
+    )
+
+
+def test_the_section_of_the_traffic_shows_all_services_and_pictures(tmp_path: Path) -> None:
+    part = latencies()
+    text = "\n".join(part.render(part.pictures()))
+    assert "| 4 x | 12.00 | srjf | 3.00 | 3.98 | 0.40 | 50% |" in text
+    assert "| posts, shuffled | per second |" in text
+    assert "| shuffled | 7.50 |" in text
+    assert "| posts at 1 x | fifo |  | 1.50 | 1.99 | 2.00 | 50% |" in text
+    assert "| posts at 1 x | 0.1 | 1,000 | 1.50 | 1.99 | 2.00 | 50% |" in text
+    assert "| posts at 1 x | clairvoyant |  | 1.25 |" in text
+    assert "| 4 | 10.0 ms | 0.50 | 0.25 | 0.12 | 18 |" in text
+    assert len(part.pictures()) == 3
+    for name, plot in part.pictures().items():
+        assert f"({name})" in text
+        plot(tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_other_sections_show_what_they_found(tmp_path: Path) -> None:
+    timed = tuple(Timed(n, c, 0.1 * (n - c)) for n in (10, 20, 30) for c in range(0, n, 10))
+    linear = JobTimeFit(JobTime(), timed, 0.91, 0.95)
+    jct = JobTimePart("random:x", [Proxy("posts", 30, linear, fit_job_time(timed))])
+    assert "| 30 tokens (posts) | 6 | 0.910 | 0.950 | 1.000 |" in "\n".join(jct.render(()))
+    queue = Scheduling(400, {"one relQuery": [Crowded("srjf", 0.5, 2.0, 9.0)]})
+    assert "| one relQuery | srjf | 0.50 | 2.0 | 9 |" in "\n".join(queue.render(()))
+    scored = Run(2.0, (1, 2), 10, 5, 0)
+    sql = SqlFilter([Filtered(2, ("a b", "a c"), 3, dict.fromkeys(SIDES, (scored,)))])
+    assert "| 2 tokens | scored | 2.00 | 2.00 | 1.00 |" in "\n".join(sql.render(()))
+    longest = LongestInput(lengths())
+    ((name, plot),) = longest.pictures().items()
+    text = "\n".join(longest.render({name}))
+    assert "| plain prefilling | 100 | 1.0 | 1.0 MiB |" in text
+    assert f"({name})" in text
+    plot(tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 1.5, float("nan")])
+def test_a_scale_is_a_share(scale: float) -> None:
+    with pytest.raises(ConfigError, match="above 0, and at most 1"):
+        Settings(quick=True, data=Path("nowhere"), scale=scale)
+
+
+def test_a_scale_is_that_of_both_workloads() -> None:
+    settings = Settings(quick=False, data=Path("nowhere"), scale=0.25)
+    assert prefill_only_sizes.choose(settings) == replace(FULL, scales=(0.25, 0.25))
+    assert prefill_only_sizes.choose(replace(settings, scale=None)) == FULL
+    assert not FULL.small
+    assert QUICK.small
+
+
+def test_a_quick_run_judges_answers_and_memory_and_writes_all_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefill_only_sizes, "QUICK", TINY)
+    monkeypatch.setattr(prefill_only_lengths, "measure", lambda sizes, say: lengths())
+    monkeypatch.setattr(prefill_only_filter, "measure", lambda *given: [])
+    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
+    settings = Settings(quick=True, data=tmp_path, write=tmp_path)
+    figures = list(BENCHMARK.start(settings, lambda text: None))
+    judged = {figure.name: figure.holds for figure in figures if figure.holds is not None}
+    assert judged == {"peak_as_profiled": True, "equal_answers": True}
+    names = {figure.name for figure in figures}
+    assert names > {"srjf_step_ms", "max_input_over_plain", "jct_proxy_pearson", "wl1_p99"}
+    assert {"wl2_srjf_over_clairvoyant", "filter_one_token"} < names
+    text = (tmp_path / "prefill_only.md").read_text(encoding="utf-8")
+    assert "--quick" in text
+    assert "15 requests, 5 of" in text
+    assert "{" not in text, "all is filled in"
+    marks = [line for line in text.splitlines() if line.startswith("<!--")]
+    assert marks == [f"<!-- part: {name} -->" for name in BENCHMARK.parts]

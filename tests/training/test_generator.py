@@ -1,0 +1,156 @@
+"""The generator of demo rows and questions."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice, pairwise
+from random import Random
+
+import pyarrow.parquet as pq
+import pytest
+
+from relquery.demo import TABLES, table_path
+from relquery.errors import TableError
+from training.domains.rows import Domain, Kind
+from training.domains.split import Split
+from training.lessons.evaluate import GOALS, score
+from training.lessons.generator import DOMAINS, examples, pick_fields, shuffled
+from training.lessons.lessons import END, Mix, lessons
+from training.lessons.prompt import Prompt
+from training.lessons.tables import CHILDREN, PARENTS, rows
+
+KEY_FIELDS = {
+    "movies": ("reviewcontent", "critic", "movietitle", "movieinfo", "director"),
+    "tickets": ("message", "customer", "product", "productinfo"),
+    "products": ("reviewtext", "reviewer", "productname", "description"),
+}
+domains = pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: domain.name)
+kinds = pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.value)
+
+
+@kinds
+def test_the_same_seed_gives_the_same_questions(kind: Kind) -> None:
+    first, second, other = (
+        list(islice(examples(seed, Split.TRAIN, kind), 30)) for seed in (3, 3, 4)
+    )
+    assert [(e.prompt, e.answer) for e in first] == [(e.prompt, e.answer) for e in second]
+    assert [e.prompt for e in first] != [e.prompt for e in other]
+
+
+@domains
+def test_no_key_text_of_a_held_out_row_can_occur_in_training(domain: Domain) -> None:
+    rng = Random(5)
+    train, held_out = (
+        {
+            str(row.fields[field])
+            for row in (domain.row(rng, split) for _ in range(400))
+            for field in KEY_FIELDS[domain.name]
+        }
+        for split in Split
+    )
+    assert not train & held_out
+    assert all(Split.HELD_OUT.owns(text) for text in held_out)
+
+
+@kinds
+def test_a_prompt_holds_the_needed_fields_among_others_in_changing_order(kind: Kind) -> None:
+    drawn = list(islice(examples(1, Split.TRAIN, kind), 300))
+    for example in drawn:
+        names = [name for name, _ in example.prompt.fields]
+        assert set(example.ask.needs) <= set(names)
+        assert len(set(names)) == len(names)
+    assert {len(example.prompt.fields) for example in drawn} >= {2, 5, 7}
+    assert len({example.prompt.fields[0][0] for example in drawn}) > 10
+
+
+@kinds
+def test_a_shuffled_question_differs_in_the_order_of_its_fields_alone(kind: Kind) -> None:
+    rng = Random(0)
+    for example in islice(examples(1, Split.TRAIN, kind), 50):
+        other = shuffled(example, rng)
+        assert (other.answer, other.prompt.query) == (example.answer, example.prompt.query)
+        assert sorted(other.prompt.fields, key=str) == sorted(example.prompt.fields, key=str)
+        assert len(example.prompt.fields) == 1 or other.prompt.fields != example.prompt.fields
+
+
+def test_the_user_turn_is_the_query_and_the_fields_as_json_one_a_line() -> None:
+    prompt = Prompt("Is it?", (("title", 'The "Red" Wolf'), ("year", 7)))
+    text = prompt.messages[1]["content"]
+    assert text == (
+        "Answer the below query:\nIs it?\n\nGiven the following data:\n"
+        '{\n"title": "The \\"Red\\" Wolf",\n"year": 7\n}'
+    )
+    assert json.loads(text[text.index("{") :]) == {"title": 'The "Red" Wolf', "year": 7}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Rate sentiment from 1 to 5.",
+        "Is the review positive? Answer Yes or No.",
+        "Answer with ONLY 'POSITIVE' or 'NEGATIVE'.",
+        "Repeat the value of movietitle.",
+        "Summarize the review in one sentence.",
+    ],
+)
+def test_the_documented_wordings_are_asked(query: str) -> None:
+    assert any(query in ask.queries for domain in DOMAINS for ask in domain.asks)
+
+
+def test_a_lesson_learns_answers_and_only_answers() -> None:
+    mix = Mix((0, 6), 0.0, 0.5, 1.0, 6, (1, 1, 1, 1))
+    for lesson in islice(lessons(Random(1), mix), 100):
+        learned = [text for text, learn in lesson if learn]
+        assert learned
+        assert all(text.endswith(END) for text in learned)
+        assert sum(text.count("<|assistant|>") for text, _ in lesson) == len(learned)
+
+
+def test_a_recall_lesson_learns_values_that_stand_in_its_context() -> None:
+    mix = Mix((0, 4), 1.0, 0.0, 0.0, 6, (1, 1, 1, 1))
+    for lesson in islice(lessons(Random(1), mix), 100):
+        assert all(text.rstrip('",') in lesson[0][0] for text, learn in lesson if learn)
+
+
+@domains
+def test_a_table_is_a_join_whose_parent_values_repeat_in_no_grouped_order(domain: Domain) -> None:
+    drawn = [row.fields for row in rows(domain)]
+    parent = next(field for field in KEY_FIELDS[domain.name][2:] if field in drawn[0])
+    values = [row[parent] for row in drawn]
+    assert len(drawn) >= 1000
+    assert len(set(values)) == PARENTS
+    assert max(values.count(value) for value in set(values)) <= CHILDREN[1]
+    assert sum(a == b for a, b in pairwise(values)) < 0.1 * len(values)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_bundled_table_is_what_the_generator_writes(name: str) -> None:
+    (domain,) = (domain for domain in DOMAINS if domain.name == name)
+    assert table_path(name).stat().st_size < 500_000
+    assert pq.read_table(table_path(name)).to_pylist() == [row.fields for row in rows(domain)]
+
+
+def test_an_unknown_table_is_named_with_those_there_are() -> None:
+    with pytest.raises(TableError, match="movies, tickets, products"):
+        table_path("movie")
+
+
+def test_fields_are_picked_once_each_even_when_more_are_wanted_than_there_are() -> None:
+    row = DOMAINS[0].row(Random(1), Split.TRAIN)
+    picked = pick_fields(Random(2), row, ("critic",), 50)
+    assert sorted(picked, key=str) == sorted(row.fields.items(), key=str)
+
+
+def test_a_perfect_model_scores_one_and_a_mute_one_nothing() -> None:
+    known = {
+        example.prompt.query + str(sorted(example.prompt.fields, key=str)): example.answer
+        for kind in Kind
+        for example in islice(examples(1, Split.HELD_OUT, kind), 30)
+    }
+    perfect = score(
+        lambda prompts: [known[p.query + str(sorted(p.fields, key=str))] for p in prompts], 30
+    )
+    mute = score(lambda prompts: [""] * len(prompts), 30)
+    assert perfect.missed == {}
+    assert set(perfect.figures) == set(GOALS)
+    assert set(mute.missed) == set(GOALS) - {"same under shuffle"}

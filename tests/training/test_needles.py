@@ -1,0 +1,127 @@
+"""Names hidden in hay, and how the demo model finds them."""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+
+import pytest
+
+from relquery.demo import model_path
+from relquery.ir.lower import lower
+from relquery.ir.nodes import Bag, Seq, Text
+from training.domains.split import Split
+from training.lessons.lessons import END, MOST_NAMES, needle_lessons
+from training.lessons.needles import (
+    AFTER,
+    BEFORE,
+    HAY,
+    NAMES,
+    listed,
+    names_in,
+    needle_texts,
+    question,
+    text_around,
+)
+
+HAY_WORDS = frozenset(HAY)
+
+
+def test_the_same_seed_gives_the_same_texts() -> None:
+    first, second, other = (needle_texts(Random(seed), 8, 12) for seed in (3, 3, 4))
+    assert first == second
+    assert first != other
+
+
+@pytest.mark.parametrize("hay_words", [0, 1, 7, 48])
+def test_a_text_is_one_name_among_words_of_hay_and_no_name_comes_twice(hay_words: int) -> None:
+    texts = needle_texts(Random(1), 8, hay_words)
+    names = names_in(" ".join(texts))
+    assert len(texts) == len(set(names)) == 8
+    for text, name in zip(texts, names, strict=True):
+        words = text.split()
+        words.remove(name)
+        assert len(words) == hay_words
+        assert set(words) <= set(HAY)
+
+
+def test_a_name_stands_anywhere_in_its_text() -> None:
+    texts = needle_texts(Random(1), 50, 3)
+    places = {text.split().index(*names_in(text)) for text in texts}
+    assert places == {0, 1, 2, 3}
+
+
+def test_several_names_keep_their_order_in_a_text() -> None:
+    rng = Random(2)
+    for _ in range(50):
+        text = text_around(rng, ("Anna", "Boris", "Clara"), 5, Split.TRAIN)
+        assert names_in(text) == ["Anna", "Boris", "Clara"]
+        assert len(text.split()) == 8
+
+
+def test_no_word_of_hay_is_a_name() -> None:
+    assert not set(HAY) & set(NAMES)
+    assert len(set(HAY)) == len(HAY)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_no_text_that_is_asked_about_can_occur_in_training() -> None:
+    assert all(Split.HELD_OUT.owns(text) for text in needle_texts(Random(5), 40, 6))
+    for lesson in islice(needle_lessons(Random(5), 32), 300):
+        texts = [
+            piece for piece in _pieces(lesson[0][0]) if not HAY_WORDS.isdisjoint(piece.split())
+        ]
+        assert all(Split.TRAIN.owns(text) for text in texts)
+
+
+def test_the_names_in_an_answer_are_read_in_their_order_and_nothing_else_is() -> None:
+    assert names_in("Boris, Anna") == ["Boris", "Anna"]
+    assert names_in("The names: Anna,Boris. Annabel, anna") == ["Anna", "Boris"]
+    assert names_in("") == []
+    assert names_in(listed(NAMES)) == list(NAMES)
+
+
+def test_the_question_is_the_text_that_a_span_query_sends() -> None:
+    pieces = ["hay Anna", "Boris, Clara"]
+    bag = Bag(tuple(Text(piece) for piece in pieces), separator="\n")
+    spans = lower(Seq((Text(BEFORE), bag, Text(AFTER))))
+    assert "".join(str(span.content) for span in spans) == question(pieces)
+
+
+def test_a_needle_lesson_learns_the_names_of_its_pieces_in_their_order() -> None:
+    for lesson in islice(needle_lessons(Random(1), 24), 500):
+        (prompt, asked), (answer, learned) = lesson
+        names = names_in(prompt)
+        assert (asked, learned) == (False, True)
+        assert answer == listed(names) + END
+        assert 1 <= len(names) == len(set(names)) <= MOST_NAMES
+
+
+def test_needle_lessons_hold_texts_and_lists_of_every_number_of_names() -> None:
+    numbers: dict[bool, set[int]] = {True: set(), False: set()}
+    for lesson in islice(needle_lessons(Random(1), 24), 500):
+        prompt = lesson[0][0]
+        numbers[not HAY_WORDS.isdisjoint(prompt.split())].add(len(names_in(prompt)))
+    assert numbers[True] == set(range(1, MOST_NAMES + 1))
+    assert numbers[False] == set(range(2, MOST_NAMES + 1))
+
+
+def test_a_name_is_one_token_wherever_it_stands_and_so_is_a_word_of_hay() -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
+    whole = [*NAMES, *(f" {word}" for word in (*NAMES, *HAY))]
+    assert [text for text in whole if len(tokenizer(text)["input_ids"]) != 1] == []
+
+
+def test_the_model_finds_all_names_at_once_in_little_hay_and_by_pairs_in_much() -> None:
+    pytest.importorskip("torch")
+    from training.hay import needle_shares
+
+    shares = needle_shares(model_path(), (4, 48), cases=10, seed=3)
+    assert min(shares[4].values()) >= 0.8
+    assert shares[48]["tree"] >= 0.8
+    assert shares[48]["flat"] < 0.5
+
+
+def _pieces(prompt: str) -> list[str]:
+    return prompt.split(BEFORE)[1].split(AFTER, maxsplit=1)[0].split("\n")

@@ -1,0 +1,1 @@
+"""How the bundled demo model is trained and judged: `python -m training --help`."""

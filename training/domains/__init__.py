@@ -1,0 +1,1 @@
+"""Kinds of rows, and what is asked of them: films, products, tickets."""

@@ -1,0 +1,72 @@
+"""How a model in training does, quickly: it is shown the right answers and predicts each token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from random import Random
+
+import torch
+from torch import Tensor
+from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+
+from training.batches import BATCH_TOKENS, batches, encode
+from training.domains.rows import Kind
+from training.domains.split import Split
+from training.lessons.generator import examples, shuffled
+from training.lessons.lessons import END, Lesson, needle_lessons
+from training.lessons.prompt import Prompt
+
+PROBES = 30  # held-out questions of each kind, asked in two orders
+
+
+def before(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
+    """Hidden states (sequences, longest - 1, hidden) from which each next token is predicted."""
+    hidden: Tensor = model.model(ids, use_cache=False).last_hidden_state
+    return hidden[:, :-1]
+
+
+@torch.inference_mode()
+def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Held-out shares per kind, quickly: right when every answer token is the likeliest one."""
+    rng, parts = Random(7), [_needle_score(model, tokenizer)]
+    for kind in Kind:
+        asked = list(islice(examples(7, Split.HELD_OUT, kind), PROBES))
+        asked += [shuffled(example, rng) for example in asked]
+        lessons_ = [
+            [(_prompt_text(tokenizer, example.prompt), False), (example.answer + END, True)]
+            for example in asked
+        ]
+        right = forced(model, tokenizer, lessons_)
+        both = sum(a and b for a, b in zip(right[:PROBES], right[PROBES:], strict=True))
+        parts.append(f"{kind.value} {sum(right) / len(right):.2f}, twice {both / PROBES:.2f}")
+    return "; ".join(parts)
+
+
+def _needle_score(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> str:
+    parts = []
+    for hay in (8, 32, 96):
+        right = forced(
+            model, tokenizer, list(islice(needle_lessons(Random(f"probe:{hay}"), hay), 3 * PROBES))
+        )
+        parts.append(f"{hay} hay {sum(right) / len(right):.2f}")
+    return ", ".join(parts)
+
+
+def forced(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, asked: Sequence[Lesson]
+) -> list[bool]:
+    """Of each lesson, whether every token to be learned is the likeliest one."""
+    right = []
+    for pair in encode(tokenizer, asked):
+        ((ids, weights),) = batches([pair], BATCH_TOKENS, Random(0))
+        hidden, learned = before(model, ids), weights[:, 1:] > 0
+        right.append(bool((model.lm_head(hidden[learned]).argmax(-1) == ids[:, 1:][learned]).all()))
+    return right
+
+
+def _prompt_text(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> str:
+    text = tokenizer.apply_chat_template(
+        prompt.messages, add_generation_prompt=True, tokenize=False
+    )
+    return str(text)
