@@ -147,8 +147,8 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
     """(codes, distinct values as text)."""
     if pa.types.is_nested(array.type):
         raise TableError(
-            f"Column '{name}' holds lists or structs ({array.type}), which have no text form of "
-            "their own. Write each value as text, for example with json.dumps."
+            f"Column '{name}' of type {array.type} holds lists or structs, which have no text form "
+            "of their own. Write each value as text, for example with json.dumps."
         )
     try:
         encoded = _decoded(array).dictionary_encode(null_encoding="encode")

@@ -21,9 +21,9 @@ OPTIMUM = """\
 
 Prefix hit count (PHC) on the first rows of each table, as in Table 6 (appendix D) of *Optimizing
 LLM Queries in Relational Data Analytics Workloads*. `ophr` is the exact optimum; the others are in
-percent of it; in brackets, seconds to solve. *ggr, no stopping* is without depths and threshold. All columns have
-`weight="squared"`. Of pdmx these are ten columns, as many as the paper takes, which does not name
-them.
+percent of it; in brackets, seconds to solve. *ggr, no stopping* is without depths and threshold.
+All columns have `weight="squared"`. Of pdmx these are ten columns, as many as the paper takes,
+which does not name them.
 """
 
 GROWTH = """\
@@ -59,8 +59,8 @@ tables here. {tokens}:
 the request, then a line per field. The provider's minimum, steps and breakpoints count; requests
 come one at a time, and no entry expires. Breakpoints are set where they pay most, where the paper
 marks the first 1,024 tokens of each request. In brackets: tokens read from the cache. *Tree by
-price* is `reorder(..., weight=<price>)`, *tree by tokens* has `weight="tokens"`, and *saved* is what
-*tree by price* saves over the original order.
+price* is `reorder(..., weight=<price>)`, *tree by tokens* has `weight="tokens"`, and *saved* is
+what *tree by price* saves over the original order.
 """
 
 REAL_TOKENS = "Tokens are those of Llama 3 for whole prompts"
