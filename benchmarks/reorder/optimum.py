@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from benchmarks.reorder.tables import RealTable
+from relquery.config import Order
 from relquery.errors import ConfigError
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report
@@ -21,18 +22,26 @@ def _ggr_without_stopping(table: RealTable, rows: pa.Table) -> Report:
         "ggr",
         table.dependencies,
         table.bags,
+        "squared",
         row_depth=None,
         column_depth=None,
         threshold=0,
     ).report
 
 
+def _solver(method: Order) -> Solve:
+    def solve(table: RealTable, rows: pa.Table) -> Report:
+        return reorder(rows, method, table.dependencies, table.bags, "squared").report
+
+    return solve
+
+
 SOLVERS: dict[str, Solve] = {
-    "ophr": lambda table, rows: reorder(rows, "ophr", table.dependencies, table.bags).report,
-    "fixed": lambda table, rows: reorder(rows, "fixed", table.dependencies, table.bags).report,
-    "ggr": lambda table, rows: reorder(rows, "ggr", table.dependencies, table.bags).report,
+    "ophr": _solver("ophr"),
+    "fixed": _solver("fixed"),
+    "ggr": _solver("ggr"),
     "ggr, no stopping": _ggr_without_stopping,
-    "tree": lambda table, rows: reorder(rows, "tree", table.dependencies, table.bags).report,
+    "tree": _solver("tree"),
 }
 
 

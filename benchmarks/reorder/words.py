@@ -12,7 +12,8 @@ text itself, apart from the product's own measure (`hit_rate_distance` compares 
 seconds to solve, after compilation and encoding, median of three runs; the figures above are for
 the whole call. Squad's contexts are a bag for every method, and every method is told the
 dependencies of beer and movies. *Best public* is the best public solver, as the project's goals
-cite it.
+cite it. All columns but that one have `weight="tokens"`, in characters; *ggr* forms its groups by
+squared characters, and so has its threshold of 100,000 in them, as the paper has it.
 """
 
 OPTIMUM = """\
@@ -20,8 +21,9 @@ OPTIMUM = """\
 
 Prefix hit count (PHC) on the first rows of each table, as in Table 6 (appendix D) of *Optimizing
 LLM Queries in Relational Data Analytics Workloads*. `ophr` is the exact optimum; the others are in
-percent of it; in brackets, seconds to solve. *ggr, no stopping* is without depths and threshold. Of
-pdmx these are ten columns, as many as the paper takes, which does not name them.
+percent of it; in brackets, seconds to solve. *ggr, no stopping* is without depths and threshold.
+All columns have `weight="squared"`. Of pdmx these are ten columns, as many as the paper takes,
+which does not name them.
 """
 
 GROWTH = """\
@@ -57,7 +59,8 @@ tables here. {tokens}:
 the request, then a line per field. The provider's minimum, steps and breakpoints count; requests
 come one at a time, and no entry expires. Breakpoints are set where they pay most, where the paper
 marks the first 1,024 tokens of each request. In brackets: tokens read from the cache. *Tree by
-price* is `reorder(..., weight=<price>)`, and *saved* its savings over the original order.
+price* is `reorder(..., weight=<price>)`, *tree by tokens* has `weight="tokens"`, and *saved* is
+what *tree by price* saves over the original order.
 """
 
 REAL_TOKENS = "Tokens are those of Llama 3 for whole prompts"

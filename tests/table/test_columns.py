@@ -93,8 +93,10 @@ def test_categories_of_polars_are_written_as_text() -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ([10**30, 1], "cannot be read as text"),
-        ([2**64, 1], "cannot be read as text"),
+        ([frozenset("x")], "cannot be read as text.*all as text"),
+        ([[1], [2]], "holds lists or structs.*json.dumps"),
+        ([{1}, {2}], "holds lists or structs.*json.dumps"),
+        ([{"x": 1}], "holds lists or structs.*json.dumps"),
         ("xyz", "given as str. Give a list of values"),
         (b"xyz", "given as bytes"),
         ([1, "x"], "mixes kinds of values: int, str"),
@@ -126,7 +128,7 @@ def test_a_column_without_text_form_is_refused_by_name() -> None:
         encode(pa.table({"a": pa.array([{"x": 1}])}))
 
 
-@pytest.mark.parametrize("table", [["a"], "a", 7, None, (c for c in "ab"), [{"a": 1}]])
+@pytest.mark.parametrize("table", [["a"], "a", 7, None, (c for c in "ab"), [["x"]]])
 def test_what_is_no_table_is_refused_by_its_type(table: object) -> None:
     with pytest.raises(TableError, match=f"A {type(table).__name__} is no table"):
         encode(table)
@@ -147,3 +149,33 @@ def test_a_table_of_no_columns_or_rows_is_one() -> None:
 def test_text_that_is_not_unicode_is_refused_by_name() -> None:
     with pytest.raises(TableError, match="Column 'a' cannot be read as text"):
         encode({"a": ["\ud800"]})
+
+
+def test_integers_beyond_64_bits_are_written_as_text() -> None:
+    assert encode({"a": [10**30, None, -(2**64)]}).values[0].to_pylist() == [
+        str(10**30),
+        None,
+        str(-(2**64)),
+    ]
+
+
+def test_a_list_of_rows_is_a_table() -> None:
+    columns = encode([{"a": 1}, {"a": 2, "b": "z"}])
+    assert columns.names == ("a", "b")
+    assert columns.values[1].to_pylist() == [None, "z"]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pl.LazyFrame({"a": [1]}), "A LazyFrame is no table. Collect it first"),
+        (pd.DataFrame({"a": [2**80, 1]}), "cannot be read.*cast it to text"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a name of its own"),
+        (pd.DataFrame({"a": [1, "x"]}), "one kind of values"),
+    ],
+)
+def test_what_no_table_can_be_read_from_is_refused_with_a_remedy(
+    table: object, message: str
+) -> None:
+    with pytest.raises(TableError, match=message):
+        encode(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 
 import numpy as np
 import pandas as pd
@@ -123,3 +124,19 @@ def test_pandas_and_polars_tables_are_ordered_like_arrow_tables() -> None:
         assert np.array_equal(schedule.rows, expected.rows)
         assert np.array_equal(schedule.fields, expected.fields)
         assert schedule.report.phr == expected.report.phr
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(20_000, 100), (500, 2000)])
+def test_seconds_bound_the_processor_time_of_wide_tables(rows: int, columns: int) -> None:
+    rng = np.random.default_rng(0)
+    table = encode(
+        pa.table(
+            [rng.integers(0, kinds, rows) for kinds in rng.integers(3, 51, columns)],
+            list(map(str, range(columns))),
+        )
+    )
+    reorder({"a": ["x", "y", "x"]}, seconds=0)  # compiles
+    start = time.process_time()
+    schedule = reorder(table, seconds=1)
+    assert time.process_time() - start < 8
+    check(schedule, rows, columns)

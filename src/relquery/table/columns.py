@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +42,15 @@ class Columns:
 def encode(data: Any) -> Columns:
     """Encode a table; columns of other types than text are written as text.
 
-    data: a mapping from names to columns, or what speaks Arrow: an Arrow, pandas or polars table.
+    data: a mapping from names to columns, a list of mappings from names to values (a row without a
+    name has NULL there), or what speaks Arrow: an Arrow, pandas or polars table. Integers of any
+    size are written as text.
 
     Raises TableError for anything else, if columns differ in length, or for a column that has no
     text form.
     """
+    if _are_rows(data):
+        data = {name: [row.get(name) for row in data] for row in data for name in row}
     if isinstance(data, Mapping):
         names = list(map(str, data))
         arrays = [_as_array(str(name), column) for name, column in data.items()]
@@ -79,19 +83,27 @@ def encode(data: Any) -> Columns:
     )
 
 
+def _are_rows(data: Any) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    return isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data)
+
+
 def _as_arrow(data: Any) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if not hasattr(data, "__arrow_c_stream__"):
+        remedy = "Collect it first. " if hasattr(data, "collect") else ""
         raise TableError(
-            f"A {type(data).__name__} is no table. Give an Arrow, pandas or polars table, or a "
-            "mapping from column names to columns."
+            f"A {type(data).__name__} is no table. {remedy}Give an Arrow, pandas or polars "
+            "table, a list of rows as mappings, or a mapping from column names to columns."
         )
     try:
         return pa.table(data)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         said = ". ".join(map(str, error.args))
-        raise TableError(f"The table cannot be read: {said}.") from error
+        raise TableError(
+            f"The table cannot be read: {said}. Give each column one kind of values, and a name of "
+            "its own, or cast it to text."
+        ) from error
 
 
 def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedArray:
@@ -106,12 +118,17 @@ def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedA
         return pa.array(column, type=None if len(column) else pa.string())
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         kinds = _kinds(column)
+        if kinds == ["int"]:  # beyond 64 bits
+            return pa.array([None if value is None else str(value) for value in column])
         if len(kinds) > 1:
             raise TableError(
                 f"Column '{name}' mixes kinds of values: {', '.join(kinds)}. Give one kind, or all "
                 "as text."
             ) from error
-        raise TableError(f"Column '{name}' cannot be read as text: {error}.") from error
+        raise TableError(
+            f"Column '{name}' cannot be read as text: {str(error).rstrip('.')}. "
+            "Give a list of one value per row, all of one kind, or all as text."
+        ) from error
 
 
 def _kinds(column: object) -> list[str]:
@@ -123,6 +140,11 @@ def _kinds(column: object) -> list[str]:
 
 def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s, pa.Array]:
     """(codes, distinct values as text)."""
+    if pa.types.is_nested(array.type):
+        raise TableError(
+            f"Column '{name}' of type {array.type} holds lists or structs, which have no text form "
+            "of their own. Write each value as text, for example with json.dumps."
+        )
     try:
         encoded = _decoded(array).dictionary_encode(null_encoding="encode")
         if isinstance(encoded, pa.ChunkedArray):

@@ -73,8 +73,11 @@ class Work(NamedTuple):
     members: Int32s
 
 
-def ggr(problem: Problem, limits: Limits) -> tuple[Int64s, Int32s]:
-    """(rows, fields by row id)."""
+def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> tuple[Int64s, Int32s]:
+    """(rows, fields by row id).
+
+    visits: cells to count, after which each segment left falls back to its own statistics.
+    """
     columns, rows = problem.items.shape
     # Passages change slots, so that one that a group shares stands in one slot.
     problem = problem._replace(items=problem.items.copy(), places=problem.places.copy())
@@ -83,7 +86,7 @@ def ggr(problem: Problem, limits: Limits) -> tuple[Int64s, Int32s]:
         fields=np.zeros((rows, columns), np.int32),
         members=np.empty(rows * columns, np.int32),
     )
-    _solve(problem, limits, new_segment(problem), work)
+    _solve(problem, limits, visits, new_segment(problem), work)
     go_on(problem.stopped)
     fields = np.take_along_axis(problem.places.T, work.fields.astype(np.int64), axis=1)
     return work.order, fields
@@ -100,18 +103,21 @@ def as_in_paper(
 
 
 @compiled
-def _solve(problem: Problem, limits: Limits, segment: Segment, work: Work) -> None:
+def _solve(problem: Problem, limits: Limits, visits: int, segment: Segment, work: Work) -> None:
     todo = [Task(0, len(work.order), 0, 0)]
     while todo:
         task = todo.pop()
         rows = work.order[task.start : task.stop].copy()
         placed = work.fields[rows[0], : task.placed]
         live = fill_segment(segment, problem, rows, placed)
-        for i in range(len(rows)):
-            if problem.stopped[0]:
-                return
-            add_row(segment, problem, i, live, 1)
-        rest = _split_groups(problem, limits, segment, work, task, rows, live, todo)
+        visits -= len(rows) * live
+        rest = np.arange(len(rows))
+        if visits >= 0:
+            for i in range(len(rows)):
+                if problem.stopped[0]:
+                    return
+                add_row(segment, problem, i, live, 1)
+            rest = _split_groups(problem, limits, segment, work, task, rows, live, todo)
         if len(rest) > 0:
             rest, ranked = sort_by_statistics(segment, problem, rest, live)
             if problem.stopped[0]:

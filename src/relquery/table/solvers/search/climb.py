@@ -27,6 +27,9 @@ from relquery.table.solvers.search.trie import (
 )
 
 LARGEST_GROUP = 8  # rows that are asked together
+ITEMS_PER_STEP = 16  # of a label; shorter ones take no longer than the look itself
+SHORT_LOOK = 2  # entries per slot
+NO_LIMIT = 2**61
 MOST_ENTRIES = 64  # looked at per node and item, the newest first: common items are in very many
 
 
@@ -73,14 +76,18 @@ def new_search(items: Int32s, weights: Int64s) -> Search:
 
 
 @compiled
-def insert_all(trie: Trie, search: Search, items: Int32s, order: Int64s) -> None:
-    """Insert the rows of `order` that are not in."""
+def insert_all(
+    trie: Trie, search: Search, items: Int32s, order: Int64s, most: int = NO_LIMIT
+) -> None:
+    """Insert the rows of `order` that are not in; after `most` steps with a short look for each."""
+    stop = search.counters[1] + most
     for row in order:
         if trie.stopped[0]:
             return
         if trie.leaf[row] == NONE:
             make_room(trie)
-            _put_in(trie, search, items, row, _find(trie, search, items, row, NONE))
+            left = max(stop - search.counters[1], SHORT_LOOK * items.shape[0])
+            _put_in(trie, search, items, row, _find(trie, search, items, row, NONE, left))
 
 
 @compiled
@@ -186,8 +193,10 @@ def _hit(trie: Trie, search: Search, node: int) -> int:
 
 
 @compiled
-def _find(trie: Trie, search: Search, items: Int32s, row: int, without: int) -> Found:
-    """Where a row hits most, the nodes below `without` aside."""
+def _find(
+    trie: Trie, search: Search, items: Int32s, row: int, without: int, most: int = NO_LIMIT
+) -> Found:
+    """Where a row hits most, the nodes below `without` aside, as far as `most` steps show."""
     search.counters[0] += 1
     number = search.counters[0]
     if without != NONE:
@@ -197,13 +206,16 @@ def _find(trie: Trie, search: Search, items: Int32s, row: int, without: int) -> 
     best, best_hit, best_whole = ROOT, 0, True
     search.todo[0], search.hits[0] = ROOT, 0
     left = 1
-    while left > 0:
+    stop = search.counters[1] + most
+    while left > 0 and search.counters[1] < stop:
         left -= 1
         node, hit = search.todo[left], search.hits[left]
         for slot in range(items.shape[0]):
             item = items[slot, row]
             if not trie.shared[item]:
                 continue
+            if search.counters[1] >= stop:
+                break
             entry = trie.bucket[bucket_of(trie, node, item)]
             looked = 0
             while entry != NONE and looked < MOST_ENTRIES:
@@ -231,6 +243,7 @@ def _find(trie: Trie, search: Search, items: Int32s, row: int, without: int) -> 
 def _overlap(trie: Trie, search: Search, node: int, number: int) -> tuple[int, bool]:
     """(weight of a node's label that the row holds too, whether it holds all of it)."""
     begin, end = trie.begin[node], trie.end[node]
+    search.counters[1] += (end - begin) // ITEMS_PER_STEP
     total, held = 0, 0
     for k in range(begin, end):
         item = trie.label[node, k]

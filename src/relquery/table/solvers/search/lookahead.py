@@ -20,6 +20,7 @@ from relquery.table.solvers.search.rollout import (
     Scratch,
     best_slot,
     measure_gains,
+    most_of,
     new_scratch,
     put_agreed_last,
     split_by_slot,
@@ -116,8 +117,9 @@ def _best_split(
     gain: Floats,
 ) -> Split:
     """Rows by group, for one slot or for the slots of the groups worth most."""
-    best = 0
-    if len(rows) > 2 and len(left) > 1:
+    best = most_of(gain[: len(left)])
+    visits = scratch.visits[0] + len(rows) * len(left) * (1 + min(reach.first, len(left)))
+    if len(rows) > 2 and len(left) > 1 and visits <= reach.visits:
         by_value = split_by_value(problem, segment, members, rows, placed)
         value = value_of_groups(problem, objective, reach, scratch, by_value, left, begin)
         best, value_of_best = best_slot(problem, objective, reach, scratch, rows, left, begin, gain)

@@ -14,11 +14,12 @@ from relquery.table.solvers.segment import Problem
 
 class Reach(NamedTuple):
     """How far to look: `first` columns are tried for a segment, and below each of them the `width`
-    that gain most, `depth` columns deep."""
+    that gain most, `depth` columns deep. Once `visits` cells were looked at, gain alone decides."""
 
     first: int
     depth: int
     width: int
+    visits: int = 2**62
 
 
 class Scratch(NamedTuple):
@@ -27,6 +28,7 @@ class Scratch(NamedTuple):
     stamp: (1,), counts up, so that `seen`, per item, need not be cleared. tally, place: per item,
         rows that have it and its number among those seen. found: (n,), items seen.
     rows, starts: per depth, the rows of a segment by group and where groups start.
+    visits: (1,), cells looked at, a measure of time.
     """
 
     stamp: Int64s
@@ -36,6 +38,7 @@ class Scratch(NamedTuple):
     found: Int32s
     rows: Int64s
     starts: Int64s
+    visits: Int64s
 
 
 def new_scratch(problem: Problem, reach: Reach) -> Scratch:
@@ -50,6 +53,7 @@ def new_scratch(problem: Problem, reach: Reach) -> Scratch:
         found=np.zeros(rows, np.int32),
         rows=np.empty((reach.depth + 1, rows), np.int64),
         starts=np.empty((reach.depth + 1, rows + 1), np.int64),
+        visits=np.zeros(1, np.int64),
     )
 
 
@@ -89,6 +93,7 @@ def measure_gains(
     distinct: Int64s,
 ) -> None:
     """Per slot, what rows gain if it comes next, and its distinct items."""
+    scratch.visits[0] += len(slots) * len(rows)
     for k in range(len(slots)):
         if problem.stopped[0]:
             gain[k], distinct[k] = 0.0, 0
@@ -159,7 +164,7 @@ def best_slot(
     untried = gain[: len(left)].copy()
     tried = np.zeros(len(problem.classes), np.bool_)
     for _ in range(min(reach.first, len(left))):
-        k = _most(untried)
+        k = most_of(untried)
         untried[k] = -1.0
         if problem.stopped[0]:
             break
@@ -237,6 +242,7 @@ def _roll_out(
     if len(slots) == 0 or problem.stopped[0]:
         return 0.0
     if len(rows) == 2:
+        scratch.visits[0] += len(slots)
         return _pair(problem, objective, rows, slots, begin)
     gain, distinct = np.empty(len(slots)), np.empty(len(slots), np.int64)
     measure_gains(problem, objective, scratch, rows, slots, begin, gain, distinct)
@@ -250,11 +256,11 @@ def _roll_out(
     if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
         measure_gains(problem, objective, scratch, rows, slots, end, gain, distinct)
     gain = gain[:live]
-    best = float(gain[_most(gain)])
+    best = float(gain[most_of(gain)])
     if depth == 0 or live < 2:
         return base + best
     for _ in range(min(reach.width, live)):
-        k = _most(gain)
+        k = most_of(gain)
         value, gain[k] = gain[k], -1.0
         if distinct[k] == len(rows):
             break
@@ -273,7 +279,7 @@ def _roll_out(
 
 
 @compiled
-def _most(gain: Floats) -> int:
+def most_of(gain: Floats) -> int:
     """Where the highest gain stands, the first of equals."""
     best = 0
     for k in range(1, len(gain)):

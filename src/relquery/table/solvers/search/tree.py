@@ -35,6 +35,11 @@ from relquery.table.solvers.segment import Problem
 
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
+COUNTS_PER_SECOND = 3e7  # cells of a small table that `ggr` counts
+LEAST_SECONDS = 0.1  # that each start has to find its schedule, whatever the limit
+LEAST_PASSES = 2  # over the table, that each start makes in any case
+FEW_SLOTS = 25  # wider rows miss the processor's caches more, up to WIDEST times
+WIDEST = 8.0
 CELLS_IN_CACHE = 3e6  # beyond it the processor waits for its memory, up to SLOWEST times as long
 SLOWEST = 4.0
 MOST_STARTS = 32  # orders in which the rows of a small table are inserted
@@ -102,6 +107,7 @@ class _Search:
         items, places = self.problem.items.copy(), self.problem.places.copy()
         problem = self.problem._replace(items=items, places=places)  # passages change slots
         reach = reach_within(problem, self._count(VISITS_PER_SECOND) / 2)
+        reach = reach._replace(visits=self._count_to_start(VISITS_PER_SECOND))
         order, slots = look_ahead(problem, self.objective, reach)
         trie, search = self._new()
         plant(trie, items, order, slots)
@@ -109,7 +115,8 @@ class _Search:
 
     def from_groups(self) -> Schedule:
         """Algorithm 1 of paper 000, without early stopping."""
-        order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0))
+        most = self._count_to_start(COUNTS_PER_SECOND)
+        order, fields = ggr(self.problem, Limits(NO_LIMIT, NO_LIMIT, 0), most)
         slot_of = np.argsort(self.problem.places, axis=0).astype(np.int32)
         slots = slot_of[fields, np.arange(len(fields))[:, None]]
         trie, search = self._new()
@@ -121,10 +128,11 @@ class _Search:
         shuffle = np.random.default_rng(0)
         order = np.arange(self.problem.items.shape[1])
         steps = self._count(STEPS_PER_SECOND)
+        most = self._count_to_start(STEPS_PER_SECOND / 2)
         schedules = []
         for _ in range(MOST_STARTS if len(order) <= MOST_ROWS_SHUFFLED else 1):
             trie, search = self._new()
-            insert_all(trie, search, self.problem.items, order)
+            insert_all(trie, search, self.problem.items, order, most)
             schedules.append(self._climb(trie, search, steps))
             steps -= int(search.counters[1]) + STEPS_PER_START
             if steps <= 0:
@@ -134,8 +142,15 @@ class _Search:
         return max(schedules, key=worth)
 
     def _count(self, per_second: float) -> int:
-        slower = min(1 + self.problem.items.size / CELLS_IN_CACHE, SLOWEST)
+        slots, rows = self.problem.items.shape
+        slower = min(1 + slots * rows / CELLS_IN_CACHE, SLOWEST)
+        slower *= min(max(slots / FEW_SLOTS, 1.0), WIDEST)
         return int(self.seconds * per_second / slower)
+
+    def _count_to_start(self, per_second: float) -> int:
+        """What a start may look at before it takes the quickest way to a schedule."""
+        least = max(LEAST_SECONDS * per_second, LEAST_PASSES * self.problem.items.size)
+        return int(max(self._count(per_second), least))
 
     def _new(self) -> tuple[Trie, Space]:
         items = self.problem.items
