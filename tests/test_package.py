@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
 import relquery
 from relquery import errors
 
+ROOT = Path(__file__).parents[1]
 HEAVY = {
     "torch",
     "transformers",
@@ -49,6 +52,11 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(relquery, name) is not None
     assert name in dir(relquery)
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert relquery.__version__ == project["version"]
 
 
 def test_a_name_that_is_not_public_is_refused() -> None:

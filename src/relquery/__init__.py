@@ -9,6 +9,7 @@ con.sql("SELECT movietitle, LLM('Is the review positive?', reviewcontent) FROM m
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,14 @@ __all__ = [
 ]
 
 
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("relquery")
     if name not in _HOMES:
         raise AttributeError(f"module 'relquery' has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")
@@ -83,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__doc__", "__name__", "__path__"]
+    return [*__all__, "__doc__", "__name__", "__path__", "__version__"]
