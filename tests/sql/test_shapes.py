@@ -183,6 +183,24 @@ def test_a_condition_by_chance_guards_no_call(con: Connection, backend: FakeBack
         "SELECT LLM('up', title) FROM films GROUP BY genre",
         "SELECT f.title FROM films f JOIN reviews r ON LLM('up', r.text) = 'A' "
         "RIGHT JOIN films g ON g.id = f.nope",
+        "SELECT LLM('up', title), (SELECT id FROM reviews) FROM films",
+        "SELECT LLM('up', title) FROM films ORDER BY (SELECT id FROM reviews)",
+        "SELECT LLM('up', title), error('no') FROM films",
+        "SELECT u, title::INTEGER FROM (SELECT *, LLM('up', title) AS u FROM films)",
+        "WITH a AS (SELECT *, LLM('up', title) AS u FROM films) "
+        "SELECT max(f.u || '!'), max(f.title::INTEGER) FROM a AS f GROUP BY f.id",
+        "WITH a AS (SELECT id, LLM('up', title) AS u FROM films), "
+        "b AS (SELECT id, title::DATE AS d FROM films) SELECT * FROM a, b WHERE a.id = b.id",
+        "SELECT u, d FROM (SELECT id, LLM('up', title) AS u FROM films) "
+        "JOIN (SELECT id, title::DATE AS d FROM films) USING (id)",
+        "SELECT max(u), max(title::INTEGER) FROM (SELECT *, LLM('up', title) AS u FROM films)",
+        "SELECT u, (SELECT r.id FROM reviews r WHERE r.film <> f.id) "
+        "FROM (SELECT id, LLM('up', title) AS u FROM films) f ORDER BY u",
+        "SELECT LLM('up', title) FROM films UNION ALL SELECT title::INTEGER::VARCHAR FROM films",
+        "SELECT u FROM (SELECT LLM('up', title) AS u FROM films) WHERE u > 'A' "
+        "UNION SELECT title::INTEGER::VARCHAR FROM films",
+        "CREATE TABLE n AS SELECT u, title::INTEGER AS t "
+        "FROM (SELECT *, LLM('up', title) AS u FROM films)",
     ],
 )
 def test_what_must_fail_fails_before_the_first_call(
@@ -211,8 +229,29 @@ def test_rows_that_a_table_takes_are_inserted(con: Connection) -> None:
         "FROM films",
         "SELECT LLM('up', title::INTEGER) FROM films WHERE LLM('up', title) = 'none'",
         "SELECT id FROM films WHERE id = (SELECT id FROM films WHERE LLM('up', title) = 'DUNE')",
+        *(
+            f"SELECT {item} FROM (SELECT *, LLM('up', id) AS u FROM films) AS f {rest}"
+            for item, rest in [
+                ("coalesce(u, title::INTEGER::VARCHAR)", ""),
+                ("CASE WHEN f IS NULL OR f.u IS NULL THEN error('none') END", ""),
+                ("title::INTEGER", "WHERE u = 'Maybe'"),
+                ("f.title::INTEGER", "JOIN films g ON u = g.title"),
+                ("title::INTEGER", "JOIN (SELECT 'Maybe' AS u) AS g USING (u)"),
+                ("title::INTEGER", "NATURAL JOIN (SELECT 'Maybe' AS u) AS g"),
+                ("u || y AS v, CASE WHEN count(*) = 6 THEN error('all') END",
+                 ", (VALUES ('a')) AS w(y) GROUP BY 1"),
+                ("CASE WHEN y IS NULL THEN error('none') END", ", LATERAL (SELECT u AS y) AS w"),
+            ]
+        ),
+        "SELECT u FROM (SELECT LLM('yes', id) AS u FROM films) UNION ALL "
+        "(SELECT u FROM (SELECT LLM('up', id) AS u, title FROM films) "
+        "WHERE u IN ('7', '8') AND title::INTEGER > 0)",
+        "SELECT DATE '2020-01-01' AS d UNION ALL "
+        "SELECT max(u) FROM (SELECT DATE '2020-01-02' + LLM('len', id)::INTEGER AS u FROM films)",
+        "SELECT v, (SELECT m FROM (SELECT max(u) AS m FROM "
+        "(SELECT LLM('yes', id) AS u FROM films))) FROM (SELECT LLM('up', id) AS v FROM films)",
     ],
-)
+)  # fmt: skip
 def test_what_an_answer_may_prevent_does_not_fail_beforehand(query: str, con: Connection) -> None:
     con.sql(query)
 
