@@ -43,7 +43,8 @@ class Aggregates:
         kinds: tuple[set[str], ...] = (set(), set(), set())
         for name, kind in zip(*(column.to_pylist() for column in rows.columns), strict=True):
             kinds[kind].add(name)
-        return cls(*map(frozenset, kinds), _querying(database) if kinds[2] else frozenset())
+        names, volatile, macros = map(frozenset, kinds)
+        return cls(names, volatile, macros, _querying(database) if macros else frozenset())
 
     def is_volatile(self, node: exp.Expr) -> bool:
         """Whether an expression may have another value whenever it is computed."""
