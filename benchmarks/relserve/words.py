@@ -20,7 +20,8 @@ a busy machine changes nothing.
 
 SHARED = """\
 Mean latencies in seconds, with the costs of three models on A100 GPUs that are derived in
-`engine/cost/accelerators.py`: {count} relQueries a trace, {seeds} traces a setting, of which means are taken.
+`engine/cost/accelerators.py`: {count} relQueries a trace, {seeds} traces a setting, of which means
+are taken.
 *Load*: relQueries that arrive, as a share of what `fcfs` serves when all come at once. The paper's
 rates are 0.5 to 1.0 relQueries per second; its Table 6 shows what that is as a load: at the highest
 rate service takes 1.47 times as long as the arrivals. `static` computes prompts before it decodes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -192,11 +192,38 @@ def test_all_that_fail_alike_stop_the_query_after_a_few(
     assert len(server.asked) == 16
 
 
-def test_failures_are_alike_whatever_number_a_request_has(serve: Serve) -> None:
-    numbers = itertools.count(10**9)
-    server = serve(lambda body: failure(400, f"Failed (request req-{next(numbers)}a)"))
+def fault(number: int, text: str) -> Reply:
+    """What a server on FastAPI says of a request that it cannot read: with what was sent."""
+    fields = {"type": "missing", "loc": ["body", "x"], "msg": "Field required"}
+    return Reply({"detail": [fields | {"input": {"content": text}}]}, 422)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda number, text: failure(400, f"Failed (request req-{10**9 + number}a)"),
+        lambda number, text: failure(400, f"Row {number} of {number % 7 + 1} is bad."),
+        lambda number, text: failure(400, f"No grammar for '{text}' (line {number})."),
+        lambda number, text: failure(500, f'Kaput at "{text}"', x_should_retry="false"),
+        fault,
+    ],
+)
+def test_failures_are_alike_whatever_of_its_own_a_request_has(
+    serve: Serve, reply: Callable[[int, str], Reply]
+) -> None:
+    numbers = itertools.count()
+    server = serve(lambda body: reply(next(numbers), question(body)))
+    texts = [f"x{'y' * (number % 5)}" for number in range(100)]
     with pytest.raises(ModelError, match="failed alike"):
-        ask(backend(server), ["x"] * 100)
+        ask(backend(server), texts)
+    assert len(server.asked) == 16
+
+
+def test_a_server_s_list_of_faults_is_told_in_words(serve: Serve) -> None:
+    server = serve(lambda body: fault(0, "x") if question(body) == "x" else echo(body))
+    (bad, good) = ask(backend(server), ["x", "y"])
+    assert bad.error == "The server answered 422: Field required at ['body', 'x']."
+    assert good.text == "y"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.traces.simulate import Run, simulate
 from relquery.traces.trace import TracedQuery
+from tests.engine.harness import Harness, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)
 LIMITS = EngineConfig(
@@ -110,3 +111,30 @@ def test_without_it_a_large_relquery_waits_longer(name: PolicyName) -> None:
         return unit_waiting(simulate(queries, policy, Served(COST, LIMITS)))
 
     assert waited(0.1) <= 0.1 + BATCH < waited(None)
+
+
+@pytest.mark.parametrize("name", PRIORITIES)
+@pytest.mark.parametrize("every", [1, 3])
+def test_short_ones_that_starve_do_not_drive_a_long_one_out(name: PolicyName, every: int) -> None:
+    """Two seats, one long relQuery; short ones come faster than they can be served, or not."""
+
+    def finished(threshold: float | None) -> float:
+        policy = make_policy(name, Settings(COST, Fairness(threshold)))
+        harness = Harness(policy=policy, block_size=4, cache_tokens=2000, max_num_seqs=2)
+        for row in range(8):
+            harness.submit(numbered(50, start=100 * row).tolist(), 12, group=0)
+        long = harness.engine.relqueries[0]
+        for step in range(400):
+            if step % every == 0:
+                harness.submit(numbered(8, start=10_000 * step).tolist(), 2, group=step + 1)
+            harness.step()
+            harness.executor.clock.advance(0.05)
+            if not long.open:
+                break
+        while long.open:
+            harness.step()
+            harness.executor.clock.advance(0.05)
+        assert long.latency is not None
+        return long.latency.total
+
+    assert finished(0.2) <= 1.1 * finished(None)

@@ -154,6 +154,8 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
          " SELECT * FROM n", "Run the recursion first"),
         ("SELECT LLM('up', row_number() OVER ()) FROM films", "subquery"),
         ("SELECT list_transform(tags, lambda t: LLM('up', t)) FROM films", "unnest"),
+        ("SELECT LLM('up', unnest(tags)) FROM films", "unnest.items. AS u"),
+        ("SELECT LLM('up', generate_subscripts(tags, 1)) FROM films", "unnest.items. AS u"),
         ("SELECT LLM('up', id), * LIKE 't%' FROM films", "Name the columns"),
         ("SELECT LLM('up', id), COLUMNS('^(id|stars)$') + 1 FROM films", "Name the columns"),
         ("SELECT LLM('up', id), * RENAME (id AS key) FROM films", "Name the columns"),

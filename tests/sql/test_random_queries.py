@@ -97,11 +97,15 @@ def plain_queries(draw: st.DrawFn) -> str:
         items.append("rank() OVER (PARTITION BY f.genre ORDER BY LLM('up', f.id), f.title)")
     names = [f"{item} AS a{at}" for at, item in enumerate(items)]
     names += draw(st.sampled_from([[], ["a0 || '?' AS b"], ["f.genre AS a0x"]]))
-    query = f"SELECT {draw(st.sampled_from(['', 'DISTINCT ']))}{', '.join(names)} FROM {clause}"
+    distinct = draw(st.sampled_from(["", "DISTINCT ", "DISTINCT ON (a0) ", "DISTINCT ON (genre) "]))
+    if "genre" in distinct:  # a name that the FROM clause has, too
+        names = [f"{items[0]} AS genre", *names[1 : len(items)]]
+    query = f"SELECT {distinct}{', '.join(names)} FROM {clause}"
     where = draw(st.lists(conditions_of(texts), max_size=2))
     if where:
         query += f" WHERE {' AND '.join(where)}"
-    return query + draw(st.sampled_from(["", " ORDER BY ALL LIMIT 3", " ORDER BY ALL OFFSET 1"]))
+    ends = ["", " ORDER BY ALL LIMIT 3", " ORDER BY ALL OFFSET 1"]
+    return query + draw(st.sampled_from(ends[1:] if "ON" in distinct else ends))
 
 
 @st.composite

@@ -141,6 +141,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
             return Result(foretold.result(), (), Report(seconds=asker.clock() - start))
         rehearsed = Walk(source, database, macros, defaults, rehearsal).statement(source.parse())
         database.bind(rehearsed.sql)
+        rehearsal.outer(rehearsed.outer)
         check_insert(database, rehearsed.sql, rehearsal.stand_ins)
         asked = _Asked(database, scratch, asker)
         with asked.paid_for():

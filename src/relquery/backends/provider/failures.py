@@ -17,14 +17,15 @@ _OF_PROMPT = re.compile(
 )
 _OF_SERVER = (429, 502, 503)
 _TO_LEAVE_OUT = ("temperature", "top_p", "top_k", "seed", "stop")
-_NUMBERED = re.compile(r"\b(?=\w*\d)[\w-]{8,}")  # ids of requests, moments
+# What differs between failures that are alike: ids, rows, moments; texts that are quoted.
+_OWN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|[\w-]*\d[\w-]*")
 
 
 def words(error: openai.APIError, timeout: float) -> str:
     """What went wrong, in the server's words where it has some."""
     if isinstance(error, openai.APIStatusError):
         body = error.body
-        said = body.get("message") or body.get("detail") or body if isinstance(body, dict) else body
+        said = body.get("message") or _detail(body) or body if isinstance(body, dict) else body
         text = short(str(said or error.response.reason_phrase)).rstrip(".")
         return f"The server answered {error.status_code}: {text}."
     if isinstance(error, openai.APITimeoutError) and not while_connecting(error):
@@ -37,7 +38,7 @@ def words(error: openai.APIError, timeout: float) -> str:
 def failure(error: openai.APIError, said: str, url: object, model: str) -> Failure:
     """Whose matter an error is. said: its words."""
     status = getattr(error, "status_code", None)
-    kind = _NUMBERED.sub("#", said)
+    kind = f"{status} {_OWN.sub('#', said)}"
     if status == 413 or (status in (400, 403, 422) and _OF_PROMPT.search(f"{error.code} {said}")):
         return Failure(kind, said, "prompt")
     if status in (403, 404):
@@ -68,6 +69,14 @@ def while_connecting(error: openai.APIError) -> bool:
     """Whether no connection came about."""
     # By name: the classes are httpx's or httpx2's, by the version of the SDK.
     return type(error.__cause__).__name__ in ("ConnectError", "ConnectTimeout")
+
+
+def _detail(body: dict[str, object]) -> object:
+    """What servers on FastAPI say: of a list of faults what and where, without what was sent."""
+    detail = body.get("detail")
+    if not isinstance(detail, list) or not all(isinstance(fault, dict) for fault in detail):
+        return detail
+    return "; ".join(f"{fault.get('msg')} at {fault.get('loc')}" for fault in detail)
 
 
 def _remedy(error: openai.APIError, said: str) -> str:

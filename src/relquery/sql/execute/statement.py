@@ -53,12 +53,14 @@ class Done:
     """What is left of a statement when its calls are answered.
 
     names: of the columns that it gives; None for those of `sql`. checks: of answers that are read
-    outside of the SELECT with their call.
+    outside of the SELECT with their call. outer: the statement as a tree, where it is more than the
+    SELECT with the last call.
     """
 
     sql: str
     names: list[str] | None
     checks: tuple[OuterCheck, ...] = ()
+    outer: exp.Expr | None = None
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class Walk(Generic[R]):
                 select.replace(read_rows(self.database, table, rows.plan.written))
         outer = OuterReader(self.database, self.macros.aggregates, texts)
         tree = outer.read(tree)
-        return Done(to_sql(tree), names, tuple(outer.checks))
+        return Done(to_sql(tree), names, tuple(outer.checks), tree)
 
     def _select(self, select: exp.Select, tree: exp.Expr) -> R | exp.Expr:
         """Go through the stages of a SELECT of a statement and give its rows.

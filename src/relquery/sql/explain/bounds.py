@@ -8,7 +8,7 @@ cannot mislead: a single source, whose rows are kept or dropped by columns witho
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import sqlglot
@@ -17,10 +17,15 @@ from sqlglot import exp
 from relquery.sql.form.groups import keys_of
 from relquery.sql.form.normalize import has_grouping_sets
 from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import DIALECT
 
 _ANSWER = re.compile(r"_rq_text_\d+")
 _CUTS = ("distinct", "having", "qualify", "limit", "offset")
+
+
+def _always(query: exp.Query) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,13 @@ class Known:
     held: bool = True
     open: frozenset[str] = frozenset()
 
-    def is_open(self, node: exp.Expr) -> bool:
-        """Whether the value of an expression depends on answers, or may."""
+    def is_open(self, node: exp.Expr, reads: Callable[[exp.Query], bool] = _always) -> bool:
+        """Whether the value of an expression depends on answers, or may.
+
+        reads: whether a subquery does by the tables that it names.
+        """
         return any(
-            isinstance(part, exp.Query)
+            (isinstance(part, exp.Query) and reads(part))
             or (isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count))
             or (isinstance(part, exp.Column) and self.is_open_column(part.name))
             for part in node.walk()
@@ -76,6 +84,13 @@ def known_base(base: str, stand_ins: Mapping[str, Known]) -> Known:
         return Known(table.most, exact=False, held=False)
     columns = (item.alias.lower() for item in inner.expressions if table.is_open(item))
     return replace(table, open=frozenset(columns))
+
+
+def reading(stand_ins: Mapping[str, Known], context: Context) -> Callable[[exp.Query], bool]:
+    """What tells whether a query reads one of the stand-ins, in a SELECT that sees `context`."""
+    tree = sqlglot.parse_one(context.sql("SELECT 1"), dialect=DIALECT)
+    entries = {entry.alias.lower(): entry for entry in tree.find_all(exp.CTE)}
+    return lambda query: _reads(query, entries, set(stand_ins), set())
 
 
 def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known:

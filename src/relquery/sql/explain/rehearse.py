@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
-from relquery.sql.explain.bounds import Known, known_rows
+from relquery.sql.explain.bounds import Known, known_rows, reading
+from relquery.sql.explain.certain import certain_queries
 from relquery.sql.explain.rows import ForeseenRows
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
@@ -68,6 +69,19 @@ class Rehearsal:
         self.compute(rows)
         return rows.final(rows.alive[_NONE])
 
+    def outer(self, statement: exp.Expr | None) -> None:
+        """Compute what a statement does beside its SELECTs with calls, as far as answers cannot
+        change it. Raises QueryError if that fails.
+        """
+        if statement is None:
+            return
+        for query in certain_queries(statement, self.stand_ins, self.aggregates):
+            try:
+                self.database.describe(query)
+            except QueryError:  # NULL has another type than what it stands for
+                continue
+            self.database.execute(f"EXPLAIN ANALYZE {query}")
+
     def compute(self, rows: ForeseenRows) -> None:
         """Compute of a SELECT what does not depend on answers.
 
@@ -88,10 +102,11 @@ class Rehearsal:
         clauses = (select.args.get(key) for key in _CLAUSES)
         if not (rows.known.exact and rows.known.held) or self.aggregates.is_volatile(select):
             return None
-        if any(clause is not None and rows.known.is_open(clause) for clause in clauses):
+        reads = reading(self.stand_ins, rows.context)
+        if any(clause is not None and rows.known.is_open(clause, reads) for clause in clauses):
             return None
         for item in select.expressions:
-            if rows.known.is_open(item):
+            if rows.known.is_open(item, reads):
                 item.set("this", exp.null())
         return to_sql(select)
 

@@ -121,7 +121,8 @@ def _is_of_more_than_a_row(condition: exp.Expr, aggregates: Aggregates) -> bool:
     """
     return (
         has_call(condition)
-        or condition.find(exp.Window, exp.Query, exp.Grouping, exp.GroupingId) is not None
+        or condition.find(exp.Window, exp.Grouping, exp.GroupingId) is not None
+        or aggregates.has_query(condition)
         or next(aggregates.inside(condition), None) is not None
         or aggregates.is_volatile(condition)
     )

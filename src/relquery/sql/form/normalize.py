@@ -104,6 +104,11 @@ def check_places(select: exp.Select) -> None:
                 "An LLM call stands inside of a lambda or list comprehension. Call it per row: "
                 "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
             )
+        if any(isinstance(part, exp.UDTF | exp.Explode) for part in call.walk()):
+            raise UnsupportedQueryError(
+                "A field of an LLM call makes several rows (unnest). Make them first: "
+                "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
+            )
         if _is_condition(call):
             raise QueryError(
                 "An LLM call stands where true or false is needed, and its answer is text. "
@@ -186,8 +191,8 @@ def item_at(key: exp.Expr, select: exp.Select) -> exp.Expr:
 class _Aliases:
     """Replaces names that the select list gives by what they name, as DuckDB allows everywhere.
 
-    A column of the FROM clause goes first, but where a name is a whole key of ORDER BY: there it
-    goes last, and the name stays.
+    A column of the FROM clause goes first, but where a name is a whole key of DISTINCT ON or ORDER
+    BY: there it goes last, and in ORDER BY the name stays.
     """
 
     sources: Sources
@@ -201,13 +206,20 @@ class _Aliases:
             self._replace_in(item)
             if isinstance(item, exp.Alias):
                 self._named.setdefault(item.alias.lower(), item.this)
-        for clause in ("where", "group", "having", "qualify"):
+        for clause in ("where", "group", "having", "qualify", "distinct"):
             if (node := select.args.get(clause)) is not None:
+                self._replace_whole_keys(node.args.get("on"))
                 self._replace_in(node)
         order = select.args.get("order")
         for key in order.expressions if order is not None else ():
             if not isinstance(key.this, exp.Column):
                 self._replace_in(key)
+
+    def _replace_whole_keys(self, on: exp.Expr | None) -> None:
+        """In DISTINCT ON a key that is a name of the select list is that, whatever FROM has."""
+        for key in list(on.expressions) if on is not None else ():
+            if isinstance(key, exp.Column) and not key.table and key.name.lower() in self._named:
+                self._put(key, self._named[key.name.lower()].copy())
 
     def _replace_in(self, node: exp.Expr) -> None:
         for column in list(node.find_all(exp.Column)):

@@ -5,6 +5,7 @@ The parser knows only some of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,17 +13,21 @@ from sqlglot import exp
 
 from relquery.sql.host.database import SCRATCH, Database
 
+_WORD = re.compile(r"\w+")
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
     """names: lower-case names of all aggregate functions; volatile: of those like random().
 
-    macros: names of the macros that users made.
+    macros: names of the macros that users made; querying: of those that hold a subquery, or call
+    one that does.
     """
 
     names: frozenset[str]
     volatile: frozenset[str] = frozenset()
     macros: frozenset[str] = frozenset()
+    querying: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, database: Database) -> Aggregates:
@@ -30,17 +35,27 @@ class Aggregates:
         rows = database.fetch(
             "SELECT DISTINCT lower(function_name), CASE WHEN function_type = 'aggregate' THEN 0 "
             "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
-            "WHERE function_type = 'aggregate' OR stability = 'VOLATILE' "
+            "WHERE function_type = 'aggregate' "
+            # DuckDB lists error() among them, so that it is not computed ahead of its row.
+            "OR (stability = 'VOLATILE' AND function_name <> 'error') "
             f"OR (function_type = 'macro' AND NOT internal AND function_name NOT LIKE '{SCRATCH}%')"
         )
         kinds: tuple[set[str], ...] = (set(), set(), set())
         for name, kind in zip(*(column.to_pylist() for column in rows.columns), strict=True):
             kinds[kind].add(name)
-        return cls(*map(frozenset, kinds))
+        names, volatile, macros = map(frozenset, kinds)
+        return cls(names, volatile, macros, _querying(database) if macros else frozenset())
 
     def is_volatile(self, node: exp.Expr) -> bool:
         """Whether an expression may have another value whenever it is computed."""
         return any(_is_named(found, self.volatile) for found in node.find_all(exp.Func))
+
+    def has_query(self, node: exp.Expr) -> bool:
+        """Whether an expression holds a subquery, or a macro does that it calls."""
+        calls = node.find_all(exp.Func)
+        return node.find(exp.Query) is not None or any(
+            _is_named(found, self.querying) for found in calls
+        )
 
     def is_aggregate(self, node: exp.Expr) -> bool:
         """Whether a node is a call that folds rows into one value, and no window function."""
@@ -73,6 +88,18 @@ class Aggregates:
         if isinstance(node, exp.AggFunc):
             return True
         return _is_named(node, self.names)
+
+
+def _querying(database: Database) -> frozenset[str]:
+    rows = database.fetch(
+        "SELECT lower(function_name), lower(macro_definition) FROM duckdb_functions() "
+        "WHERE function_type = 'macro' AND NOT internal AND macro_definition IS NOT NULL"
+    )
+    bodies = list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    found = {"select"}
+    while more := {name for name, body in bodies if found & set(_WORD.findall(body))} - found:
+        found |= more
+    return frozenset(found - {"select"})
 
 
 def _is_named(node: exp.Expr, names: frozenset[str]) -> bool:

@@ -30,9 +30,9 @@ def begin(
 ) -> Draft:
     """Plan the first request of each relQuery that must wait no longer.
 
-    running: in order of urgency. Where there is no room, the last of them lose theirs: those of
-    relQueries that do not starve themselves, or, for one that was never begun, any. So a relQuery
-    takes the place of one that starves once at most, and two never drive one another out for ever.
+    running: in order of urgency. Where there is no room, the last of them lose theirs, but for
+    those of relQueries that starve themselves: else short ones that come and starve would drive a
+    long one out for ever.
     """
     for relquery in overdue:
         request = next(iter(relquery.waiting))
@@ -40,8 +40,7 @@ def begin(
             continue
         if draft.tokens <= 0:
             return draft
-        spared = starves if relquery.started is not None else lambda number: False
-        victims = [each for each in reversed(running) if not spared(each.group)]
+        victims = [each for each in reversed(running) if not starves(each.group)]
         enlarged = make_room(draft, request, victims)
         if enlarged is None:
             return draft

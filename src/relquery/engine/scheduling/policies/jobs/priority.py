@@ -102,9 +102,10 @@ class Priorities(Generic[E]):
         return relquery in self._starved
 
     def overdue(self, state: State) -> list[RelQuery]:
-        """Those that starve while none of their requests runs, those never begun first."""
+        """Those that starve while none of their requests runs: those never begun first, and of
+        these the one that came first."""
         found = [state.relqueries[number] for number in self._overdue]
-        return sorted(found, key=lambda relquery: relquery.started is not None)
+        return sorted(found, key=lambda each: (each.started is not None, each.arrival))
 
     @property
     def count(self) -> int:
