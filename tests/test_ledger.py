@@ -69,7 +69,7 @@ def test_whatever_differs_in_a_question_gives_another_key():
         (Span("a\0"), Span("b")),
         (Span("a"), Span("\0b")),
     ]
-    samplings = [GREEDY, Sampling(max_tokens=7), Sampling(allowed=("a",)), Sampling(stop=("a",))]
+    samplings = [GREEDY, Sampling(max_tokens=7), Sampling(labels=("a",)), Sampling(stop=("a",))]
     keys = [
         key
         for model, sampling in itertools.product(["m", "n"], samplings)

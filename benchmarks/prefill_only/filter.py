@@ -23,8 +23,7 @@ from benchmarks.harness import Figure, Say
 from benchmarks.queries import run_query
 from benchmarks.spans.setup import Writer
 from benchmarks.turns import Turn, alternate
-from relquery.backends.local import embedded
-from relquery.backends.local import labels as choices
+from relquery.backends.local import embedded, labels
 from relquery.engine.loop import Loop
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
@@ -114,11 +113,11 @@ class StepByStep(Loop):
 
     def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
         """See Loop.submit. The end is a token more."""
-        request.max_tokens += bool(request.choices)
+        request.max_tokens += bool(request.labels)
         return super().submit(request, tenant, arrival)
 
     def _take(self, request: Request, token: int) -> bool:
-        if not request.choices:
+        if not request.labels:
             return super()._take(request, token)
         if token in request.end:
             self._finish(request, Finish.STOP)
@@ -229,7 +228,7 @@ def _run(model: LoadedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run
 @contextmanager
 def _decoding() -> Iterator[None]:
     """Choices are decoded."""
-    with patch.object(choices, "SCORED_UNASKED", -1):
+    with patch.object(labels, "SCORED_UNASKED", -1):
         yield
 
 

@@ -201,7 +201,7 @@ def run(
     loop = Loop(engine.executor, workload.limits(hybrid=mode != "chunked"), engine.clock, policy)
     labels = LabelTrie(LABELS)
     requests = [
-        Request(number, prompt, 1, choices=LABELS, group=number, scored=True, labels=labels)
+        Request(number, prompt, 1, labels=LABELS, group=number, scored=True, trie=labels)
         for number, prompt in enumerate(workload.prompts)
     ]
     order = sorted(range(len(requests)), key=arrivals.__getitem__)

@@ -49,7 +49,7 @@ def _drawn(texts: Sequence[str], seed: int) -> Generate:
     """One of the texts, generated token by token; which, the model draws."""
     longest = max(map(len, texts))
     return span.generate(
-        f"Write text {seed}.", allowed=texts, temperature=1.0, seed=seed, max_tokens=longest
+        f"Write text {seed}.", labels=texts, temperature=1.0, seed=seed, max_tokens=longest
     )
 
 

@@ -264,10 +264,7 @@ class Connection:
 
 
 def _sampling(settings: dict[str, Any]) -> Sampling:
-    # A query says `labels`, as its calls do; to a backend they are the allowed answers.
-    known = {"labels": "allowed"} | {
-        setting.name: setting.name for setting in fields(Sampling) if setting.name != "allowed"
-    }
+    known = [setting.name for setting in fields(Sampling)]
     for name in settings:
         if name not in known:
             raise ConfigError(
@@ -279,5 +276,5 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
         settings = settings | {"labels": tuple(labels)}
         if not settings["labels"]:
             raise ConfigError("labels is empty; give at least one text, or None for free answers.")
-    given = {known[name]: value for name, value in settings.items() if value is not None}
+    given = {name: value for name, value in settings.items() if value is not None}
     return Sampling(**given)

@@ -93,7 +93,7 @@ class Sampling:
     temperature: 0 is greedy. top_k: 0 keeps all tokens. top_p: 1 keeps all tokens.
     seed: makes sampled answers repeat; None draws a fresh seed per request.
     stop: strings that end the answer and are cut from it.
-    allowed: when not empty, the answer is one of these texts.
+    labels: when not empty, the answer is one of these texts.
     """
 
     max_tokens: int = 256
@@ -102,21 +102,20 @@ class Sampling:
     top_k: int = 0
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    allowed: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, kinds in _NUMBERS.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise ConfigError(f"{name} is {value!r}; it must be a number.")
-        for name in ("stop", "allowed"):
+        for name in ("stop", "labels"):
             texts = getattr(self, name)
-            shown = "allowed (labels)" if name == "allowed" else name
             if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-                raise ConfigError(f"{shown} is {texts!r}; it must be a list of strings.")
+                raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
             for text in texts:
                 if not text.isascii() and text.encode(errors="ignore").decode() != text:
-                    raise ConfigError(f"{shown} holds {text!r}, which is no valid Unicode text.")
+                    raise ConfigError(f"{name} holds {text!r}, which is no valid Unicode text.")
             object.__setattr__(self, name, tuple(texts))
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
@@ -130,10 +129,8 @@ class Sampling:
             raise ConfigError(f"top_k is {self.top_k}; it must not be negative (0 keeps all).")
         if "" in self.stop:
             raise ConfigError("stop holds an empty string, which would end every answer at once.")
-        if "" in self.allowed:
-            raise ConfigError(
-                "A label (allowed) is an empty string; an answer has at least one token."
-            )
+        if "" in self.labels:
+            raise ConfigError("A label is an empty string; an answer has at least one token.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +169,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 class Finish(Enum):
     """Why an answer ended."""
 
-    STOP = "stop"  # end-of-sequence token, stop string, or a complete allowed answer
+    STOP = "stop"  # end-of-sequence token, stop string, or a complete label
     DECIDED = "decided"  # can be none of the texts that it is compared with: its beginning is given
     LENGTH = "length"  # cut by max_tokens or by the model's context
     ERROR = "error"  # could not be served
@@ -187,7 +184,7 @@ class Answer:
     error: why there is no whole answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
     tokens: ids of the answer, which continue the prompt's own; None where they are not known.
-    scores: log-probability of each of `Sampling.allowed` among them, normalised as the call asks;
+    scores: log-probability of each of `Sampling.labels` among them, normalised as the call asks;
         else that with which decoding held to them draws it at temperature 1. None where they were
         not weighed.
     """

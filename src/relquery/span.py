@@ -95,7 +95,7 @@ class Settings(TypedDict, total=False):
     top_k: int
     seed: int | None
     stop: Iterable[str]
-    allowed: Iterable[str]
+    labels: Iterable[str]
 
 
 def system(text: str) -> Text:
@@ -250,7 +250,7 @@ def _sampling(settings: Settings) -> Sampling:
     texts: dict[str, tuple[str, ...]] = {}
     for name, value in (
         ("stop", settings.get("stop", ())),
-        ("allowed", settings.get("allowed", ())),
+        ("labels", settings.get("labels", ())),
     ):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise ConfigError(f"{name} is {value!r}; it must be a list of strings.")

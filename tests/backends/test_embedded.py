@@ -64,9 +64,9 @@ def test_a_prompt_beyond_the_cache_comes_from_host_memory_the_second_time(
 ) -> None:
     small = load_backend(MODEL, cache_tokens=32, max_input=256, host_tokens=512, slice_tokens=64)
     texts = ["a" * 150 + end for end in "bc"]
-    found = [ask(small, [text], allowed=("Yes", "No"))[0] for text in texts]
+    found = [ask(small, [text], labels=("Yes", "No"))[0] for text in texts]
     assert [answer.cached_tokens for answer in found] == [0, 160]
-    for answer, expected in zip(found, ask(backend, texts, allowed=("Yes", "No")), strict=True):
+    for answer, expected in zip(found, ask(backend, texts, labels=("Yes", "No")), strict=True):
         assert answer.text == expected.text
         assert answer.scores == pytest.approx(expected.scores, abs=1e-4)
     small.close()
@@ -169,7 +169,7 @@ def test_a_prompt_that_cannot_be_rendered_gets_an_error_and_the_others_answers(
 def test_a_prompt_beyond_the_context_gets_an_error_and_the_others_answers(
     backend: EmbeddedBackend,
 ) -> None:
-    good, bad, also_good = ask(backend, ["x", "y" * 400, "z"], allowed=("Yes", "No"))
+    good, bad, also_good = ask(backend, ["x", "y" * 400, "z"], labels=("Yes", "No"))
     assert bad.text is None
     assert bad.finish is Finish.ERROR
     assert "255" in str(bad.error)
@@ -185,19 +185,19 @@ def test_a_prompt_beyond_the_cache_gets_an_error_that_names_the_cache() -> None:
 
 def test_allowed_answers_are_the_only_ones(backend: EmbeddedBackend) -> None:
     allowed = ("Yes", "No", "Nope", "POSITIVE", "é")
-    answers = ask(backend, [f"q{n}" for n in range(30)], allowed=allowed, max_tokens=1)
+    answers = ask(backend, [f"q{n}" for n in range(30)], labels=allowed, max_tokens=1)
     assert all(answer.text in allowed and answer.error is None for answer in answers)
 
 
 def test_choices_may_repeat_and_begin_alike(backend: EmbeddedBackend) -> None:
     allowed = ("No", "Nope", "No")
-    answers = ask(backend, [f"q{n}" for n in range(40)], allowed=allowed, temperature=2.0, seed=1)
+    answers = ask(backend, [f"q{n}" for n in range(40)], labels=allowed, temperature=2.0, seed=1)
     assert {answer.text for answer in answers} == set(allowed)
     assert all(answer.error is None for answer in answers)
 
 
 def test_a_stop_string_does_not_cut_a_choice(backend: EmbeddedBackend) -> None:
-    (answer,) = ask(backend, ["x"], allowed=("not\nat all",), stop=("\n",))
+    (answer,) = ask(backend, ["x"], labels=("not\nat all",), stop=("\n",))
     assert (answer.text, answer.finish) == ("not\nat all", Finish.STOP)
 
 
@@ -206,7 +206,7 @@ def test_a_choice_is_given_back_as_it_was_written_whatever_the_tokenizer_makes_o
     tokenizer.backend_tokenizer.normalizer = Lowercase()
     one = load_backend(MODEL, tokenizer=tokenizer, cache_tokens=512)
     allowed = ("Yes", "No")
-    assert {answer.text for answer in ask(one, ["x", "y"], allowed=allowed)} <= set(allowed)
+    assert {answer.text for answer in ask(one, ["x", "y"], labels=allowed)} <= set(allowed)
     one.close()
 
 

@@ -44,9 +44,9 @@ class Provider:
 @pytest.mark.parametrize(
     ("sampling", "expected"),
     [
-        (Sampling(allowed=("Yes", "No")), True),
-        (Sampling(allowed=("Yes", "No"), temperature=1.0), False),
-        (Sampling(allowed=tuple(map("".join, product("abcdefgh", repeat=3)))), False),
+        (Sampling(labels=("Yes", "No")), True),
+        (Sampling(labels=("Yes", "No"), temperature=1.0), False),
+        (Sampling(labels=tuple(map("".join, product("abcdefgh", repeat=3)))), False),
         (Sampling(max_tokens=1), True),
         (Sampling(), False),
     ],

@@ -36,7 +36,7 @@ from tests.backends.chat_server import (
 # As where the `local` extra is not installed.
 BASE_INSTALL = "import sys; sys.modules.update(dict.fromkeys(('torch', 'transformers'), None))"
 COMMAND = [sys.executable, "-c", f"{BASE_INSTALL}; from relquery.cli import main; main()"]
-LABELS = Sampling(allowed=("Yes", "No"), max_tokens=1)
+LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 
 
 def backend(server: ChatServer, model: str = "m", **settings: Any) -> OpenAIBackend:

@@ -29,7 +29,7 @@ from tests.backends.chat_server import (
     until,
 )
 
-LABELS = Sampling(allowed=("Yes", "No"), max_tokens=1)
+LABELS = Sampling(labels=("Yes", "No"), max_tokens=1)
 
 
 def backend(server: ChatServer, **settings: Any) -> OpenAIBackend:

@@ -15,7 +15,7 @@ from relquery.backends.provider.wrapping import unfenced, without_reasoning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Sampling
 
-LABELS = Sampling(allowed=("Yes", "No"))
+LABELS = Sampling(labels=("Yes", "No"))
 
 
 def reply(content: object, finish: object = "stop", output: object = 2, **message: object) -> str:
@@ -183,8 +183,8 @@ def test_a_label_is_found_after_reasoning_and_in_a_code_fence(text: str, label: 
 
 
 def test_a_label_may_look_like_anything() -> None:
-    odd = Sampling(allowed=("```\nx\n```", "<b>", " Yes"))
-    for text in odd.allowed:
+    odd = Sampling(labels=("```\nx\n```", "<b>", " Yes"))
+    for text in odd.labels:
         assert read(reply(text), odd).text == text
 
 
@@ -235,7 +235,7 @@ def test_any_reply_is_read_and_what_it_gives_can_be_stored(
         return
     assert (answer.error is None) == (answer.finish is Finish.STOP)
     assert answer.error is not None or isinstance(answer.text, str)
-    assert not has_labels or answer.text in (None, *LABELS.allowed)
+    assert not has_labels or answer.text in (None, *LABELS.labels)
     with closing(Ledger.open()) as ledger:
         ledger.put([(b"k", answer)])
         assert (ledger.get([b"k"]) != {}) == (answer.error is None)

@@ -15,7 +15,7 @@ import torch
 from tokenizers.normalizers import Lowercase
 
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.local.labels import SCORED_UNASKED, Choices
+from relquery.backends.local.labels import SCORED_UNASKED, Labels
 from relquery.backends.local.open import load_backend
 from relquery.backends.scoring.calibration import fit_temperature
 from relquery.backends.service.service import Engine
@@ -158,7 +158,7 @@ def test_a_trained_model_is_asked_for_whole_labels_unless_the_way_is_laid_out() 
         for scores, text in zip(joint, asked, strict=True):
             wanted = stock_scores(backend, text, MOODS)
             assert list(scores.probabilities.values()) == pytest.approx(wanted, abs=1e-4)
-        decoded = answers_of(backend, asked, allowed=MOODS)
+        decoded = answers_of(backend, asked, labels=MOODS)
     finally:
         backend.close()
     # Asked freely, this model would not go on to "mood"; once "Positive" stands, nothing else may.
@@ -211,11 +211,11 @@ def test_choices_are_scored_in_one_step_and_answers_are_those_of_decoding(
 ) -> None:
     allowed = ["good, I think", "good, but", "great", "great!"]
     with monkeypatch.context() as patch:
-        patch.setattr(Choices, "to_score_unasked", lambda self: None)
-        decoded = answers_of(backend, PROMPTS, allowed=allowed)
+        patch.setattr(Labels, "to_score_unasked", lambda self: None)
+        decoded = answers_of(backend, PROMPTS, labels=allowed)
     assert len(steps) > 2
     steps.clear()
-    scored = answers_of(backend, PROMPTS, allowed=allowed)
+    scored = answers_of(backend, PROMPTS, labels=allowed)
     assert len(steps) == 1
     assert [one.text for one in scored] == [one.text for one in decoded]
     assert [one.tokens for one in scored] == [one.tokens for one in decoded]
@@ -231,7 +231,7 @@ def test_where_the_context_has_no_room_for_all_choices_they_are_decoded(
     backend: EmbeddedBackend,
 ) -> None:
     long = "x" * (256 - len("\nAnswer:") - 2)
-    (answer,) = answers_of(backend, [long], allowed=("a", "bcd"))
+    (answer,) = answers_of(backend, [long], labels=("a", "bcd"))
     assert answer.scores is None
     assert answer.text in ("a", "bc")
 
@@ -239,8 +239,8 @@ def test_where_the_context_has_no_room_for_all_choices_they_are_decoded(
 @pytest.mark.parametrize(
     "sampling",
     [
-        {"allowed": LABELS, "temperature": 1.0, "seed": 1},
-        {"allowed": MANY},
+        {"labels": LABELS, "temperature": 1.0, "seed": 1},
+        {"labels": MANY},
         {"max_tokens": 2},
     ],
 )
@@ -254,7 +254,7 @@ def test_what_is_sampled_or_large_or_free_is_decoded(
 def test_many_labels_are_scored_if_that_is_asked_for(
     backend: EmbeddedBackend, steps: list[int]
 ) -> None:
-    tokens = Choices(backend._renderer, backend._model.end, MANY).to_score("branch").tokens
+    tokens = Labels(backend._renderer, backend._model.end, MANY).to_score("branch").tokens
     assert tokens > SCORED_UNASKED
     (scores,) = backend.score(["x"], labels=MANY)
     assert fsum(scores.probabilities.values()) == pytest.approx(1)
@@ -262,7 +262,7 @@ def test_many_labels_are_scored_if_that_is_asked_for(
 
 
 def test_a_job_of_choices_has_their_scores_without_a_wait(engine: Engine) -> None:
-    job = engine.submit(["x"], choices=["Yes", "No"])
+    job = engine.submit(["x"], labels=["Yes", "No"])
     (answer,) = job.result(30)
     (scores,) = engine.score(["x"], labels=["Yes", "No"], normalization="branch")
     assert answer.scores == pytest.approx(scores.log_probabilities, abs=1e-5)
@@ -300,14 +300,14 @@ def test_labels_without_tokens_or_with_an_end_token_are_decoded_unless_they_must
 ):
     end = frozenset({ord(".")})
     for text, why in (("!", "has no tokens"), ("No.", "ends an answer")):
-        found = Choices(Spelling(), end, ["Yes", text])  # type: ignore[arg-type]
+        found = Labels(Spelling(), end, ["Yes", text])  # type: ignore[arg-type]
         assert found.to_score_unasked() is None
         with pytest.raises(ConfigError, match=why):
             found.to_score("joint")
 
 
 def test_a_label_that_another_continues_has_no_probability_without_an_end_token() -> None:
-    found = Choices(Spelling(), frozenset(), ["a", "ab"])  # type: ignore[arg-type]
+    found = Labels(Spelling(), frozenset(), ["a", "ab"])  # type: ignore[arg-type]
     assert found.to_score("branch").log_probabilities([[0.0]]) == (-inf, 0.0)
     assert found.to_score("joint").log_probabilities([[-3.0]]) == (-inf, 0.0)
 
@@ -369,7 +369,7 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
         ({"labels": ["Yes", ""]}, "labels holds ''"),
         ({"labels": ["Yes", "No", "Yes"]}, "labels holds 'Yes' 2 times"),
         ({"labels": ["\ud800"]}, "no valid Unicode"),
-        ({"normalization": "sum"}, "normalization is 'sum'. Choices: joint, branch"),
+        ({"normalization": "sum"}, "normalization is 'sum'. Labels: joint, branch"),
         ({"temperature": 0}, "temperature is 0"),
         ({"temperature": "1"}, "temperature is '1'"),
         ({"temperature": inf}, "temperature is inf"),

@@ -208,7 +208,7 @@ def test_prompts_may_be_tuples_of_spans_and_sampling_is_as_elsewhere(engine: Eng
     spans = (Span("Is it "), Span("good?"))
     plain, spanned = engine.submit(["Is it good?", spans], max_tokens=4).result(PATIENCE)
     assert plain.tokens == spanned.tokens
-    (chosen,) = engine.submit(["x"], choices=["Yes", "No"]).result(PATIENCE)
+    (chosen,) = engine.submit(["x"], labels=["Yes", "No"]).result(PATIENCE)
     assert chosen.text in ("Yes", "No")
     job = [engine.submit(["x"], temperature=1.0, seed=4, max_tokens=9) for _ in range(2)]
     assert job[0].result(PATIENCE)[0].text == job[1].result(PATIENCE)[0].text
@@ -553,11 +553,11 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
         (["x"], {"max_tokens": 0}, "max_tokens is 0"),
         (["x"], {"stop": "x"}, "stop is 'x'"),
         (["x"], {"stop": None}, "stop is None"),
-        (["x"], {"choices": "Yes"}, "choices is 'Yes'"),
-        (["x"], {"choices": []}, "choices is empty"),
-        (["x"], {"choices": ["Yes", 3]}, "choices holds 3"),
-        (["x"], {"choices": ["Yes", ""]}, "choices holds ''"),
-        (["x"], {"choices": ["\ud800"]}, "choices holds .* no valid Unicode"),
+        (["x"], {"labels": "Yes"}, "choices is 'Yes'"),
+        (["x"], {"labels": []}, "choices is empty"),
+        (["x"], {"labels": ["Yes", 3]}, "choices holds 3"),
+        (["x"], {"labels": ["Yes", ""]}, "choices holds ''"),
+        (["x"], {"labels": ["\ud800"]}, "choices holds .* no valid Unicode"),
         (["x"], {"stop": ["\ud800"]}, "stop holds .* no valid Unicode"),
         (["x"], {"tenant": 3}, "tenant is 3"),
         (["x", (Span([1, 2]),)], {}, "Prompt 1 has Span.*tuple of token ids"),  # type: ignore[arg-type]

@@ -204,7 +204,7 @@ def test_the_longest_prompt_is_served_within_the_budget(
     sizing = cast(Sizing, engine.sizing)
     text = prompt(engine, sizing.max_input)
     monkeypatch.setattr(TorchExecutor, "execute", tracked)
-    (answer,) = engine.submit([text], choices=["Yes", "No"]).result()
+    (answer,) = engine.submit([text], labels=["Yes", "No"]).result()
     assert answer.error is None
     assert answer.prompt_tokens == sizing.max_input > 2 * sizing.config.cache_tokens
     (peak,) = peaks  # of one step; it makes the cache, as nothing was kept before
@@ -216,7 +216,7 @@ def test_the_longest_prompt_is_served_within_the_budget(
 def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> None:
     sizing = cast(Sizing, engine.sizing)
     text = prompt(engine, sizing.max_input + 1)
-    (answer,) = engine.submit([text], choices=["Yes", "No"]).result()
+    (answer,) = engine.submit([text], labels=["Yes", "No"]).result()
     assert answer.finish is Finish.ERROR
     assert f"{sizing.max_input + 1} tokens" in str(answer.error)
     assert f"a step holds {sizing.max_input}." in str(answer.error)

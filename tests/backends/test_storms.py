@@ -26,10 +26,10 @@ KINDS: dict[str, tuple[Sampling, Normalization | None]] = {
     "one pass": (Sampling(max_tokens=1), None),
     "sampled": (Sampling(max_tokens=7, temperature=0.8, seed=5), None),
     "stopped": (Sampling(max_tokens=20, stop=("a", "e")), None),
-    "choices": (Sampling(allowed=("Yes", "No", "Maybe")), None),
-    "many choices": (Sampling(allowed=tuple(f"{7 * n % 10}th way" for n in range(9))), None),
-    "joint scores": (Sampling(allowed=LABELS), "joint"),
-    "branch scores": (Sampling(allowed=LABELS), "branch"),
+    "choices": (Sampling(labels=("Yes", "No", "Maybe")), None),
+    "many choices": (Sampling(labels=tuple(f"{7 * n % 10}th way" for n in range(9))), None),
+    "joint scores": (Sampling(labels=LABELS), "joint"),
+    "branch scores": (Sampling(labels=LABELS), "branch"),
 }
 
 

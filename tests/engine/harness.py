@@ -226,10 +226,10 @@ def chain_of(spec: Spec) -> Chain:
 def branches_of(request: Request) -> list[tuple[int, ...]]:
     """By branch of its labels, or by draw of its drafts, the tokens since the prompt; without
     either, one of none."""
-    if request.labels is None:
+    if request.trie is None:
         return [()] if request.drafts is None or request.output else drawn_after(request.drafts)
     paths: list[tuple[int, ...]] = []
-    for branch in request.labels.branches:
+    for branch in request.trie.branches:
         above = () if branch.above is None else paths[branch.above]
         paths.append((*above, *branch.stretch))
     return paths
@@ -326,13 +326,13 @@ def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:
     output: list[int] = []
     while len(output) < request.max_tokens:
         token = answer(request.id, request.prompt_tokens + len(output))
-        if request.choices:
+        if request.labels:
             following = {
                 choice[len(output)]
-                for choice in request.choices
+                for choice in request.labels
                 if list(choice[: len(output)]) == output and len(choice) > len(output)
             }
-            if tuple(output) in request.choices:
+            if tuple(output) in request.labels:
                 following |= request.end
             if not following:
                 break

@@ -141,7 +141,7 @@ class Storm:
             case "one pass":
                 limit = 1
             case "labels" | "choices":
-                options |= {"choices": LABELS, "end": END, "scored": kind == "labels"}
+                options |= {"labels": LABELS, "end": END, "scored": kind == "labels"}
             case "drafts":
                 likely = [answer_of(number, len(prompt) + at) for at in range(3)]
                 options["drafts"] = Drafts([tuple(likely), (0, 1)])

@@ -66,6 +66,6 @@ def test_a_simulated_request_with_choices_ends_on_a_choice() -> None:
     clock = VirtualClock()
     engine = Loop(SimulatedExecutor(clock), EngineConfig(), clock)
     prompt = np.arange(5, dtype=np.int32)
-    engine.submit(Request(0, prompt, max_tokens=9, choices=((7, 8), (7, 9, 9), (0, 4))))
-    engine.submit(Request(1, prompt, max_tokens=9, choices=((7, 8), (7, 9, 9))))
+    engine.submit(Request(0, prompt, max_tokens=9, labels=((7, 8), (7, 9, 9), (0, 4))))
+    engine.submit(Request(1, prompt, max_tokens=9, labels=((7, 8), (7, 9, 9))))
     assert {r.id: r.output for r in engine.run()} == {0: [0, 4], 1: [7, 8]}

@@ -39,7 +39,7 @@ def uniform(path: Label, token: int) -> float:
 
 
 def request_of(labels: list[Label], end: frozenset[int]) -> Request:
-    return Request(0, numbered(3), 9, end=end, choices=tuple(labels), scored=True)
+    return Request(0, numbered(3), 9, end=end, labels=tuple(labels), scored=True)
 
 
 def allowed_logs(path: Label, allowed: Label, weights: Weights) -> dict[int, float]:
@@ -50,7 +50,7 @@ def allowed_logs(path: Label, allowed: Label, weights: Weights) -> dict[int, flo
 
 def weighed(trie: LabelTrie, weights: Weights) -> list[list[float]]:
     """What an executor gives."""
-    paths = branches_of(Request(0, numbered(1), 1, choices=trie.labels, scored=True, labels=trie))
+    paths = branches_of(Request(0, numbered(1), 1, labels=trie.labels, scored=True, trie=trie))
     found = []
     for path, branch in zip(paths, trie.branches, strict=True):
         among = EVERY if trie.joint else branch.allowed
@@ -80,7 +80,7 @@ def decoded(
     labels: list[Label], end: frozenset[int], weights: Weights
 ) -> tuple[list[float], Label]:
     """Each label's log-probability, and the greedy one, as a decoder has them, token by token."""
-    request = Request(0, numbered(3), 9, end=end, choices=tuple(labels))
+    request = Request(0, numbered(3), 9, end=end, labels=tuple(labels))
 
     def allowed(path: Label) -> Label:
         request.output = list(path)
@@ -133,7 +133,7 @@ def test_jointly_every_token_but_the_last_of_each_label_is_computed_once(
     labels: list[Label], end: frozenset[int]
 ) -> None:
     trie = LabelTrie(labels, end, "joint")
-    request = Request(0, numbered(1), 1, choices=trie.labels, scored=True, labels=trie)
+    request = Request(0, numbered(1), 1, labels=trie.labels, scored=True, trie=trie)
     ends = branches_of(request)
     assert len(set(ends)) == len(ends) <= 2 * len(labels)
     nodes = {label[:depth] for label in labels for depth in range(1, len(label))}

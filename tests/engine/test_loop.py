@@ -222,7 +222,7 @@ def test_forced_tokens_that_need_many_blocks_preempt_those_who_share_theirs() ->
     # Six forced tokens need six blocks at once; most of what the other two hold they share.
     harness = Harness(block_size=1, cache_tokens=10)
     choices = ((1, 2, 3, 4, 5, 6, 7), (1, 2, 3, 4, 5, 6, 8))
-    forced = harness.submit([7], max_tokens=7, choices=choices)
+    forced = harness.submit([7], max_tokens=7, labels=choices)
     others = [harness.submit([0, 1, 2, 3, 4, 5, tail], max_tokens=3) for tail in range(2)]
     harness.step()
     assert len(harness.engine.running) == 3
@@ -410,24 +410,24 @@ def test_the_stop_callback_sees_each_output_as_it_grows_and_ends_it() -> None:
 
 def test_a_choice_that_is_complete_ends_the_answer_without_an_end_token() -> None:
     harness = Harness()
-    request = harness.submit(range(4), max_tokens=9, choices=((1, 2), (1, 3)))
+    request = harness.submit(range(4), max_tokens=9, labels=((1, 2), (1, 3)))
     harness.run()
-    assert tuple(request.output) in request.choices
+    assert tuple(request.output) in request.labels
     assert request.finish is Finish.STOP
 
 
 def test_tokens_that_choices_leave_no_choice_about_cost_no_step() -> None:
     harness = Harness()
-    request = harness.submit(range(4), max_tokens=9, choices=((1, 2, 3, 4), (5, 6, 7, 8, 9)))
+    request = harness.submit(range(4), max_tokens=9, labels=((1, 2, 3, 4), (5, 6, 7, 8, 9)))
     harness.run()
-    assert tuple(request.output) in request.choices
+    assert tuple(request.output) in request.labels
     assert lengths(harness) == [[4]]
 
 
 def test_forced_tokens_are_computed_together_once_there_is_a_choice_again() -> None:
     choices = ((1, 2, 3, 4), (1, 2, 3, 5))
     harness = Harness()
-    request = harness.submit(range(4), max_tokens=9, choices=choices)
+    request = harness.submit(range(4), max_tokens=9, labels=choices)
     harness.run()
     assert lengths(harness) == [[4], [3]]
     assert tuple(request.output) in choices
@@ -435,7 +435,7 @@ def test_forced_tokens_are_computed_together_once_there_is_a_choice_again() -> N
 
 def test_forced_tokens_do_not_pass_the_bound() -> None:
     harness = Harness()
-    request = harness.submit(range(4), max_tokens=2, choices=((1, 2, 3, 4),))
+    request = harness.submit(range(4), max_tokens=2, labels=((1, 2, 3, 4),))
     harness.run()
     assert (request.output, request.finish) == ([1, 2], Finish.LENGTH)
 
@@ -444,7 +444,7 @@ def test_forced_tokens_do_not_pass_the_bound() -> None:
 def test_a_choice_that_another_continues_can_be_ended(pick: int, output: list[int]) -> None:
     # After 5 the allowed tokens are 6 and the end token 9; `pick` is the one drawn.
     harness = Harness(lambda request, position: pick)
-    request = harness.submit(range(4), choices=((5,), (5, 6)), end=frozenset({9}))
+    request = harness.submit(range(4), labels=((5,), (5, 6)), end=frozenset({9}))
     harness.run()
     assert (request.output, request.finish) == (output, Finish.STOP)
 

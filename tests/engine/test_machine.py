@@ -134,7 +134,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(
         prompt=st.lists(TOKEN, min_size=1, max_size=6),
         end=st.frozensets(TOKEN, max_size=1),
-        choices=st.just([]) | CHOICES,
+        labels=st.just([]) | CHOICES,
         drafts=st.just([]) | CHOICES,
         stop_at=st.none() | TOKEN,
         weighed=st.booleans(),
@@ -150,7 +150,7 @@ class EngineMachine(RuleBasedStateMachine):
     ) -> None:
         stop = None if stop_at is None else lambda output: output[-1] == stop_at
         likely = Drafts(drafts) if drafts and not choices else None
-        options = {"end": end, "choices": tuple(dict.fromkeys(choices)), "drafts": likely}
+        options = {"end": end, "labels": tuple(dict.fromkeys(choices)), "drafts": likely}
         if weighed and choices and end.isdisjoint(chain.from_iterable(choices)):
             self._submit(prompt, 8, **options, scored=True)
         else:

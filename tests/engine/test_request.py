@@ -13,7 +13,7 @@ END = 99
 
 def request(*output: int, choices: tuple[tuple[int, ...], ...] = (), prompt: int = 5) -> Request:
     return Request(
-        0, numbered(prompt), 9, end=frozenset({END}), choices=choices, output=list(output)
+        0, numbered(prompt), 9, end=frozenset({END}), labels=choices, output=list(output)
     )
 
 
@@ -66,7 +66,7 @@ CHOICES = ((1, 2), (1, 3, 4), (5,), (5, 6))
 def test_the_next_token_continues_a_choice_or_ends_one_that_another_continues(
     output: tuple[int, ...], allowed: tuple[int, ...]
 ) -> None:
-    assert request(*output, choices=CHOICES).allowed_next() == allowed
+    assert request(*output, labels=CHOICES).allowed_next() == allowed
 
 
 def test_without_choices_all_tokens_may_follow() -> None:
@@ -81,7 +81,7 @@ def test_without_choices_all_tokens_may_follow() -> None:
 def test_an_answer_is_chosen_once_no_other_choice_continues_it(
     output: tuple[int, ...], chosen: bool
 ) -> None:
-    assert request(*output, choices=CHOICES).chosen() is chosen
+    assert request(*output, labels=CHOICES).chosen() is chosen
 
 
 def test_two_requests_with_equal_content_are_still_two() -> None:

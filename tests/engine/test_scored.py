@@ -23,7 +23,7 @@ CHOICES = ((1, 2), (1, 3, 4), (1, 3, 5), (6,), (6, 7))
 
 
 def submit(harness: Harness, prompt: Sequence[Any], **options: Any) -> Request:
-    settings = {"choices": CHOICES, "end": END, "scored": True, "max_tokens": 9}
+    settings = {"labels": CHOICES, "end": END, "scored": True, "max_tokens": 9}
     return harness.submit(prompt, **(settings | options))
 
 
@@ -34,7 +34,7 @@ def assert_scored(*requests: Request) -> None:
         assert request.output == expected_output(request)
         assert request.scores is not None
         assert fsum(map(exp, request.scores)) == pytest.approx(1)
-        assert len(request.scores) == len(request.choices)
+        assert len(request.scores) == len(request.labels)
 
 
 def test_one_step_gives_the_answer_and_holds_nothing_afterwards() -> None:
@@ -51,9 +51,9 @@ def test_the_step_has_a_chunk_for_the_prompt_and_one_for_each_further_branch() -
     request = submit(harness, range(10))
     harness.run()
     ((prompt, *labels),) = harness.executor.steps
-    assert request.labels is not None
+    assert request.trie is not None
     assert [chunk.tokens.tolist() for chunk in labels] == [
-        list(branch.stretch) for branch in request.labels.branches[1:]
+        list(branch.stretch) for branch in request.trie.branches[1:]
     ]
     assert len(prompt.tokens) == 10
     assert all((chunk.writes >= SCRATCH).all() for chunk in labels)
@@ -75,7 +75,7 @@ def test_jointly_a_chunk_weighs_all_its_tokens_but_the_first() -> None:
 
 def test_what_all_labels_begin_with_follows_the_prompt_in_its_chunk() -> None:
     harness = Harness()
-    request = submit(harness, range(10), choices=((3, 4, 5), (3, 4, 6, 7)))
+    request = submit(harness, range(10), labels=((3, 4, 5), (3, 4, 6, 7)))
     harness.run()
     ((chunk,),) = harness.executor.steps
     assert chunk.tokens.tolist() == [*range(10), 3, 4]
@@ -110,10 +110,10 @@ def test_answers_are_those_of_a_decoder_whatever_else_is_in_the_step(
 ) -> None:
     harness = Harness(max_num_batched_tokens=budget, cache_tokens=4 * blocks, relocation=relocation)
     trie = LabelTrie(labels, END, normalization)
-    options = {"choices": tuple(labels), "end": END, "labels": trie}
+    options = {"labels": tuple(labels), "end": END, "trie": trie}
     for prompt, decodes in zip(prompts, decoding, strict=False):
         if decodes:
-            harness.submit(prompt, 9, choices=((1, 2, 3, 4, 5), (1, 2, 3, 4, 6)))
+            harness.submit(prompt, 9, labels=((1, 2, 3, 4, 5), (1, 2, 3, 4, 6)))
         submit(harness, prompt, **options)
     harness.run()
     assert_scored(*(request for request in harness.executor.requests.values() if request.scored))
@@ -208,8 +208,8 @@ def test_what_is_scored_counts_as_prompt_and_teaches_nothing_about_answers() -> 
     request = submit(harness, range(10))
     relquery = harness.engine.relqueries[0]
     harness.run()
-    assert request.labels is not None
-    assert relquery.computed_prompts == 10 + request.labels.tokens
+    assert request.trie is not None
+    assert relquery.computed_prompts == 10 + request.trie.tokens
     assert (relquery.drawn_tokens, relquery.answered_tokens) == (0, len(request.output))
     assert relquery.latency is not None
     assert relquery.latency.tail == 0

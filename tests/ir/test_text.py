@@ -23,7 +23,7 @@ samplings = st.builds(
     top_k=st.integers(0, 100),
     seed=st.none() | st.integers(),
     stop=st.lists(st.text(min_size=1)).map(tuple),
-    allowed=st.lists(st.text(min_size=1)).map(tuple),
+    labels=st.lists(st.text(min_size=1)).map(tuple),
 )
 
 
@@ -64,10 +64,10 @@ def test_empty_lines_and_spaces_at_the_end_of_lines_are_nothing():
 def test_one_node_stands_on_each_line():
     tree = Generate(
         Seq((Text("Be brief.", Role.SYSTEM), Bag((Text('"a": 1'), Text("é\n")), ",\n"))),
-        Sampling(max_tokens=16, allowed=("Yes", "No")),
+        Sampling(max_tokens=16, labels=("Yes", "No")),
     )
     assert print_tree(tree).split("\n") == [
-        'generate max_tokens=16 allowed=["Yes", "No"]',
+        'generate max_tokens=16 labels=["Yes", "No"]',
         "  seq",
         '    system "Be brief."',
         '    bag ",\\n"',

@@ -146,7 +146,7 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Any) -> 
 def test_of_allowed_answers_the_greedy_one_is_the_one_that_a_plain_loop_finds(llama: Any) -> None:
     prompts = prompts_with_shared_prefixes(8)
     choices = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40))
-    requests = [Request(i, p, TOKENS, choices=choices) for i, p in enumerate(prompts)]
+    requests = [Request(i, p, TOKENS, labels=choices) for i, p in enumerate(prompts)]
     list(finished(engine_of(llama, block_size=4), requests))
     for request in requests:
         output: list[int] = []

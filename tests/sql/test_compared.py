@@ -100,7 +100,7 @@ def test_of_two_calls_the_one_whose_answer_is_a_field_is_read(
 
 def test_labels_hold_an_answer_that_is_compared(con: Connection, backend: FakeBackend) -> None:
     con.sql("SELECT id FROM films WHERE LLM('yes', title, labels := ['Yes', 'No']) = 'Yes'")
-    assert samplings(backend) == {Sampling(allowed=("Yes", "No"))}
+    assert samplings(backend) == {Sampling(labels=("Yes", "No"))}
 
 
 def test_where_texts_are_equal_up_to_case_whole_answers_are_compared(

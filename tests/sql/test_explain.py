@@ -73,7 +73,7 @@ class Seer(FakeBackend):
     """Tells all that a backend may tell before it is asked; a character is a token."""
 
     def one_pass(self, sampling: Sampling) -> bool:
-        return sampling.max_tokens == 1 or (bool(sampling.allowed) and not sampling.temperature)
+        return sampling.max_tokens == 1 or (bool(sampling.labels) and not sampling.temperature)
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         return [sum(len(span.content) for span in prompt) for prompt in prompts]

@@ -126,7 +126,7 @@ def test_options_become_sampling(con, backend):
     )
     assert backend.asked[0].sampling == Sampling(
         max_tokens=16, temperature=0.5, top_p=1, top_k=5, seed=-3, stop=("END",),
-        allowed=("Yes", "No"),
+        labels=("Yes", "No"),
     )  # fmt: skip
 
 
@@ -172,4 +172,4 @@ def test_a_date_column_of_arrow_is_readable(con, backend):
 
 def test_labels_may_be_whole_numbers(con, backend):
     con.sql("SELECT LLM('Rate', id, labels := [1, 2, -3]) FROM films")
-    assert backend.asked[0].sampling.allowed == ("1", "2", "-3")
+    assert backend.asked[0].sampling.labels == ("1", "2", "-3")

@@ -277,11 +277,11 @@ class Loop:
 
     def _take_in(self, request: Request, relquery: RelQuery, given: list[Drawn]) -> bool:
         """Go on with what a request's draws gave; whether it has its answer."""
-        if request.labels is not None:
+        if request.trie is not None:
             weighed = [one for one in given if isinstance(one, tuple)]
-            request.scores = request.labels.log_probabilities(weighed)
-            request.output = list(request.labels.greedy(weighed))
-            relquery.computed_prompts += request.labels.tokens
+            request.scores = request.trie.log_probabilities(weighed)
+            request.output = list(request.trie.greedy(weighed))
+            relquery.computed_prompts += request.trie.tokens
             self._finish(request, Finish.STOP)
             return True
         tokens = [one for one in given if isinstance(one, int)]
@@ -295,7 +295,7 @@ class Loop:
         return ended
 
     def _take(self, request: Request, token: int) -> bool:
-        """Add a drawn token and all that the choices then leave no choice about."""
+        """Add a drawn token and all that the labels then leave no choice about."""
         while request.finish is None:
             if token in request.end:
                 self._finish(request, Finish.STOP)

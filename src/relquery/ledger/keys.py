@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling, Span
 
-_FIRST_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "allowed")
+_FIRST_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "labels")
 
 
 @dataclass(frozen=True, slots=True)

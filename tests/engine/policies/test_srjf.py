@@ -103,7 +103,7 @@ def test_an_answer_that_is_still_to_be_decoded_counts_as_tokens_of_the_prompt() 
     engine = Harness(policy=Srjf(ONE_BY_ONE), max_num_seqs=1)
     engine.submit(range(20), max_tokens=11)
     engine.submit(range(100, 130), max_tokens=1)
-    engine.submit(range(200, 229), max_tokens=50, scored=True, choices=((1,), (2,)))
+    engine.submit(range(200, 229), max_tokens=50, scored=True, labels=((1,), (2,)))
     assert [request.id for request in engine.run()] == [2, 1, 0]
 
 

@@ -30,7 +30,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
     "decode": [{"max_tokens": 4}],
     "one pass": [{"max_tokens": 1}],
     "one long pass": [{"max_tokens": 1, "length": LONG}],
-    "labels": [{"max_tokens": 1, "choices": ((1, 2), (1, 3, 4), (5,)), "scored": True}],
+    "labels": [{"max_tokens": 1, "labels": ((1, 2), (1, 3, 4), (5,)), "scored": True}],
     "mixed": [{"max_tokens": 1}, {"max_tokens": 4}, {"max_tokens": 1, "length": LONG}],
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relquery.backends.local.comparison import Comparison
-from relquery.backends.local.labels import Choices
+from relquery.backends.local.labels import Labels
 from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Draw, Request
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 class Asking:
     """How the prompts of one call are asked.
 
-    placing: see relquery.engine.request.pieces. Stop strings do not cut an answer among choices.
-    scored: the choices must be weighed, normalised so; None where they need not. Then they are
+    placing: see relquery.engine.request.pieces. Stop strings do not cut an answer among labels.
+    scored: the labels must be weighed, normalised so; None where they need not. Then they are
     where it is faster, branch by branch, which changes no answer.
 
-    Raises ConfigError for choices that must be weighed and cannot be.
+    Raises ConfigError for labels that must be weighed and cannot be.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class Asking:
     ) -> None:
         self._model, self._renderer, self._placing = model, renderer, placing
         self._sampling = sampling
-        self._choices = Choices(renderer, model.end, sampling.allowed)
-        self._stop = () if sampling.allowed else sampling.stop
+        self._labels = Labels(renderer, model.end, sampling.labels)
+        self._stop = () if sampling.labels else sampling.stop
         # A stop string of n bytes lies within the last n tokens once its last byte is there; a few
         # more let the text before it decode.
         self._tail = 8 + max((len(text.encode()) for text in self._stop), default=0)
-        self._max_tokens = max(map(len, self._choices.tokens), default=sampling.max_tokens)
-        self._must_score, self._labels = scored is not None, None
+        self._max_tokens = max(map(len, self._labels.tokens), default=sampling.max_tokens)
+        self._must_score, self._trie = scored is not None, None
         if scored is not None:
-            self._labels = self._choices.to_score(scored)
+            self._trie = self._labels.to_score(scored)
         elif sampling.temperature == 0:
-            self._labels = self._choices.to_score_unasked()
+            self._trie = self._labels.to_score_unasked()
         self._compared, self._drafts = None, None
-        if isinstance(sampling, Compared) and not sampling.allowed:
+        if isinstance(sampling, Compared) and not sampling.labels:
             self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
             if sampling.temperature == 0 and sampling.max_tokens > 1:
                 self._drafts = self._compared.drafts()
@@ -67,10 +67,10 @@ class Asking:
             stop=self._stopped if self._stop else None,
             decided=self._compared.is_decided if self._compared is not None else None,
             drafts=self._drafts,
-            choices=self._choices.tokens,
+            labels=self._labels.tokens,
             group=group,
-            scored=self._labels is not None,
-            labels=self._labels,
+            scored=self._trie is not None,
+            trie=self._trie,
             placing=self._placing,
         )
         sampling = self._sampling
@@ -82,21 +82,21 @@ class Asking:
         """Bound a request's answer by the model's context.
 
         Raises PromptTooLongError if its prompt leaves no room for one, and RequestError if there is
-        none for choices that must be weighed.
+        none for labels that must be weighed.
         """
         size, context = request.prompt_tokens, self._model.context
         if size >= context:
             raise PromptTooLongError(size, context, "the model's context")
         if self._must_score:
-            assert request.labels is not None
-            if size + request.labels.depth > context:
+            assert request.trie is not None
+            if size + request.trie.depth > context:
                 raise RequestError(
-                    f"The prompt has {size} tokens, after which {request.labels.depth} of a label "
+                    f"The prompt has {size} tokens, after which {request.trie.depth} of a label "
                     f"are to be read, more than the model's context of {context} holds. Shorten "
                     "the prompt or the labels."
                 )
         elif size + self._max_tokens > context:
-            request.scored, request.labels = False, None
+            request.scored, request.trie = False, None
         if request.drafts is not None and size + request.drafts.longest > context:
             request.drafts = None
         # What is scored is drawn from once, however long the answer.
@@ -114,11 +114,11 @@ class Asking:
             cached_tokens=request.cached or 0,
             output_tokens=len(request.output),
             tokens=tuple(request.output),
-            scores=self._choices.scores(request.scores),
+            scores=self._labels.scores(request.scores),
         )
 
     def _text(self, request: Request) -> str:
-        chosen = self._choices.text(request.output)
+        chosen = self._labels.text(request.output)
         if chosen is not None:
             return chosen
         text = self._renderer.decode(request.output)

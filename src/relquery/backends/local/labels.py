@@ -1,4 +1,4 @@
-"""The allowed answers of a call: as they are written, as tokens, and as a trie to be weighed."""
+"""The labels of a call: as they are written, as tokens, and as a trie to be weighed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from relquery.model.text.render import Renderer
 
 SCORED_UNASKED = 16
-"""Choices are scored unasked if they are so many tokens beside the prompt at most.
+"""Labels are scored unasked if they are so many tokens beside the prompt at most.
 
 That saves a step for each place where they part, and costs what so many prompt tokens do: less than
 a tenth of a prompt over a table, of about 200 tokens (paper 003, Table 4). Where a machine computes
 a batch of decodes as fast per token as prompts, more labels than that are better decoded."""
 
 
-class Choices:
+class Labels:
     """Texts of which an answer is one, as it is written, whatever the tokenizer makes of it.
 
-    They follow the prompt as they are: " Yes" and "Yes" are two choices wherever the tokenizer
+    They follow the prompt as they are: " Yes" and "Yes" are two labels wherever the tokenizer
     keeps the space. Of texts with the same tokens the last one counts. end: ids that end an answer.
     """
 
@@ -33,7 +33,7 @@ class Choices:
         self.tokens = tuple(self._texts)
 
     def text(self, output: Sequence[int]) -> str | None:
-        """The choice that an output is, if it is one."""
+        """The label that an output is, if it is one."""
         return self._texts.get(tuple(output))
 
     def scores(self, logs: Sequence[float] | None) -> dict[str, float] | None:
@@ -41,7 +41,7 @@ class Choices:
         return None if logs is None else dict(zip(self._texts.values(), logs, strict=True))
 
     def to_score_unasked(self) -> LabelTrie | None:
-        """The choices as a trie whose greedy answer is the decoder's; None where it is large or
+        """The labels as a trie whose greedy answer is the decoder's; None where it is large or
         cannot be weighed, or there are none."""
         if not self.tokens or not all(map(self._weighable, self.tokens)):
             return None
@@ -49,7 +49,7 @@ class Choices:
         return trie if trie.tokens <= SCORED_UNASKED else None
 
     def to_score(self, normalization: Normalization) -> LabelTrie:
-        """The choices as a trie. Raises ConfigError for what this model cannot weigh."""
+        """The labels as a trie. Raises ConfigError for what this model cannot weigh."""
         for text, tokens in self._encoded.items():
             if not self._weighable(tokens):
                 why = "holds a token that ends an answer" if tokens else "has no tokens"

@@ -53,16 +53,16 @@ def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> 
         body.pop(name, None)
     if sampling.top_k:
         body["extra_body"] = {"top_k": sampling.top_k}
-    if sampling.allowed and "response_format" in without:
-        body["messages"] = _with_choices(messages, sampling.allowed)
-    elif sampling.allowed:
-        body["response_format"] = _one_of(sampling.allowed)
+    if sampling.labels and "response_format" in without:
+        body["messages"] = _with_labels(messages, sampling.labels)
+    elif sampling.labels:
+        body["response_format"] = _one_of(sampling.labels)
     return body
 
 
 def limit_of(sampling: Sampling) -> int:
     """Tokens that an answer may have: a choice in its form has fewer than characters."""
-    return max([sampling.max_tokens, *(len(_wrapped(text)) for text in sampling.allowed)])
+    return max([sampling.max_tokens, *(len(_wrapped(text)) for text in sampling.labels)])
 
 
 def _alternating(messages: Messages) -> Messages:
@@ -81,11 +81,11 @@ def _wrapped(text: str) -> str:
     return json.dumps({"answer": text})
 
 
-def _one_of(allowed: tuple[str, ...]) -> dict[str, Any]:
+def _one_of(labels: tuple[str, ...]) -> dict[str, Any]:
     """A response format that lets through {"answer": one of these} alone."""
     schema = {
         "type": "object",
-        "properties": {"answer": {"type": "string", "enum": list(dict.fromkeys(allowed))}},
+        "properties": {"answer": {"type": "string", "enum": list(dict.fromkeys(labels))}},
         "required": ["answer"],
         "additionalProperties": False,
     }
@@ -95,9 +95,9 @@ def _one_of(allowed: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _with_choices(messages: Messages, allowed: tuple[str, ...]) -> Messages:
-    """The choices said in words, in the system message: the same for all rows, so cached once."""
-    texts = json.dumps(allowed, ensure_ascii=False)
+def _with_labels(messages: Messages, labels: tuple[str, ...]) -> Messages:
+    """The labels said in words, in the system message: the same for all rows, so cached once."""
+    texts = json.dumps(labels, ensure_ascii=False)
     rule = f"Answer with exactly one of these texts, without quotes: {texts}"
     if messages and messages[0]["role"] == "system":
         return [{"role": "system", "content": f"{messages[0]['content']}\n{rule}"}, *messages[1:]]

@@ -66,5 +66,5 @@ def _is_dispensable(name: str, sampling: Sampling) -> bool:
         case "seed":
             return sampling.temperature == 0
         case "response_format":
-            return bool(sampling.allowed)
+            return bool(sampling.labels)
     return True

@@ -46,11 +46,11 @@ def to_answer(
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     text, finish, problem = said.ending(limit, stop)
-    if sampling.allowed:
-        label = None if problem or text is None else _label(text, sampling.allowed)
+    if sampling.labels:
+        label = None if problem or text is None else _label(text, sampling.labels)
         if problem is None and label is None:
             finish = Finish.ERROR
-            problem = f"The answer {short(str(text))!r} is none of the choices."
+            problem = f"The answer {short(str(text))!r} is none of the labels."
         text = label
     usage = said.usage
     return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
@@ -168,13 +168,13 @@ def _stopped(text: str, stop: tuple[str, ...]) -> str | None:
     return text[: min(ends)] if ends else None
 
 
-def _label(text: str, allowed: tuple[str, ...]) -> str | None:
+def _label(text: str, labels: tuple[str, ...]) -> str | None:
     """The choice that an answer is, in JSON, in a code fence, or as it stands; None if none."""
     for bare in (text, unfenced(text)):
         for candidate in (bare, _in_json(bare)):
-            if candidate in allowed:
+            if candidate in labels:
                 return candidate
-        if (choice := {each.strip(): each for each in allowed}.get(bare.strip())) is not None:
+        if (choice := {each.strip(): each for each in labels}.get(bare.strip())) is not None:
             return choice
     return None
 

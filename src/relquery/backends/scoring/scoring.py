@@ -32,7 +32,7 @@ def score(
     ask: gives the answers to prompts, with the scores of all that the sampling allows. A prior that
     is measured is normalised as the scores are.
     """
-    asked, sampling = prompts_of(prompts), Sampling(allowed=_labels(labels))
+    asked, sampling = prompts_of(prompts), Sampling(labels=_labels(labels))
     if normalization not in get_args(Normalization):
         raise ConfigError(
             f"normalization is {normalization!r}. Choices: {', '.join(get_args(Normalization))}."
@@ -41,7 +41,7 @@ def score(
         raise ConfigError(f"temperature is {temperature!r}; it must be a number.")
     if not 0 < temperature < inf:
         raise ConfigError(f"temperature is {temperature}; it must be finite and above 0.")
-    known = _known_prior(prior, sampling.allowed) if isinstance(prior, Mapping) else None
+    known = _known_prior(prior, sampling.labels) if isinstance(prior, Mapping) else None
     free = [] if prior is None or isinstance(prior, Mapping) else _content_free(prior)
     answers = ask([*asked, *free], sampling, normalization)
     if free:

@@ -81,21 +81,21 @@ class Engine:
         top_k: int = 0,
         seed: int | None = None,
         stop: Sequence[str] = (),
-        choices: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
         tenant: str = "",
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
-        prompts: texts, each a user's message, or tuples of Spans. choices: where given, each
+        prompts: texts, each a user's message, or tuples of Spans. labels: where given, each
         answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
         tenant: who asks, see `weights`. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed.
         """
         found = prompts_of(prompts)
-        allowed = () if choices is None else texts_of("choices", choices)
-        if choices is not None and not allowed:
-            raise ConfigError("choices is empty; give at least one text, or leave it out.")
+        given = () if labels is None else texts_of("labels", labels)
+        if labels is not None and not given:
+            raise ConfigError("labels is empty; give at least one text, or leave it out.")
         sampling = Sampling(
             max_tokens,
             temperature,
@@ -103,7 +103,7 @@ class Engine:
             top_k,
             seed,
             texts_of("stop", stop),
-            allowed,
+            given,
         )
         return self._submit(found, sampling, tenant, scored=None)
 

@@ -42,10 +42,10 @@ class Request:
     max_tokens: bound of the answer, the context's limit included. end: token ids that end the
     answer and are not part of it. stop: whether an output that has just grown contains a stop
     string. decided: whether one that goes on can be none of the texts that it is compared with.
-    drafts: what the answer is likely to be, computed with the prompt; for greedy draws. choices: if
+    drafts: what the answer is likely to be, computed with the prompt; for greedy draws. labels: if
     not empty, the answer is one of these token sequences. group: id of the relQuery that the
-    request belongs to. scored: weigh all choices in the step that ends the
-    prompt, and decode nothing (paper 004). labels: the choices of a scored request as a trie, made
+    request belongs to. scored: weigh all labels in the step that ends the
+    prompt, and decode nothing (paper 004). trie: the labels of a scored request, made
     here where it is None; requests of one call share theirs.
     """
 
@@ -57,10 +57,10 @@ class Request:
     stop: Callable[[Sequence[int]], bool] | None = None
     decided: Callable[[Sequence[int]], bool] | None = None
     drafts: Drafts | None = None
-    choices: tuple[tuple[int, ...], ...] = ()
+    labels: tuple[tuple[int, ...], ...] = ()
     group: int = 0
     scored: bool = False
-    labels: LabelTrie | None = None
+    trie: LabelTrie | None = None
     arrival: float = 0.0
     placing: InitVar[Placing] = "chain"
 
@@ -73,14 +73,14 @@ class Request:
     cached: int | None = None
     """Prompt tokens that the cache served at first admission; None before it."""
     scores: tuple[float, ...] | None = None
-    """Log-probability of each choice, once a scored request has ended."""
+    """Log-probability of each label, once a scored request has ended."""
 
     def __post_init__(self, source: TokenIds | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
         self.pieces = lay_out(chain, placing)
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
-        if self.scored and self.labels is None:
-            self.labels = LabelTrie(self.choices, self.end)
+        if self.scored and self.trie is None:
+            self.trie = LabelTrie(self.labels, self.end)
 
     @property
     def length(self) -> int:
@@ -108,8 +108,8 @@ class Request:
     @property
     def beside(self) -> int:
         """TokenIds that the step which ends the prompt computes beside it."""
-        if self.labels is not None:
-            return self.labels.tokens
+        if self.trie is not None:
+            return self.trie.tokens
         return self.drafts.tokens if self.drafts is not None and self.drafting else 0
 
     @property
@@ -173,23 +173,23 @@ class Request:
                 self.key(i, self.named_blocks(i, block_size) - 1, block_size)
 
     def allowed_next(self) -> tuple[int, ...]:
-        """Token ids that may follow the output under `choices`, sorted; empty for all.
+        """Token ids that may follow the output under `labels`, sorted; empty for all.
 
-        Where the output is itself a choice and a longer one begins with it, the end tokens are
+        Where the output is itself a label and a longer one begins with it, the end tokens are
         allowed too.
         """
-        if not self.choices:
+        if not self.labels:
             return ()
         done = len(self.output)
-        open_choices = [choice for choice in self.choices if list(choice[:done]) == self.output]
-        following = {choice[done] for choice in open_choices if len(choice) > done}
-        if any(len(choice) == done for choice in open_choices):
+        possible = [label for label in self.labels if list(label[:done]) == self.output]
+        following = {label[done] for label in possible if len(label) > done}
+        if any(len(label) == done for label in possible):
             following |= self.end
         return tuple(sorted(following))
 
     def chosen(self) -> bool:
-        """Whether the output is a choice that no other choice continues."""
-        return bool(self.choices) and not any(
-            len(choice) > len(self.output) and list(choice[: len(self.output)]) == self.output
-            for choice in self.choices
+        """Whether the output is a label that no other label continues."""
+        return bool(self.labels) and not any(
+            len(label) > len(self.output) and list(label[: len(self.output)]) == self.output
+            for label in self.labels
         )

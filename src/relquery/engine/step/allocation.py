@@ -86,8 +86,8 @@ class Holdings:
                     saves=self._offload.saves(work, start),
                 )
             )
-        if request.labels is not None and chunks[-1].draw is not None:
-            chunks[-1:] = label_chunks(chunks[-1], request.labels, self.scratch)
+        if request.trie is not None and chunks[-1].draw is not None:
+            chunks[-1:] = label_chunks(chunks[-1], request.trie, self.scratch)
         elif request.drafting and chunks[-1].draw is not None:
             assert request.drafts is not None
             chunks[-1:] = draft_chunks(chunks[-1], request.drafts, self.scratch)
@@ -161,7 +161,7 @@ class Holdings:
 
 def _next_draw(request: Request) -> Draw:
     draw = request.draw
-    if draw.temperature == 0 and not request.choices:
+    if draw.temperature == 0 and not request.labels:
         return draw
     # One stream per request: a draw depends on the seed and on how many tokens came before it,
     # not on what else is in the batch.

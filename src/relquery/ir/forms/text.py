@@ -2,7 +2,7 @@
 
 One node a line, children two spaces deeper, strings as JSON:
 
-    generate max_tokens=16 allowed=["Yes", "No"]
+    generate max_tokens=16 labels=["Yes", "No"]
       seq
         system "You are a data analyst."
         bag ",\\n"
@@ -201,7 +201,7 @@ def _sampling(line: _Line) -> Sampling:
     if not line.rest:
         return Sampling()
     settings = _settings(line, line.rest, _SAMPLING, "max_tokens=16")
-    for name in ("stop", "allowed"):
+    for name in ("stop", "labels"):
         if not isinstance(settings.get(name, []), list):
             raise line.error(f"a list of strings after '{name}='")
     return _checked(line, lambda: Sampling(**settings))

@@ -56,7 +56,7 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
 
 def answers(sampling: Sampling, backend: Backend) -> str:
     """How an answer comes about, and how long it may be."""
-    labels, in_one_pass = len(set(sampling.allowed)), one_pass(backend, sampling)
+    labels, in_one_pass = len(set(sampling.labels)), one_pass(backend, sampling)
     length = f"at most {_counted(sampling.max_tokens, 'token')}"
     if in_one_pass is None:
         how = "by the provider"

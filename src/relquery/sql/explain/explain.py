@@ -152,7 +152,7 @@ class Foretelling:
         backend = self.asker.backend
         if not isinstance(sampling, Compared) or one_pass(backend, sampling) is not False:
             return None
-        held = one_pass(backend, replace(sampling, allowed=sampling.texts))
+        held = one_pass(backend, replace(sampling, labels=sampling.texts))
         return hint(sampling.texts) if held else None
 
 

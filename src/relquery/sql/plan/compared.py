@@ -26,7 +26,7 @@ def note_compared(plan: SelectPlan) -> SelectPlan:
 
 
 def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
-    texts = () if call.sampling.allowed else _texts_of(call, plan)
+    texts = () if call.sampling.labels else _texts_of(call, plan)
     return replace(call, sampling=Compared.by(call.sampling, texts)) if texts else call
 
 

@@ -13,17 +13,8 @@ from relquery.sql.read.source import to_sql
 
 _EXAMPLE = "LLM('prompt', column, ...)"
 _LABELS = "labels := ['Yes', 'No']."
-# What users call an option, and the field of Sampling that it sets.
-OPTIONS = {
-    "max_tokens": "max_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-    "stop": "stop",
-    "labels": "allowed",
-}
-_TYPES: dict[str, tuple[type, ...]] = {
+# By option, which is a field of Sampling, the types of its value.
+OPTIONS: dict[str, tuple[type, ...]] = {
     "max_tokens": (int,),
     "temperature": (int, float),
     "top_p": (int, float),
@@ -54,11 +45,11 @@ def read_call(node: exp.Anonymous, text: str, defaults: Sampling) -> Call:
         raise QueryError(_not_a_prompt(given[0], text))
     options: dict[str, Any] = {}
     for argument in arguments:
-        if (name := _option_name(argument)) is not None:
-            setting, value = _read_option(argument, text)
-            if setting in options:
+        if _option_name(argument) is not None:
+            name, value = _read_option(argument, text)
+            if name in options:
                 raise QueryError(f"{_short(text)} gives {name} twice. Give it once.")
-            options[setting] = value
+            options[name] = value
     return Call(prompt, tuple(given[1:]), replace(defaults, **options))
 
 
@@ -98,7 +89,7 @@ def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
             + did_you_mean(name, OPTIONS)
         )
     value = _literal(node.expression)
-    wanted = _TYPES[name]
+    wanted = OPTIONS[name]
     if name in ("stop", "labels"):
         value = (value,) if isinstance(value, str) else value
         if name == "labels" and isinstance(value, tuple):
@@ -113,7 +104,7 @@ def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
     if not correct:
         got = to_sql(node.expression)
         raise QueryError(f"{name} of {_short(text)} is {got}; expected {expected}.")
-    return OPTIONS[name], value
+    return name, value
 
 
 def _literal(node: exp.Expr) -> Any:

@@ -76,6 +76,6 @@ def _settings(sampling: Sampling, spot: Spot) -> Wire:
     if replace(Sampling(), max_tokens=tokens, temperature=temperature) != sampling:
         raise spot.error(
             "the wire form of a generation has max_tokens and temperature alone; set top_p, top_k, "
-            "seed, stop and allowed to their defaults, and send them beside the query."
+            "seed, stop and labels to their defaults, and send them beside the query."
         )
     return {"max_tokens": tokens, "temperature": temperature}
