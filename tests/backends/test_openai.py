@@ -305,7 +305,7 @@ def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> 
     a, b, c = ask(backend(server, max_concurrency=1), ["a", "b", "a"], LABELS)
     assert (a.text, a.attempts, c.text, c.attempts) == ("No", 2, "No", 1)
     assert b.text is None
-    assert "'Hardly' is none of the choices" in str(b.error)
+    assert "'Hardly' is none of the labels" in str(b.error)
     assert [asks_for_json(body) for body in server.asked] == [True, False, False, False]
     system = server.asked[1]["messages"][0]
     assert system["content"].startswith("Be brief.\n")

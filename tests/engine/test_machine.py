@@ -134,7 +134,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(
         prompt=st.lists(TOKEN, min_size=1, max_size=6),
         end=st.frozensets(TOKEN, max_size=1),
-        labels=st.just([]) | CHOICES,
+        choices=st.just([]) | CHOICES,
         drafts=st.just([]) | CHOICES,
         stop_at=st.none() | TOKEN,
         weighed=st.booleans(),

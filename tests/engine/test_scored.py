@@ -63,7 +63,7 @@ def test_the_step_has_a_chunk_for_the_prompt_and_one_for_each_further_branch() -
 def test_jointly_a_chunk_weighs_all_its_tokens_but_the_first() -> None:
     harness = Harness()
     labels = LabelTrie(CHOICES, END, "joint")
-    submit(harness, range(10), labels=labels)
+    submit(harness, range(10), trie=labels)
     harness.run()
     ((prompt, *chunks),) = harness.executor.steps
     assert not prompt.inner
@@ -197,9 +197,9 @@ def test_a_request_cancelled_within_its_prompt_leaves_nothing_held() -> None:
 def test_requests_of_one_call_share_their_trie() -> None:
     labels = LabelTrie(CHOICES, END)
     harness = Harness()
-    first, second = (submit(harness, range(n), labels=labels) for n in (4, 5))
+    first, second = (submit(harness, range(n), trie=labels) for n in (4, 5))
     harness.run()
-    assert first.labels is second.labels is labels
+    assert first.trie is second.trie is labels
     assert_scored(first, second)
 
 

@@ -64,7 +64,7 @@ def served(
     def make(number: int, placing: Placing) -> Request:
         options: dict[str, Any] = {"labels": labels, "end": END, "scored": scored}
         chain = engine_chain(specs[number])
-        return Request(number, chain, 9, **options, labels=trie, placing=placing)
+        return Request(number, chain, 9, **options, trie=trie, placing=placing)
 
     return serve(name, make, len(specs), **limits)
 
