@@ -24,6 +24,7 @@ from relquery.errors import (
 from relquery.ledger import has_one_answer
 from relquery.prompt import Finish, Sampling
 from relquery.report import Report, StageReport
+from relquery.sql import names as ours
 from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.execute.answers import Failure
 from relquery.sql.execute.ask import Asker, Replies, ask, failed
@@ -250,10 +251,10 @@ class _Asked:
             for row in self.database.fetch(one.rows).to_pylist():
                 found = RowError(
                     OUTER,
-                    row["_rq_row"],
+                    row[ours.ROW],
                     {},
-                    one.check.trouble(row["_rq_value"]),
-                    row["_rq_value"],
+                    one.check.trouble(row[ours.VALUE]),
+                    row[ours.VALUE],
                     Finish.STOP,
                     0,
                 )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from relquery.sql import names as ours
 from relquery.sql.answers.readings import is_number, reading, text_of
 from relquery.sql.form.guards import guard_of
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.source import DIALECT, call_number, readable, to_sql
 
-ANSWER = re.compile(r"_rq_text_(\d+)")
 # On a node: how it was written, before it took another form.
 WRITTEN = "written"
 
@@ -129,14 +128,14 @@ def noted_in(tree: exp.Expr, aggregates: Aggregates) -> Iterator[tuple[exp.Expr,
 
 def answers_in(node: exp.Expr) -> tuple[int, ...]:
     """The calls whose answers an expression reads."""
-    return tuple(dict.fromkeys(int(found) for found in ANSWER.findall(to_sql(node))))
+    return tuple(dict.fromkeys(int(found) for found in ours.ANSWER.findall(to_sql(node))))
 
 
 def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) -> Check:
     calls = answers_in(node)
     if asked.kind is None:
         marked = (part for part in node.walk() if is_answer(part))
-        value: exp.Expr = exp.column(f"_rq_text_{calls[0]}") if calls else next(marked)
+        value: exp.Expr = exp.column(ours.answer(calls[0])) if calls else next(marked)
         # A hash is never NULL, so that TRY gives NULL for failures alone.
         failed: exp.Expr = _is_null(exp.Try(this=exp.func("hash", node.this)))
     else:

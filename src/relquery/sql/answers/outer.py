@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check, has_answer, mark_answer, noted_in
 from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
@@ -26,7 +27,6 @@ from relquery.sql.read.scopes import context_of, visible_ctes
 from relquery.sql.read.source import DIALECT, to_sql
 
 _CLAUSES = ("expressions", "distinct", "where", "group", "having", "qualify", "windows", "order")
-_WRITTEN, _ITEMS = "_rq_written", "_rq_items"
 
 Columns = list[tuple[str, bool]]
 """Names of columns, and whether they are texts of answers."""
@@ -222,7 +222,7 @@ def _with_casts(
         exp.alias_(item, name, quoted=True) for item, (name, _) in zip(items, given, strict=True)
     ]
     columns = [exp.to_identifier(column) for column in numbered]
-    alias = exp.TableAlias(this=exp.to_identifier(_WRITTEN), columns=columns)
+    alias = exp.TableAlias(this=exp.to_identifier(ours.WRITTEN), columns=columns)
     inner = query.this if isinstance(query, exp.Subquery) else query
     return exp.select(*named).from_(exp.Subquery(this=inner.copy(), alias=alias))
 
@@ -234,9 +234,10 @@ def _failed_rows(select: exp.Select, node: exp.Expr, check: Check) -> str:
     if node.find_ancestor(exp.Where) is not None:
         parts = [part for part in parts if not has_answer(part)]
     rows = from_only(select)
-    rows.set("expressions", [exp.column(_ITEMS)])
+    rows.set("expressions", [exp.column(ours.ITEMS)])
     if parts:
         rows.where(*parts, copy=False)
-    items = f"row_number() OVER () - 1 AS _rq_row, {check.value} AS _rq_value"
-    inner = to_sql(rows).replace(_ITEMS, f"{items}, ({check.failed}) AS _rq_failed")
-    return f"SELECT _rq_row, _rq_value FROM ({inner}) WHERE _rq_failed ORDER BY _rq_row"
+    items = f"row_number() OVER () - 1 AS {ours.ROW}, {check.value} AS {ours.VALUE}"
+    inner = to_sql(rows).replace(ours.ITEMS, f"{items}, ({check.failed}) AS {ours.FAILED}")
+    read = f"SELECT {ours.ROW}, {ours.VALUE} FROM ({inner})"
+    return f"{read} WHERE {ours.FAILED} ORDER BY {ours.ROW}"

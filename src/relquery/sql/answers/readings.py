@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.read.source import DIALECT
 
-_TRIMMED, _DECIMAL, _FINITE = "_rq_trimmed", "_rq_decimal", "_rq_finite"
 _FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"
 _MACROS = {
-    _TRIMMED: (
+    ours.TRIMMED: (
         rf"trim(coalesce(nullif(regexp_extract(answer, '{_FENCED}', 1), ''), answer), "
         r"e' \t\n\r\f\x0b')"
     ),
-    _DECIMAL: (
-        f"CASE WHEN regexp_full_match({_TRIMMED}(answer), "
+    ours.DECIMAL: (
+        f"CASE WHEN regexp_full_match({ours.TRIMMED}(answer), "
         r"'[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?') "
-        f"THEN {_TRIMMED}(answer) END"
+        f"THEN {ours.TRIMMED}(answer) END"
     ),
-    _FINITE: "CASE WHEN isfinite(answer) THEN answer END",
+    ours.FINITE: "CASE WHEN isfinite(answer) THEN answer END",
 }
 _NUMBERS = {
     "TINYINT",
@@ -62,10 +62,10 @@ def reading(text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Ex
     """
     to = exp.DataType.build(kind, dialect=DIALECT, udt=True) if to is None else to
     if is_number(kind):
-        value: exp.Expr = exp.TryCast(this=_macro(_DECIMAL, text), to=to)
-        return _macro(_FINITE, value) if kind in ("FLOAT", "DOUBLE") else value
+        value: exp.Expr = exp.TryCast(this=_macro(ours.DECIMAL, text), to=to)
+        return _macro(ours.FINITE, value) if kind in ("FLOAT", "DOUBLE") else value
     if not kind.startswith(_ANY_TEXT):
-        text = _macro(_TRIMMED, text)
+        text = _macro(ours.TRIMMED, text)
     return exp.TryCast(this=text, to=to)
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
+from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check
 from relquery.sql.execute.answers import Failure, Values
 from relquery.sql.execute.prompt import Form, as_text
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.plan.fields import Field
-from relquery.sql.plan.planner import ROWS, PlannedCall, SelectPlan, answer_column
-from relquery.sql.plan.rewrite import ROW
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import to_sql
 
@@ -52,20 +52,22 @@ class Rows:
         return self.values[index]
 
     def sql(self, select: str, rows: Int64s | None = None) -> str:
-        """`select` over the table ROWS, which holds base rows `rows` (all alive ones if None)."""
+        """`select` over the table ours.ROWS: base rows `rows`, or all that are alive."""
         wanted = self.alive if rows is None else rows
         view = self.scratch.view(self._answers(wanted))
-        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ROW}) ORDER BY {ROW}"
-        return self.context.sql(select, f"{ROWS} AS ({join})")
+        join = f"SELECT * FROM {self.base} JOIN {view} USING ({ours.ROW}) ORDER BY {ours.ROW}"
+        return self.context.sql(select, f"{ours.ROWS} AS ({join})")
 
     def final(self, rows: Int64s | None = None) -> str:
         """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
         return self.sql(to_sql(self.plan.final), rows)
 
     def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
-        """The rows for which a predicate over ROWS is true, of those given or all alive."""
+        """The rows for which a predicate over ours.ROWS is true, of those given or all alive."""
         found = self.database.fetch(
-            self.sql(f"SELECT {ROW} FROM {ROWS} WHERE {predicate} ORDER BY {ROW}", rows)
+            self.sql(
+                f"SELECT {ours.ROW} FROM {ours.ROWS} WHERE {predicate} ORDER BY {ours.ROW}", rows
+            )
         )
         ids: Int64s = found.column(0).to_numpy()
         return ids
@@ -112,12 +114,14 @@ class Rows:
         if not fields:
             return pa.table({}), ()
         items = ", ".join(field.sql for field in fields)
-        types = self.database.describe(self.sql(f"SELECT {items} FROM {ROWS}", rows[:0]))
+        types = self.database.describe(self.sql(f"SELECT {items} FROM {ours.ROWS}", rows[:0]))
         written = [
             as_text(field.sql, sql_type) for field, (_, sql_type) in zip(fields, types, strict=True)
         ]
-        items = ", ".join(f"{text} AS _rq_{at}" for at, (text, _) in enumerate(written))
-        table = self.database.fetch(self.sql(f"SELECT {items} FROM {ROWS} ORDER BY {ROW}", rows))
+        items = ", ".join(f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written))
+        table = self.database.fetch(
+            self.sql(f"SELECT {items} FROM {ours.ROWS} ORDER BY {ours.ROW}", rows)
+        )
         named = table.rename_columns([field.name for field in fields])
         return named, tuple(form for _, form in written)
 
@@ -128,16 +132,17 @@ class Rows:
         lengths = " + ".join(
             f"coalesce(length(CAST({field.sql} AS VARCHAR)), 0)" for field in fields
         )
-        mean: Any = self.database.fetch(self.sql(f"SELECT avg({lengths}) FROM {ROWS}"))
+        mean: Any = self.database.fetch(self.sql(f"SELECT avg({lengths}) FROM {ours.ROWS}"))
         return float(mean.column(0)[0].as_py())
 
     def _answers(self, rows: Int64s) -> pa.Table:
-        columns: dict[str, pa.Array] = {ROW: pa.array(rows)}
+        columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
         for call in self.plan.calls:
             texts = self.of_call(call.index).texts[rows]
-            columns[answer_column(call.index)] = pa.array(texts, pa.large_string())
+            columns[ours.answer(call.index)] = pa.array(texts, pa.large_string())
         return pa.table(columns)
 
 
 def _failed_rows(check: Check) -> str:
-    return f"SELECT {ROW}, {check.value} FROM {ROWS} WHERE {check.failed} ORDER BY {ROW}"
+    read = f"SELECT {ours.ROW}, {check.value} FROM {ours.ROWS}"
+    return f"{read} WHERE {check.failed} ORDER BY {ours.ROW}"

@@ -7,20 +7,19 @@ cannot mislead: a single source, whose rows are kept or dropped by columns witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import exp
 
+from relquery.sql import names as ours
 from relquery.sql.form.groups import keys_of
 from relquery.sql.form.normalize import has_grouping_sets
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import DIALECT
 
-_ANSWER = re.compile(r"_rq_text_\d+")
 _CUTS = ("distinct", "having", "qualify", "limit", "offset")
 
 
@@ -56,7 +55,7 @@ class Known:
 
     def is_open_column(self, name: str) -> bool:
         """Whether a column holds answers, or depends on them."""
-        return name.lower() in self.open or _ANSWER.fullmatch(name) is not None
+        return name.lower() in self.open or ours.ANSWER.fullmatch(name) is not None
 
 
 ALL = Known()

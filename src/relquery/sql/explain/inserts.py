@@ -8,11 +8,10 @@ import sqlglot
 from sqlglot import exp
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.explain.bounds import Known
 from relquery.sql.host.database import Database
 from relquery.sql.read.source import DIALECT, to_sql
-
-_ROWS = "_rq_rows"
 
 
 def check_insert(database: Database, statement: str, known: dict[str, Known]) -> None:
@@ -42,7 +41,7 @@ def check_insert(database: Database, statement: str, known: dict[str, Known]) ->
     if not sure:
         return
     listing = ", ".join(f"c{at}" for at in range(len(given)))
-    source = f"SELECT {', '.join(sure)} FROM ({to_sql(query)}) AS {_ROWS}({listing})"
+    source = f"SELECT {', '.join(sure)} FROM ({to_sql(query)}) AS {ours.ROWS}({listing})"
     database.execute(f"EXPLAIN ANALYZE {source}")
     known_names = {
         name.lower() for at, name in enumerate(names) if not rows.is_open_column(given[at])

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.execute.inputs import distinct_rows
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.plan.fields import Field
-from relquery.sql.plan.planner import ROWS, PlannedCall, SelectPlan
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 from relquery.table.columns import encode
-
-_COLUMN = re.compile(r"\b_rq_\w+")
-_WHOLE_ANSWER = re.compile(r"_rq_text_(\d+)")
 
 
 @dataclass(slots=True)
@@ -63,7 +60,7 @@ class ForeseenRows(Rows):
         """
         if not self.is_open(predicate):
             return Rows.matching(self, predicate, rows)
-        self.database.describe(self.sql(f"SELECT {predicate} FROM {ROWS}", self.alive[:0]))
+        self.database.describe(self.sql(f"SELECT {predicate} FROM {ours.ROWS}", self.alive[:0]))
         return self.alive if rows is None else rows
 
     def narrow(self, predicate: str) -> None:
@@ -72,8 +69,8 @@ class ForeseenRows(Rows):
         self.known = replace(self.known, exact=False)
 
     def is_open(self, sql: str) -> bool:
-        """Whether an expression over ROWS depends on answers."""
-        return any(map(self.known.is_open_column, _COLUMN.findall(sql)))
+        """Whether an expression over ours.ROWS depends on answers."""
+        return any(map(self.known.is_open_column, ours.ANY.findall(sql)))
 
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Note which rows may have different inputs to a call; gives how many those are at most."""
@@ -90,7 +87,7 @@ class ForeseenRows(Rows):
 
     def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
         """Numbers of a field's values that differ where the values may."""
-        answer = _WHOLE_ANSWER.fullmatch(part.sql)
+        answer = ours.ANSWER.fullmatch(part.sql)
         if answer is not None and int(answer[1]) in self.inputs:
             return [self.inputs[int(answer[1])][wanted]]  # equal inputs have equal answers
         if self.is_open(part.sql):

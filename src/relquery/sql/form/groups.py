@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from relquery.sql import names as ours
 from relquery.sql.form.normalize import conjuncts, group_keys, is_order_name, without_alias
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import Sources
@@ -72,11 +73,11 @@ def over_groups(
             outer.set(clause, node.copy() if clause == "with_" else split.outside(node))
     inner = exp.Select(**{clause: select.args.get(clause) for clause in _INNER}).copy()
     columns = [exp.alias_(node, name) for name, node in split.inner.items()]
-    inner.set("expressions", columns or [exp.alias_(exp.Count(this=exp.Star()), "_rq_group")])
+    inner.set("expressions", columns or [exp.alias_(exp.Count(this=exp.Star()), ours.GROUP)])
     for condition in having:
         if not has_call(condition):
             inner.having(condition, copy=False)
-    outer.set("from_", exp.From(this=inner.subquery("_rq_groups")))
+    outer.set("from_", exp.From(this=inner.subquery(ours.GROUPS)))
     return outer
 
 
@@ -133,7 +134,7 @@ class _Split:
 
     def column(self, node: exp.Expr) -> exp.Column:
         """The column outside for an expression that the subquery computes."""
-        name = self._known.setdefault(self.texts.text(node), f"_rq_group_{len(self._known)}")
+        name = self._known.setdefault(self.texts.text(node), ours.group(len(self._known)))
         self.inner.setdefault(name, node.copy())
         column = exp.column(name)
         is_column = isinstance(node, exp.Column)

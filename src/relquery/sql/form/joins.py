@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.form.normalize import conjuncts, in_subquery, without_alias
 from relquery.sql.read.from_clause import Sources
 from relquery.sql.read.scopes import has_call
 from relquery.sql.read.source import FIELD_NAME
-
-_ROWS = "_rq_joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def over_joined(
     for column in list(select.find_all(exp.Column)):
         if not column.table and not in_subquery(column, select):
             _qualify(column, aliases, sources, kept)
-    holder.set("this", inner.subquery(_ROWS))
+    holder.set("this", inner.subquery(ours.JOINED))
     items = [
         exp.alias_(without_alias(item), name, quoted=True)
         for item, name in zip(select.expressions, names, strict=True)

@@ -14,10 +14,9 @@ import duckdb
 import pyarrow as pa
 
 from relquery.errors import ConfigError, RelqueryError
+from relquery.sql import names as ours
 from relquery.sql.exchange.export import to_arrow
 from relquery.sql.host.errors import Tables, busy, from_duckdb
-
-SCRATCH = "_rq_"
 
 
 @dataclass(slots=True)
@@ -158,7 +157,7 @@ class Database:
         tables = {}
         for own, database, schema, table, columns in rows:
             path = [*([] if own else [database]), *([] if schema == "main" else [schema]), table]
-            if not table.startswith(SCRATCH):
+            if not table.startswith(ours.PREFIX):
                 tables[".".join(path)] = columns
         return tables
 
@@ -214,7 +213,7 @@ class Scratch:
     def table(self, select: str) -> str:
         """Run a query into a table, once, and give the table's name."""
         if select not in self._tables:
-            name = f"{SCRATCH}table_{len(self._tables)}"
+            name = f"{ours.PREFIX}table_{len(self._tables)}"
             self._tables[select] = name
             try:
                 self.database.execute(f"CREATE TEMP TABLE {name} AS {select}")
@@ -225,7 +224,7 @@ class Scratch:
 
     def view(self, data: pa.Table) -> str:
         """Make an Arrow table readable and give its name."""
-        name = f"{SCRATCH}view_{len(self._views)}"
+        name = f"{ours.PREFIX}view_{len(self._views)}"
         self._views.append(name)
         self.database.register(name, data)
         return name

@@ -19,6 +19,7 @@ from relquery.errors import (
     UnsupportedQueryError,
     did_you_mean,
 )
+from relquery.sql import names as ours
 
 Tables = Mapping[str, list[str]]
 
@@ -32,13 +33,6 @@ _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
-_OUR_NAMES = {
-    re.compile(r" when casting from source column _rq_column_\d+"): "",
-    re.compile(r"_rq_(?:text|number)_\d+"): "LLM(...)",
-    re.compile(r"_rq_(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
-    re.compile(r"_rq_column_\d+"): "a column of it",
-    re.compile(r"_rq_(?:table_\d+|view_\d+|rows|base|groups)"): "the rows",
-}
 
 
 def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> RelqueryError:
@@ -131,7 +125,7 @@ def _syntax_error(message: str, sql: str) -> QueryError:
         at = len(found[3]) - len(f"LINE {line}: ")
         column = _column_in_source(sql, line, found[2], at) + 1
     said = _first_line(message).removesuffix(".")
-    if "_rq_" in sql.lower():  # text of ours: its places mean nothing to the user
+    if ours.PREFIX in sql.lower():  # text of ours: its places mean nothing to the user
         return QueryError(f"The SQL does not parse around its LLM calls: {said}.")
     return SqlSyntaxError(f"The SQL does not parse: {said}", sql, line, column)
 
@@ -165,7 +159,7 @@ def _width(char: str) -> int:
 def _first_line(message: str) -> str:
     """The sentence that says what is wrong, without DuckDB's prefix, listings and our names."""
     sentence = re.sub(r"^[A-Z]\w*(?: \w+)? Error: ", "", message.split("\n", 1)[0])
-    for name, in_words in _OUR_NAMES.items():
+    for name, in_words in ours.IN_MESSAGES.items():
         sentence = name.sub(in_words, sentence)
     return sentence.strip()
 

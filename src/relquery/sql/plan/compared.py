@@ -14,7 +14,8 @@ import sqlglot
 from sqlglot import exp
 
 from relquery.prompt import Compared
-from relquery.sql.plan.planner import PlannedCall, SelectPlan, answer_column
+from relquery.sql import names as ours
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.source import DIALECT, to_sql
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.In)
@@ -36,7 +37,7 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     Empty if some place reads the answer itself. A place that is not seen to compare it counts as
     one: not all that names a column is read as a column by the parser (x.lower(), x -> '$.a').
     """
-    name = answer_column(call.index)
+    name = ours.answer(call.index)
     named = re.compile(rf"\b{name}\b", re.IGNORECASE)
     written = [plan.base, to_sql(plan.final), *plan.guards.values()]
     written += [one.predicate for one in plan.filters]

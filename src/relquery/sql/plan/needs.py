@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.answers.checks import ANSWER
+from relquery.sql import names as ours
 from relquery.sql.form.guards import guard_of
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.source import to_sql
@@ -29,7 +29,7 @@ def needs_in(fields: Iterable[exp.Expr], aggregates: Aggregates) -> tuple[Need, 
     places: dict[int, list[exp.Expr]] = {}
     for field in fields:
         for name in field.find_all(exp.Identifier):
-            if found := ANSWER.fullmatch(name.name):
+            if found := ours.ANSWER.fullmatch(name.name):
                 where = guard_of(name, field, aggregates) or exp.true()
                 places.setdefault(int(found[1]), []).append(where)
     return tuple(Need(call, to_sql(exp.or_(*reads))) for call, reads in places.items())

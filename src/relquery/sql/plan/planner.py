@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
 from relquery.prompt import Sampling
+from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check, Note, checks_in, note_to_write
 from relquery.sql.form.guards import guards_of
 from relquery.sql.form.limits import LIMITS, early_limits
@@ -24,7 +25,7 @@ from relquery.sql.form.places import note_places
 from relquery.sql.host.database import Database
 from relquery.sql.plan.fields import Field, name_fields
 from relquery.sql.plan.needs import Need, needs_in
-from relquery.sql.plan.rewrite import ROW, Rewriter, note_wholes
+from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.calls import read_call
 from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
@@ -32,7 +33,6 @@ from relquery.sql.read.scopes import Context, has_call
 from relquery.sql.read.source import Source, call_number, to_sql
 
 # The rows of the plan in its own SQL: base rows still wanted, with the answers known so far.
-ROWS = "_rq_rows"
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
@@ -59,7 +59,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """How one SELECT is run; SQL other than `base` reads the table `ROWS`.
+    """How one SELECT is run; SQL other than `base` reads the table `ours.ROWS`.
 
     final: the SELECT itself, as a tree: its own text would not always parse to it again.
     guards: conditions over the rows by call; only rows for which it is true are asked.
@@ -76,11 +76,6 @@ class SelectPlan:
     aggregated: bool
     final: exp.Select
     written: tuple[Note | None, ...]
-
-
-def answer_column(index: int) -> str:
-    """The column of `ROWS` with the answers to a call."""
-    return f"_rq_text_{index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +136,7 @@ def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...
         for item, name in zip(final.expressions, scope.names, strict=True)
     ]
     final.set("expressions", items)
-    final.set("from_", exp.From(this=exp.to_table(ROWS)))
+    final.set("from_", exp.From(this=exp.to_table(ours.ROWS)))
     calls.checks += checks_in(final, scope.aggregates)
     return final
 
@@ -156,13 +151,13 @@ def _base(
     """The table of base columns, numbered from 0 in the order in which DuckDB gives the rows."""
     inner = from_only(select)
     items = [exp.alias_(node, name) for name, node in columns.items()]
-    inner.set("expressions", items or [exp.alias_(exp.null(), "_rq_nothing")])
+    inner.set("expressions", items or [exp.alias_(exp.null(), ours.NOTHING)])
     if predicates:
         inner.where(*predicates, copy=False)
     for clause, node in limits.items():
         inner.set(clause, node)
     return scope.context.sql(
-        f"SELECT row_number() OVER () - 1 AS {ROW}, * FROM ({to_sql(inner)}) AS _rq_base"
+        f"SELECT row_number() OVER () - 1 AS {ours.ROW}, * FROM ({to_sql(inner)}) AS {ours.BASE}"
     )
 
 
@@ -220,7 +215,7 @@ class _Calls:
             self.planned.append(PlannedCall(index, text, call.prompt, call.sampling, fields, needs))
         self._used[index] = None
         self._guards.setdefault(index, []).extend(self._guards_by_number[number])
-        return exp.column(answer_column(index))
+        return exp.column(ours.answer(index))
 
     def _expand(self, arguments: tuple[exp.Expr, ...]) -> list[exp.Expr]:
         scope = self._scope

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.form.guards import guard_of
 from relquery.sql.form.normalize import group_keys, is_order_name
 from relquery.sql.host.database import Database
@@ -27,8 +28,6 @@ from relquery.sql.read.scopes import (
     is_subquery,
 )
 from relquery.sql.read.source import call_number, readable, to_sql
-
-ROW = "_rq_row"
 
 # Notes on expressions that a base column would have to compute: the condition under which they are
 # read, and whether they are of a group and not of its rows.
@@ -88,7 +87,7 @@ class Rewriter:
         elif (guard := node.meta.get(_GUARD)) is not None:
             whole = exp.Case(ifs=[exp.If(this=guard.copy(), true=whole)])
             key = to_sql(whole)
-        name = self._keys.setdefault(key, f"_rq_column_{len(self._keys)}")
+        name = self._keys.setdefault(key, ours.column(len(self._keys)))
         self.base.setdefault(name, whole)
         return exp.column(name)
 

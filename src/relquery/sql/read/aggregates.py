@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.host.database import SCRATCH, Database
+from relquery.sql import names as ours
+from relquery.sql.host.database import Database
 
 _WORD = re.compile(r"\w+")
 
@@ -38,7 +39,8 @@ class Aggregates:
             "WHERE function_type = 'aggregate' "
             # DuckDB lists error() among them, so that it is not computed ahead of its row.
             "OR (stability = 'VOLATILE' AND function_name <> 'error') "
-            f"OR (function_type = 'macro' AND NOT internal AND function_name NOT LIKE '{SCRATCH}%')"
+            "OR (function_type = 'macro' AND NOT internal "
+            f"AND function_name NOT LIKE '{ours.PREFIX}%')"
         )
         kinds: tuple[set[str], ...] = (set(), set(), set())
         for name, kind in zip(*(column.to_pylist() for column in rows.columns), strict=True):

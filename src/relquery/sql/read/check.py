@@ -12,14 +12,13 @@ import re
 from sqlglot import exp
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.read.numbers import needs_number
 from relquery.sql.read.scopes import Context, calls_in
 from relquery.sql.read.source import Source, call_number, to_sql, unnumbered
 
-_MACROS = {"_rq_text": "''", "_rq_number": "0.0::DOUBLE"}
-_NULLS = "_rq_nulls"
-_MACRO_CALL = re.compile(r"_rq_(?:text|number)\((\d+)")
+_MACROS = {ours.TEXT_STAND_IN: "''", ours.NUMBER_STAND_IN: "0.0::DOUBLE"}
 _QUOTED_OR_PAREN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]""")
 
 
@@ -50,10 +49,10 @@ def with_nulls(database: Database, source: Source, tree: exp.Expr) -> str | None
     if not isinstance(query, exp.Query):
         return None
     whole = tree.copy()
-    whole.set(place, exp.select(_NULLS).subquery())
+    whole.set(place, exp.select(ours.NULLS).subquery())
     columns = database.describe(stubbed(query))
     named = [(_as_written(name, source), kind) for name, kind in columns]
-    return to_sql(whole).replace(_NULLS, _nulls(named))
+    return to_sql(whole).replace(ours.NULLS, _nulls(named))
 
 
 def column_names(
@@ -76,9 +75,7 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
     calls = list(calls_in(tree))
     numeric = {call_number(call) for call in calls if needs_number(call)}
     first = _first_of_equals(calls)
-    text = source.with_calls(
-        lambda index: f"_rq_{'number' if index in numeric else 'text'}({first[index]})"
-    )
+    text = source.with_calls(lambda index: f"{_macro(index in numeric)}({first[index]})")
     try:
         names = [name for name, _ in database.describe(text)]
     except QueryError:  # in a form that DuckDB takes as a tree only, such as `x -> x + 1`
@@ -88,7 +85,7 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
 
 def _as_written(name: str, source: Source) -> str:
     """The name of a column with calls in the place of their stand-ins."""
-    found = _MACRO_CALL.search(name)
+    found = ours.STAND_IN.search(name)
     if found is None:
         return name
     depth, end = 0, len(name)
@@ -136,6 +133,10 @@ def _stand_in(call: exp.Anonymous, number: int) -> exp.Expr:
             fields.append(exp.column(argument.args["table"].copy()))  # the row as one value
         elif not isinstance(argument, exp.Star | exp.PropertyEQ | exp.Kwarg | exp.Columns):
             fields.append(argument.copy())
-    name = "_rq_number" if needs_number(call) else "_rq_text"
+    name = _macro(needs_number(call))
     row = exp.Anonymous(this="row", expressions=fields)
     return exp.Anonymous(this=name, expressions=[exp.Literal.number(number), row])
+
+
+def _macro(numeric: bool) -> str:
+    return ours.NUMBER_STAND_IN if numeric else ours.TEXT_STAND_IN

@@ -16,7 +16,8 @@ from sqlglot import Dialect, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from relquery.errors import UnsupportedQueryError
-from relquery.sql.host.database import SCRATCH, Database
+from relquery.sql import names as ours
+from relquery.sql.host.database import Database
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable
 from relquery.sql.read.scopes import has_call
@@ -142,7 +143,7 @@ def _parsed(definition: str | None) -> exp.Expr | None:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(SCRATCH)
+    return name.startswith(ours.PREFIX)
 
 
 def _name(call: exp.Expr) -> str:

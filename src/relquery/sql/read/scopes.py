@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relquery.errors import UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.read.source import call_number, to_sql
 
 
@@ -54,7 +55,7 @@ def with_inside(tree: exp.Expr) -> exp.Expr:
     if clause is None or not isinstance(tree, exp.Insert) or not isinstance(query, exp.Query):
         return tree
     if query.args.get("with_"):
-        query = exp.select("*").from_(query.subquery("_rq_rows"))
+        query = exp.select("*").from_(query.subquery(ours.ROWS))
     tree.set("with_", None)
     query.set("with_", clause)
     tree.set("expression", query)

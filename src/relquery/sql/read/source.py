@@ -14,13 +14,13 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
+from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 
 DIALECT = "duckdb"
-CALL = "_rq_llm_"
 # On an expression that took the place of a name: that name, which the model sees.
 FIELD_NAME = "field_name"
-_CALL_NAME = re.compile(rf"{CALL}(\d+)")
+_CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 # What stands before a schema's function, an alias with columns, a table or a macro to create.
 _BEFORE_OTHERS = (
@@ -33,7 +33,7 @@ _BEFORE_OTHERS = (
     *_NAMES,
 )
 _WORDS = ("IF", "ZONE")  # names to the tokenizer, yet an expression may follow them
-_ANY_CASE = re.compile(rf"{CALL}\d+", re.IGNORECASE)
+_ANY_CASE = re.compile(rf"{ours.CALL}\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class Source:
     def parse(self) -> exp.Expression:
         """The tree, calls numbered. Raises SqlSyntaxError."""
         sql = self._spliced(
-            (call.name, call.opening, f"{CALL}{index}") for index, call in enumerate(self.calls)
+            (call.name, call.opening, f"{ours.CALL}{index}")
+            for index, call in enumerate(self.calls)
         )
         try:
             tree = sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
@@ -137,7 +138,11 @@ def unnumbered(node: exp.Expr) -> str:
 
 
 def _as_written_before(node: exp.Expr) -> exp.Expr:
-    if isinstance(node, exp.Column) and node.name.startswith("_rq_") and FIELD_NAME in node.meta:
+    if (
+        isinstance(node, exp.Column)
+        and node.name.startswith(ours.PREFIX)
+        and FIELD_NAME in node.meta
+    ):
         return exp.Var(this=node.meta[FIELD_NAME])
     return node
 

@@ -1,0 +1,60 @@
+"""Every name that relquery puts into a query of its own: tables, columns, macros. One prefix marks
+them, so that they are told from names of the user, and none of them shows in a message."""
+
+from __future__ import annotations
+
+import re
+
+PREFIX = "_rq_"
+
+CALL = f"{PREFIX}llm_"
+"""A call in the text of a query, before its number."""
+TEXT_STAND_IN, NUMBER_STAND_IN = f"{PREFIX}text", f"{PREFIX}number"
+"""Macros that stand for calls while DuckDB checks a query."""
+NULLS = f"{PREFIX}nulls"
+
+ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
+"""A row's number, and the rows of a stage."""
+BASE, JOINED, GROUPS = f"{PREFIX}base", f"{PREFIX}joined", f"{PREFIX}groups"
+"""Subqueries: what is fetched, what is joined beforehand, one row a group."""
+NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
+"""Columns of a subquery that nobody reads."""
+WRITTEN, ITEMS = f"{PREFIX}written", f"{PREFIX}items"
+VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
+"""Of a check: an answer as it was read, and whether it is no value."""
+TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
+"""Macros that read an answer as a number."""
+
+
+def answer(call: int) -> str:
+    """The column of a call's answers."""
+    return f"{TEXT_STAND_IN}_{call}"
+
+
+def column(number: int) -> str:
+    """A column of a user's table, where it is read."""
+    return f"{PREFIX}column_{number}"
+
+
+def group(number: int) -> str:
+    """A column of a group."""
+    return f"{PREFIX}group_{number}"
+
+
+def field(number: int) -> str:
+    """A field of a call, as text."""
+    return f"{PREFIX}{number}"
+
+
+ANY = re.compile(rf"\b{PREFIX}\w+")
+ANSWER = re.compile(rf"{TEXT_STAND_IN}_(\d+)")
+STAND_IN = re.compile(rf"(?:{TEXT_STAND_IN}|{NUMBER_STAND_IN})\((\d+)")
+
+IN_MESSAGES = {
+    re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
+    re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
+    re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
+    re.compile(rf"{PREFIX}column_\d+"): "a column of it",
+    re.compile(rf"{PREFIX}(?:table_\d+|view_\d+|rows|base|groups)"): "the rows",
+}
+"""What they are called in a message, in the order in which they are replaced."""
