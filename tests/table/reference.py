@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
 Cell = str | None
 Rows = list[list[Cell]]
-Item = tuple[int, Cell]  # (column or bag, value)
-Sent = list[tuple[int, list[int]]]  # (row id, its columns in the order sent)
+Item = tuple[int, str]  # (column or bag, text)
+Row = tuple[int, list[int]]  # (row id, its columns in the order sent)
+Sent = list[Row]
+Shared = Callable[[Row, Row], int]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Table:
         return len(self.cells[row][column] or "")
 
     def item(self, row: int, column: int) -> Item:
-        return (-1 if column in self.bag else column), self.cells[row][column]
+        """NULL is sent as empty text."""
+        return (-1 if column in self.bag else column), self.cells[row][column] or ""
 
     def label(self, names: Sequence[str], column: int) -> str:
         return "passage: " if column in self.bag else f"{names[column]}: "
@@ -127,23 +130,27 @@ def in_common(
             continue
         if item[0] != other_item[0]:
             return total + agreement(*labels)
-        return total + len(labels[0]) + agreement(item[1] or "", other_item[1] or "")
+        return total + len(labels[0]) + agreement(item[1], other_item[1])
     return total
 
 
 def best_hits(table: Table) -> int:
-    """The highest PHC of all schedules, by trying every row order and all field orders."""
-    orders = list(permutations(range(len(table.classes))))
+    """The highest PHC of all schedules."""
+    return best_sum(table, lambda before, row: hits(table, [before, row]))
+
+
+def best_sum(table: Table, shared: Shared) -> int:
+    """The highest sum of what neighbours share, by trying every row order and all field orders."""
+    orders = [list(fields) for fields in permutations(range(len(table.classes)))]
+    rows = range(len(table.cells))
+    worth = {
+        (a, b): [[shared((a, x), (b, y)) for x in orders] for y in orders]
+        for a, b in permutations(rows, 2)
+    }
     best = 0
-    for rows in permutations(range(len(table.cells))):
-        reached = dict.fromkeys(orders, 0)
-        for before, row in pairwise(rows):
-            reached = {
-                fields: max(
-                    score + hits(table, [(before, list(fields_before)), (row, list(fields))])
-                    for fields_before, score in reached.items()
-                )
-                for fields in orders
-            }
-        best = max(best, *reached.values())
+    for sent in permutations(rows):
+        reached = [0] * len(orders)
+        for pair in pairwise(sent):
+            reached = [max(map(sum, zip(reached, x, strict=True))) for x in worth[pair]]
+        best = max(best, *reached)
     return best
