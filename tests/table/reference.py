@@ -54,7 +54,7 @@ def ggr(table: Table, rows: list[int], columns: list[int]) -> tuple[int, Sent]:
     front = [best_column] + [
         column
         for column in same_class(table, best_column, columns)
-        if len({table.cells[row][column] for row in best_group}) == 1
+        if len({table.item(row, column) for row in best_group}) == 1
     ]
     others = [row for row in rows if row not in best_group]
     remaining = [column for column in columns if column not in front]
@@ -76,8 +76,8 @@ def hit_count(table: Table, group: list[int], column: int, columns: list[int]) -
 
 def groups_of(table: Table, rows: list[int], column: int) -> list[list[int]]:
     """Rows by value, values in the order in which the whole table shows them first."""
-    values = dict.fromkeys(cells[column] for cells in table.cells)
-    groups = [[row for row in rows if table.cells[row][column] == value] for value in values]
+    values = dict.fromkeys(table.item(row, column) for row in range(len(table.cells)))
+    groups = [[row for row in rows if table.item(row, column) == value] for value in values]
     return [group for group in groups if group]
 
 
