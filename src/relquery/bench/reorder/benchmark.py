@@ -9,7 +9,7 @@ from relquery.bench.reorder import growth as growing
 from relquery.bench.reorder.document import Results, write
 from relquery.bench.reorder.growth import Growth
 from relquery.bench.reorder.hits import Reached, measure
-from relquery.bench.reorder.optimum import compare
+from relquery.bench.reorder.optimum import compare, compare_hundred
 from relquery.bench.reorder.prices import ASKS, REPEATS, Bills, bills, repeat
 from relquery.bench.reorder.tables import SCORES, TABLES, RealTable, read
 from relquery.bench.reorder.tokens import llama3
@@ -90,6 +90,20 @@ def _optimum(settings: Settings, say: Say, results: Results) -> Iterator[Figure]
     proved = [small.shortfall for small in results.small if small.shortfall is not None]
     note = f"largest of {len(proved)} samples of 10 to 50 rows, in PHC; {len(results.small)} tried"
     yield Figure("optimum_shortfall", max(proved, default=None), 0.01, at_least=False, note=note)
+    yield _hundred_rows(settings, say, results)
+
+
+def _hundred_rows(settings: Settings, say: Say, results: Results) -> Figure:
+    for table in (*TABLES, SCORES):
+        rows = read(table, settings.data)
+        if rows is not None:
+            hundred = compare_hundred(table, rows)
+            results.hundred.append(hundred)
+            say(f"{table.name}, {hundred.rows} rows: {hundred.share:.2%} of the best found")
+    shares = [hundred.share for hundred in results.hundred]
+    proved = sum(hundred.proved for hundred in results.hundred)
+    note = f"least of {len(shares)} tables, of the best found, the proved optimum for {proved}"
+    return Figure("hundred_rows_share", min(shares, default=None), 0.99, note=note)
 
 
 def _growth(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
