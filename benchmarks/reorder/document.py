@@ -13,7 +13,7 @@ from benchmarks.markdown import draw, figures, head, table
 from benchmarks.reorder import words
 from benchmarks.reorder.growth import Growth
 from benchmarks.reorder.hits import METHODS, Reached
-from benchmarks.reorder.optimum import SOLVERS, Small
+from benchmarks.reorder.optimum import SOLVERS, Hundred, Small
 from benchmarks.reorder.plot import plot
 from benchmarks.reorder.prices import ORDERS, REPEATS, Bills, estimate
 from benchmarks.reorder.tables import TABLES
@@ -33,6 +33,7 @@ class Results:
     figures: list[Figure] = field(default_factory=list)
     reached: dict[str, list[Reached]] = field(default_factory=dict)
     small: list[Small] = field(default_factory=list)
+    hundred: list[Hundred] = field(default_factory=list)
     growth: list[Growth] = field(default_factory=list)
     bills: list[Bills] = field(default_factory=list)
     real_tokens: bool = False
@@ -93,6 +94,21 @@ def _optimum(results: Results) -> Iterator[str]:
     yield from table(
         ("table", "rows", "PHC of ophr", *list(SOLVERS)[1:]),
         [(small.table, f"{small.rows}", *_solved(small)) for small in results.small],
+    )
+    yield words.HUNDRED
+    yield from table(
+        ("table", "rows", "best found", "proved", "bound", "tree"),
+        [
+            (
+                each.table,
+                f"{each.rows}",
+                f"{each.best:,}",
+                "yes" if each.proved else "no",
+                "-" if each.bound is None else f"{each.bound:,}",
+                f"{each.share:.2%}",
+            )
+            for each in results.hundred
+        ],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.ir.known import Answered
@@ -328,3 +329,19 @@ def test_optimisation_for_the_cache_changes_no_prompt(tree):
     except (QueryError, UnsupportedQueryError):
         return
     assert lower(optimized) == prompt
+
+
+SAID = st.builds(Text, st.sampled_from(["a", "b\n", " c"]), st.sampled_from(Role))
+SAID_IN_TURN = st.lists(SAID, min_size=1, max_size=3).map(lambda texts: Seq(tuple(texts)))
+PLUSES = st.lists(st.lists(SAID | SAID_IN_TURN, min_size=1, max_size=3), min_size=1, max_size=4)
+
+
+@given(PLUSES)
+def test_a_child_made_of_plus_alone_is_the_spans_in_it_each_by_its_role(pluses):
+    inner = Seq(tuple(Bag(tuple(plus), independent=True) for plus in pluses))
+    flat = tuple(child for plus in pluses for child in plus)
+
+    def prompt(*children):
+        return lower(Generate(Seq((Text("q"), Bag(children, independent=True), Text("r")))))
+
+    assert prompt(inner) == prompt(*flat)

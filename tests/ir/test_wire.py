@@ -347,6 +347,22 @@ def test_what_is_written_is_read_as_the_same_tree(node: Node):
     assert json.loads(text) == to_wire(node)
 
 
+@given(st.lists(st.integers(2, 12), max_size=60), st.sampled_from(["seq", "plus", "generate"]))
+def test_what_stands_in_many_places_is_written_in_each_or_refused_at_once(copies, join):
+    node, size = Generate(Text("a")) if join == "generate" else Text("a"), 1 + (join == "generate")
+    for times in copies:
+        node = Bag((node,) * times, independent=True) if join == "plus" else Seq((node,) * times)
+        size = 1 + times * size
+    if size <= 2_000:
+        assert from_wire(to_wire(node)).node == node
+    elif size > 2_000_000:
+        start = time.perf_counter()
+        for write in (to_wire, dump_wire):
+            with pytest.raises(QueryError, match="it may have 2,000,000"):
+                write(node)
+        assert time.perf_counter() - start < 2
+
+
 def test_trees_of_any_depth_and_width_are_written_and_read():
     deep: Node = Text("a")
     for _ in range(20_000):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations
 
 Cell = str | None
 Rows = list[list[Cell]]
-Item = tuple[int, Cell]  # (column or bag, value)
-Sent = list[tuple[int, list[int]]]  # (row id, its columns in the order sent)
+Item = tuple[int, str]  # (column or bag, text)
+Row = tuple[int, list[int]]  # (row id, its columns in the order sent)
+Sent = list[Row]
+Shared = Callable[[Row, Row], int]
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Table:
         return len(self.cells[row][column] or "")
 
     def item(self, row: int, column: int) -> Item:
-        return (-1 if column in self.bag else column), self.cells[row][column]
+        """NULL is sent as empty text."""
+        return (-1 if column in self.bag else column), self.cells[row][column] or ""
 
     def label(self, names: Sequence[str], column: int) -> str:
         return "passage: " if column in self.bag else f"{names[column]}: "
@@ -51,7 +54,7 @@ def ggr(table: Table, rows: list[int], columns: list[int]) -> tuple[int, Sent]:
     front = [best_column] + [
         column
         for column in same_class(table, best_column, columns)
-        if len({table.cells[row][column] for row in best_group}) == 1
+        if len({table.item(row, column) for row in best_group}) == 1
     ]
     others = [row for row in rows if row not in best_group]
     remaining = [column for column in columns if column not in front]
@@ -73,8 +76,8 @@ def hit_count(table: Table, group: list[int], column: int, columns: list[int]) -
 
 def groups_of(table: Table, rows: list[int], column: int) -> list[list[int]]:
     """Rows by value, values in the order in which the whole table shows them first."""
-    values = dict.fromkeys(cells[column] for cells in table.cells)
-    groups = [[row for row in rows if table.cells[row][column] == value] for value in values]
+    values = dict.fromkeys(table.item(row, column) for row in range(len(table.cells)))
+    groups = [[row for row in rows if table.item(row, column) == value] for value in values]
     return [group for group in groups if group]
 
 
@@ -127,23 +130,27 @@ def in_common(
             continue
         if item[0] != other_item[0]:
             return total + agreement(*labels)
-        return total + len(labels[0]) + agreement(item[1] or "", other_item[1] or "")
+        return total + len(labels[0]) + agreement(item[1], other_item[1])
     return total
 
 
 def best_hits(table: Table) -> int:
-    """The highest PHC of all schedules, by trying every row order and all field orders."""
-    orders = list(permutations(range(len(table.classes))))
+    """The highest PHC of all schedules."""
+    return best_sum(table, lambda before, row: hits(table, [before, row]))
+
+
+def best_sum(table: Table, shared: Shared) -> int:
+    """The highest sum of what neighbours share, by trying every row order and all field orders."""
+    orders = [list(fields) for fields in permutations(range(len(table.classes)))]
+    rows = range(len(table.cells))
+    worth = {
+        (a, b): [[shared((a, x), (b, y)) for x in orders] for y in orders]
+        for a, b in permutations(rows, 2)
+    }
     best = 0
-    for rows in permutations(range(len(table.cells))):
-        reached = dict.fromkeys(orders, 0)
-        for before, row in pairwise(rows):
-            reached = {
-                fields: max(
-                    score + hits(table, [(before, list(fields_before)), (row, list(fields))])
-                    for fields_before, score in reached.items()
-                )
-                for fields in orders
-            }
-        best = max(best, *reached.values())
+    for sent in permutations(rows):
+        reached = [0] * len(orders)
+        for pair in pairwise(sent):
+            reached = [max(map(sum, zip(reached, x, strict=True))) for x in worth[pair]]
+        best = max(best, *reached)
     return best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -21,7 +22,10 @@ TEXTS = [
     "dddd",
     None,
 ]
+ALIKE = [None, "", "a", "ab", "abc", "abd", "a b c", "a b d", "b c", "b d"]  # that begin alike
 NAMES = ["column", "column 1", "pass", "passages", "col"]  # that begin alike, as "passage" does
+
+_WORD, _WORDS = re.compile(r"\w+|\W"), dict[str, int]()
 
 AUTOMATIC = Price(
     "automatic", "2026-11", "a test", 1.0, 1.0, 0.1, 0.0, minimum=3, granularity=2
@@ -59,6 +63,11 @@ def tables(
 def letters(texts: list[str]) -> list[list[int]]:
     """A tokenizer: a token per character."""
     return [list(map(ord, text)) for text in texts]
+
+
+def words(texts: list[str]) -> list[list[int]]:
+    """A tokenizer: a token per word, and per character between words."""
+    return [[_WORDS.setdefault(word, len(_WORDS)) for word in _WORD.findall(t)] for t in texts]
 
 
 @st.composite

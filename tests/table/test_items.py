@@ -135,3 +135,10 @@ def test_an_unknown_column_in_a_bag_names_the_nearest() -> None:
 def test_a_column_in_two_bags_is_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="Column q is in two bags"):
         itemize(encode(BAG), [["p", "q"], ["q", "r"]])
+
+
+def test_null_and_empty_text_are_one_item_as_they_are_sent_alike() -> None:
+    items = itemize(encode({"a": ["x", None, "", None], "b": ["", "y", None, ""]}))
+    sent = items.same[items.slots]
+    assert sent[0, 1] == sent[0, 2] == sent[0, 3] != sent[0, 0]
+    assert sent[1, 0] == sent[1, 2] == sent[1, 3] != sent[0, 1]

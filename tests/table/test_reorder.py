@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from threading import Timer
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relquery.config import ORDERS, Order
@@ -23,6 +24,7 @@ from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import Schedule, reorder
 from tests.table import reference
 from tests.table.strategies import (
+    ALIKE,
     AUTOMATIC,
     PAID,
     WEIGHTS,
@@ -33,6 +35,15 @@ from tests.table.strategies import (
     names_of,
     rules,
     tables,
+    words,
+)
+
+# All rows begin with `column: `, two of them with `column: ab`: these have more in common.
+COLUMN_FIRST = reference.Table(
+    [["", "abc", ""], ["abd", "a", "b"], ["abc", "bb", "b"]], classes=[0, 1, 2]
+)
+TWO_EMPTY = reference.Table(
+    [["", "", "ab"], ["ab", None, ""], ["ab", None, ""], ["ab d", "", ""]], classes=[0, 1, 2]
 )
 
 
@@ -97,11 +108,53 @@ def test_no_solver_beats_the_optimum(table: reference.Table, method: Order) -> N
     assert report.phc <= reorder(columns, "ophr", bags=bags, weight="squared").report.phc
 
 
+TINY = tables(max_rows=5, max_columns=3, bags=True) | tables(
+    max_rows=5, max_columns=3, bags=True, of=ALIKE
+)
+
+
 @settings(deadline=None, max_examples=30)
-@given(tables(max_rows=4, max_columns=3, bags=True))
+@given(TINY)
 def test_the_optimum_is_that_of_all_orders(table: reference.Table) -> None:
-    report = reorder(columns_of(table), "ophr", bags=bags_of(table)).report
+    report = reorder(columns_of(table), "ophr", bags=bags_of(table), weight="squared").report
     assert report.phc == reference.best_hits(table)
+
+
+def shared_by(table: reference.Table, encode: Encode, unseen: str) -> reference.Shared:
+    """Leading tokens that two prompts share, but for those of a text that is not counted."""
+    (nothing,) = encode([unseen])
+
+    def tokens(sent: reference.Row) -> list[int]:
+        lines = [
+            f"{table.label(names_of(table), c)}{table.cells[sent[0]][c] or ''}\n" for c in sent[1]
+        ]
+        return encode(["".join(lines)])[0]
+
+    def shared(before: reference.Row, row: reference.Row) -> int:
+        common = takewhile(
+            lambda pair: pair[0] == pair[1], zip(tokens(before), tokens(row), strict=False)
+        )
+        return sum(a not in nothing for a, _ in common)
+
+    return shared
+
+
+@settings(deadline=None, max_examples=60)
+@given(TINY, st.sampled_from([None, words]))
+@example(COLUMN_FIRST, None)
+@example(TWO_EMPTY, words)
+def test_the_optimum_in_tokens_is_that_of_all_orders_of_prompts(
+    table: reference.Table, tokenizer: Encode | None
+) -> None:
+    shared = shared_by(table, tokenizer or letters, "" if tokenizer else "\n")
+    best = reference.best_sum(table, shared)
+    columns, bags = columns_of(table), bags_of(table)
+    for method, least in (("ophr", 1.0), ("tree", 0.99)):
+        sent = sent_by(reorder(columns, method, bags=bags, tokenizer=tokenizer))
+        hit = sum(
+            max(shared(before, row) for before in sent[:i]) for i, row in enumerate(sent) if i
+        )
+        assert least * best <= hit <= best
 
 
 @settings(deadline=None, max_examples=60)

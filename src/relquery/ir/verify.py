@@ -65,19 +65,22 @@ def _readable(nodes: list[Node]) -> set[int]:
     return readable
 
 
-def check_size(node: Node) -> None:
-    """Raise QueryError for a tree that is small only because nodes stand in many places."""
+def check_size(node: Node, most: int = MAX_NODES) -> None:
+    """Raise QueryError for a tree of more than `most` nodes, each counted wherever it stands.
+
+    A tree may be small only because nodes stand in many places.
+    """
     nodes = list(distinct(node))
     sizes: dict[int, int] = {}
     for each in _children_first(nodes):
         size = 1 + sum(sizes[id(child)] for child in each.children)
         sizes[id(each)] = min(size, _COUNTED)  # it may double with each level
     size = sizes[id(nodes[0])]
-    if size > MAX_NODES:
+    if size > most:
         more = "more than " if size == _COUNTED else ""
         raise QueryError(
             f"The query has {more}{size:,} nodes, each counted wherever it stands; it may have "
-            f"{MAX_NODES:,}. Repeat less, or ask in several queries."
+            f"{most:,}. Repeat less, or ask in several queries."
         )
 
 

@@ -1,9 +1,9 @@
 """A table as sets of items: what the solvers order.
 
-A labelled field is the item (column, value). Columns of a bag hold interchangeable values
-(retrieved passages): there an item is the value alone, the same in whatever column it stands. A
-row of m columns is then a set of m items; a second copy of a passage in one row is an item of its
-own, so that no item is in a row twice.
+A labelled field is the item (column, text). NULL is sent as empty text and is one item with it.
+Columns of a bag hold interchangeable values (retrieved passages): there an item is the text alone,
+the same in whatever column it stands. A row of m columns is then a set of m items; a second copy of
+a passage in one row is an item of its own, so that no item is in a row twice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Items:
         together, in the order of first appearance.
     bags: (m,), the same number for columns of one bag: its first column.
     lengths: (items,), characters of the value. labels: (items,), of the label before it.
-    same: (items,), the item whose text it has: itself, but for copies.
+    same: (items,), the item whose text it has: itself, but for copies, and for NULL beside empty
+        text.
     rank: (items,), place of "label: value" in their alphabetical order, each its own.
     shared: (items,), by rank, leading characters in common with the text ranked just before.
     texts: per column, the distinct values as text; those of column c begin at item `offsets[c]`.
@@ -93,13 +94,17 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
     slots = (columns.codes + columns.offsets[:-1].astype(np.int32)).T
     same = np.arange(len(columns.lengths), dtype=np.int32)
     for bag in np.unique(bag_of):
-        if _is_bag(bag_of, bag):
-            _unify(columns, np.flatnonzero(bag_of == bag), same)
+        members = np.flatnonzero(bag_of == bag)
+        if len(members) > 1:
+            _unify(columns, members, same)
+        else:
+            _unify_null(columns.values[bag], same[slice(*columns.offsets[bag : bag + 2])])
     lengths = columns.lengths
     sizes = np.diff(columns.offsets)
     label_lengths = np.repeat([len(label) for label in labels], sizes).astype(np.int64)
-    if len(bags):
+    if (same != np.arange(len(same))).any():
         slots = same[slots]
+    if len(bags):
         slots, copies = _number_copies(slots, bag_of, len(same))
         same = np.concatenate([same, copies]).astype(np.int32)
         lengths, label_lengths = lengths[same], label_lengths[same]
@@ -161,12 +166,20 @@ def _is_bag(bag_of: Int32s, column: int) -> bool:
 
 
 def _unify(columns: Columns, members: Int64s, same: Int32s) -> None:
-    """Let equal values of a bag's columns be the item of the first of them."""
-    found: dict[str | None, int] = {}
+    """Let equal texts of a bag's columns be the item of the first of them."""
+    found: dict[str, int] = {}
     for column in members:
         offset = int(columns.offsets[column])
-        for code, value in enumerate(columns.values[column].to_pylist()):
-            same[offset + code] = found.setdefault(value, offset + code)
+        for code, text in enumerate(columns.values[column].fill_null("").to_pylist()):
+            same[offset + code] = found.setdefault(text, offset + code)
+
+
+def _unify_null(values: pa.Array, same: Int32s) -> None:
+    """Let NULL and empty text of a column, which are sent alike, be one item. same: theirs."""
+    empty = pc.index(values, pa.scalar("", values.type)).as_py() if values.null_count else -1
+    if empty >= 0:
+        null = pc.index(values.is_null(), True).as_py()
+        same[max(empty, null)] = same[min(empty, null)]
 
 
 def _number_copies(slots: Int32s, bag_of: Int32s, items: int) -> tuple[Int32s, Int32s]:

@@ -18,7 +18,7 @@ def test_all_rows_have_one_order_of_columns_and_are_sorted_by_it(table: referenc
     schedule = reorder(columns_of(table), "fixed", dependencies_of(table))
     assert len({tuple(fields) for fields in schedule.fields.tolist()}) <= 1
     sent = [
-        tuple(table.cells[row][field] for field in fields)
+        tuple(table.item(row, field) for field in fields)
         for row, fields in zip(schedule.rows, schedule.fields.tolist(), strict=True)
     ]
     for depth in range(1, len(table.classes) + 1):

@@ -57,7 +57,7 @@ def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> W
 
 def beginnings_of(items: Items, weighting: Weighting) -> Beginnings | None:
     """What hits of beginnings are worth, in the unit of the weights; None where nothing."""
-    if weighting.name != "tokens":
+    if weighting.name == "squared":
         return None
     if weighting.pieces is None:
         return items.beginnings

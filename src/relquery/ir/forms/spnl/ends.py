@@ -7,6 +7,7 @@ from typing import Any
 
 from relquery.ir.forms.spnl.fields import Spot
 
+MAX_NODES = 2_000_000  # of a query in wire form
 _Steps = Iterator[tuple[Any, Any]]
 
 

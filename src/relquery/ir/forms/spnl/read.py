@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relquery.errors import ConfigError, QueryError, did_you_mean
-from relquery.ir.forms.spnl.ends import check_count, check_ends
+from relquery.ir.forms.spnl.ends import MAX_NODES, check_count, check_ends
 from relquery.ir.forms.spnl.fields import Spot, Variables, expect_list, expect_object, expect_text
 from relquery.ir.forms.spnl.zip import interleave, one, times_interleaved
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
 from relquery.prompt import Role, Sampling
 
-MAX_NODES = 2_000_000
 TEMPERATURE = 0.6  # the package's, where a query does not name one; null is 0 there
 
 

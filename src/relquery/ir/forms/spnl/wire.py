@@ -67,7 +67,8 @@ def to_wire(node: Node, model: str = "default") -> dict[str, object]:
     model: the name that every generation gets, as the format demands one.
 
     Raises QueryError for what the format has no words for: a Bag with a separator or whose children
-    see one another, settings other than max_tokens and temperature, Prepare and the sugar.
+    see one another, settings other than max_tokens and temperature, Prepare and the sugar. So it is
+    for more than two million nodes, each counted wherever it stands, as `from_wire` reads no more.
     """
     return write(node, model)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from relquery.ir.forms.spnl.ends import MAX_NODES
 from relquery.ir.forms.spnl.fields import Spot, expect_text
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
+from relquery.ir.verify import check_size
 from relquery.prompt import Sampling
 
 Wire = dict[str, object]
@@ -14,6 +16,7 @@ Wire = dict[str, object]
 def write(node: Node, model: str) -> Wire:
     """See `relquery.ir.forms.spnl.wire.to_wire`."""
     expect_text(model, Spot() / "model")
+    check_size(node, MAX_NODES)  # in JSON each node is written wherever it stands
     order: list[tuple[Node, Spot]] = []
     todo = [(node, Spot())]
     while todo:

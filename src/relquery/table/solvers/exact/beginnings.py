@@ -2,8 +2,14 @@
 
 Rows that have a set in common may go on with items that only begin alike, each with its own: their
 prompts share the beginning, too. Such a node is the set with a beginning that is as long as two of
-the items allow. It is of use only if all rows that could stand below it have no more in common than
-the set: what more they had in common would come before.
+the items allow.
+
+Let all rows that could stand below a node have something more in common than its set. Sent first,
+that lengthens the prefix of every row below, so that the node is of no use: unless it stands below
+a shorter beginning of the same item, which these rows share with others. To leave it costs that
+shorter beginning once, and wins what is in common for each child of the node but one. So the node
+is of use only where what is in common weighs less than the shorter beginning; and where an item in
+common begins so itself, that whole item is the better node.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ def find_beginnings(
     items: Int32s, weights: Int64s, texts: Beginnings, classes: Classes, sets: Bits, most: int
 ) -> Started:
     """All sets with beginnings that can be of use; more than `most`: not all of them."""
-    return Started(*_find(items, weights, *texts, classes.of, classes.rows, sets, most))
+    return Started(*_find(items, weights, *texts, *classes, sets, most))
 
 
 @compiled
@@ -43,6 +49,7 @@ def _find(
     shared: Int64s,
     least: Int64s,
     class_of: Int64s,
+    class_weight: Int64s,
     rows: Bits,
     sets: Bits,
     most: int,
@@ -50,14 +57,23 @@ def _find(
     of, begin, low, high = np.empty((4, most + 1), np.int64)
     keys = np.empty(items.size, np.int64)
     alike = np.empty((items.size + 1, 3), np.int64)
+    around = np.empty((items.size + 1, 3), np.int64)
+    class_at = np.empty_like(class_of)
+    class_at[rank] = class_of
     count, n = 0, len(rows)
     for k in range(len(sets)):
         filled = _list_left(items, weights, rank, class_of, rows, sets[k], keys)
-        found = _find_alike(keys[:filled], n, shared, least, alike)
-        for start, stop, length in alike[:found]:
-            if count <= most and _share_no_more(keys[start:stop] % n, rows, sets[k]):
-                of[count], begin[count] = k, length
-                low[count], high[count] = keys[start] // n, keys[stop - 1] // n
+        found, depth = _find_alike(keys[:filled], n, shared, least, alike), 0
+        for run in alike[:found][::-1]:  # a run comes after those around it
+            while depth > 0 and run[0] < around[depth - 1, 0]:
+                depth -= 1
+            before = around[depth - 1, 2] if depth > 0 else 0
+            members = keys[run[0] : run[1]]
+            if count <= most and _is_of_use(members, class_at, class_weight, rows, sets[k], before):
+                around[depth] = run
+                depth += 1
+                of[count], begin[count] = k, run[2]
+                low[count], high[count] = members[0] // n, members[-1] // n
                 count += 1
     return of[:count].copy(), begin[:count].copy(), low[:count].copy(), high[:count].copy()
 
@@ -125,11 +141,35 @@ def _find_alike(keys: Int64s, n: int, shared: Int64s, least: Int64s, alike: Int6
 
 
 @compiled
-def _share_no_more(members: Int64s, rows: Bits, chosen: Bits) -> bool:
-    """Whether these are several rows that have just the chosen set in common."""
+def _is_of_use(
+    members: Int64s,
+    class_at: Int64s,
+    class_weight: Int64s,
+    rows: Bits,
+    chosen: Bits,
+    before: int,
+) -> bool:
+    """Whether a node of these entries, rank x rows + row, can be part of the best tree.
+
+    class_at: by rank. chosen: the set of the node. before: length of the shorter beginning, or 0.
+    """
+    n = len(rows)
     several = False
-    both = rows[members[0]].copy()
-    for row in members[1:]:
-        several = several or row != members[0]
-        both &= rows[row]
-    return several and np.array_equal(both, chosen)
+    both = rows[members[0] % n].copy()
+    for member in members[1:]:
+        several = several or member % n != members[0] % n
+        both &= rows[member % n]
+    if not several:
+        return False
+    more = 0
+    for k in range(len(class_weight)):
+        if _has(both, k) and not _has(chosen, k):
+            more += class_weight[k]
+    if more == 0:
+        return True
+    if more >= before:
+        return False
+    for member in members:  # noqa: SIM110 - compiled as a loop
+        if _has(both, class_at[member // n]):
+            return False
+    return True

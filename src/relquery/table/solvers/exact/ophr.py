@@ -4,7 +4,8 @@ Any order of rows, and of items in each, is worth no more than the trie of its i
 node, the weight of its items times the rows through it but one. A depth-first walk of the trie is
 worth all of that. So a trie is sought. Its nodes may be taken from a lattice: *sets* of items that
 some rows have in common, where beginnings count with the beginning of one item more, each used
-once: two nodes of one set gain by being merged. With each node at the cost of what it adds to its
+once: two nodes of one set gain by being merged. Those left out of it are in no tree that is better
+than all others (beginnings.py). With each node at the cost of what it adds to its
 parent, and every row at a node that it has all items of,
 
     worth = summed weight of all rows - cost of the trie,
@@ -42,7 +43,10 @@ Order = tuple[Int64s, Int32s]  # rows, and by row id its slots in the order sent
 def ophr(problem: Problem, texts: Beginnings | None = None) -> tuple[Int64s, Int32s]:
     """(rows, fields by row id) of the highest worth; the same for the same problem.
 
-    texts: where beginnings of items count, in the unit of the weights.
+    Worth is summed over neighbours: weights of the leading items that are equal and, with `texts`,
+    what the next two have in common, in the unit of the weights. What two prompts share beyond the
+    end of an item, where the one item begins the other, is not seen.
+
     Raises ConfigError for more than MOST_ROWS rows, and where the optimum cannot be proved: what
     is returned is never less.
     """
