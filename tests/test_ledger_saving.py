@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from unittest.mock import patch
@@ -20,6 +20,7 @@ from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from tests.backends.chat_server import until
+from tests.ledger_file import stored
 
 ROWS = {"id": list(range(40))}
 QUERY = "SELECT id, LLM('up', id) AS up FROM t ORDER BY id"
@@ -43,15 +44,6 @@ class Stepwise:
 
     def close(self) -> None:
         pass
-
-
-def stored(path: Path) -> int:
-    """Answers in a file, as another process sees them."""
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
-            return int(file.execute("SELECT count(*) FROM answers").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
 
 
 def test_an_answer_is_on_file_while_the_next_is_waited_for(tmp_path: Path) -> None:

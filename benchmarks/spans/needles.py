@@ -24,7 +24,7 @@ Case = Sequence[Sequence[str]]  # for each candidate, the texts that it may be
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Share of cases whose names are all right and in order, with so much hay around each name.
+    """Share of cases whose names are all right, with so much hay around each name.
 
     generated: whether the candidates are answers of inner generations, or given texts.
     """
@@ -75,16 +75,20 @@ def _cases(rng: Random, hay_words: int, count: int, generated: bool) -> Iterator
 
 
 def _right(connection: Connection, cases: Sequence[Case], goal: Goal) -> int:
-    """How many answers are right; what the model's context cannot hold is not."""
+    """How many answers hold each name once; what the model's context cannot hold is not.
+
+    The order of the names does not count: a bag may be asked in any.
+    """
     results = connection.run_bulk([ask(case) for case in cases], for_=goal, arity=2)
     return sum(
-        result.error is None and names_in(result.text) == names_in(_candidates(case, result))
+        result.error is None
+        and sorted(names_in(result.text)) == sorted(names_in(_candidates(case, result)))
         for case, result in zip(cases, results, strict=True)
     )
 
 
 def _candidates(case: Case, result: SpanResult) -> str:
-    """The texts that the judge had to read, in order."""
+    """The texts that the judge had to read."""
     said = {generation.answer.text for generation in result.report.generations}
     return "\n".join(text for texts in case for text in texts if len(texts) == 1 or text in said)
 

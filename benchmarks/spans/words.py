@@ -63,9 +63,10 @@ ordinary text: {plain:.1f}.
 NEEDLES = """\
 ## Attention locality
 
-Share of cases in which the demo model lists all {needles} names, right and in order, that are
-hidden one per text among so many other words (Fig. 17). *One judge* reads all texts; *tree* is the
-same query under `for_="attention"`, two at a time, whose answers are other answers to other
+Share of cases in which the demo model lists all {needles} names that are hidden one per text among
+so many other words (Fig. 17): each once, and no other. Their order does not count, for the texts
+are a bag, which may be asked in any order. *One judge* reads all texts; *tree* is the same query
+under `for_="attention"`, two at a time, whose answers are other answers to other
 questions.
 
 The demo model was trained on this very task, in this wording: lessons of up to eight names and up

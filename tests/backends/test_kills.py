@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.backends.chat_server import Body, ChatServer, Reply, Serve, Silence, completion, until
+from tests.ledger_file import stored
 
 COMMAND = [sys.executable, "-m", "relquery"]
 QUERY = "SELECT count(LLM('up', id)) AS n FROM range(60) t(id)"
@@ -50,14 +49,6 @@ def stop_when(holds: Callable[[], bool], number: signal.Signals, *options: str) 
         running.send_signal(number)
         _, told = running.communicate(timeout=60)
         return running.returncode, told
-
-
-def stored(path: Path) -> int:
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
-            return int(file.execute("SELECT count(*) FROM answers").fetchone()[0])
-    except sqlite3.OperationalError:
-        return 0
 
 
 @pytest.mark.parametrize(

@@ -178,8 +178,8 @@ def test_a_refusal_is_its_rows_own_where_others_are_answered(serve: Serve, statu
     [
         (failure(400, "No grammar here."), "first 16 .* failed alike.*No grammar here"),
         (failure(500, "kaput", x_should_retry="false"), "failed alike.*500: kaput"),
-        (Reply("<html>Welcome"), "no chat completion: <html>Welcome Check base_url"),
-        (Reply({"error": {"message": "busy"}}), "no chat completion.*busy"),
+        (Reply("<html>Welcome"), "not a chat completion: <html>Welcome Check base_url"),
+        (Reply({"error": {"message": "busy"}}), "not a chat completion.*busy"),
         (Silence.HANG_UP, "failed alike.*connection failed"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_column_without_text_form_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("table", [["a"], "a", 7, None, (c for c in "ab"), [["x"]]])
 def test_what_is_no_table_is_refused_by_its_type(table: object) -> None:
-    with pytest.raises(TableError, match=f"A {type(table).__name__} is no table"):
+    with pytest.raises(TableError, match=f"A {type(table).__name__} is not a table"):
         encode(table)
 
 
@@ -168,7 +168,7 @@ def test_a_list_of_rows_is_a_table() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (pl.LazyFrame({"a": [1]}), "A LazyFrame is no table. Collect it first"),
+        (pl.LazyFrame({"a": [1]}), "A LazyFrame is not a table. Collect it first"),
         (pd.DataFrame({"a": [2**80, 1]}), "cannot be read.*cast it to text"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a name of its own"),
         (pd.DataFrame({"a": [1, "x"]}), "one kind of values"),

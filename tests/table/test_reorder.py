@@ -239,7 +239,7 @@ def test_a_dependency_on_a_column_of_a_bag_is_refused() -> None:
 
 @pytest.mark.parametrize("table", [["a", "b"], "a table", 7, None, {1, 2}, object()])
 def test_what_is_no_table_is_refused(table: object) -> None:
-    with pytest.raises(TableError, match="is no table"):
+    with pytest.raises(TableError, match="is not a table"):
         reorder(table)
 
 

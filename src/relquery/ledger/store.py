@@ -47,7 +47,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path = ":memory:") -> Ledger:
-        """Open or create a store. Raises ConfigError if the file is no such store."""
+        """Open or create a ledger. Raises ConfigError if the file is not a ledger."""
         connection = None
         try:
             connection = sqlite3.connect(

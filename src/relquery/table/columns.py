@@ -93,7 +93,7 @@ def _as_arrow(data: Any) -> pa.Table:
     if not hasattr(data, "__arrow_c_stream__"):
         remedy = "Collect it first. " if hasattr(data, "collect") else ""
         raise TableError(
-            f"A {type(data).__name__} is no table. {remedy}Give an Arrow, pandas or polars "
+            f"A {type(data).__name__} is not a table. {remedy}Give an Arrow, pandas or polars "
             "table, a list of rows as mappings, or a mapping from column names to columns."
         )
     try:

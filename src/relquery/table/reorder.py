@@ -90,7 +90,7 @@ def reorder(
     Items of two columns share no more than their labels do. It takes no account of `cache_tokens`,
     nor of what else a price says, so that the bill may be less in another order.
 
-    Raises UnknownColumnError for a column that is not there, TableError for what is no table,
+    Raises UnknownColumnError for a column that is not there, TableError for what is not a table,
     ConfigError for settings that are unknown, out of range or contradict one another, and for
     tables too large for `ophr`.
     """

@@ -89,9 +89,9 @@ class Batch:
         answer = to_answer(text, self.sampling, attempts, limit_of(self.sampling), stop)
         if answer is not None:
             return answer, None
-        said = f"The server's reply is no chat completion: {short(text)}"
+        said = f"The server's reply is not a chat completion: {short(text)}"
         remedy = f"{said} Check base_url ({self.client.base_url}), which usually ends in /v1."
-        return no_answer(said, attempts), Failure("no chat completion", remedy)
+        return no_answer(said, attempts), Failure("not a chat completion", remedy)
 
     def _failed(self, error: openai.APIError, attempts: int) -> Outcome:
         said, url = words(error, self.timeout), self.client.base_url

@@ -30,7 +30,7 @@ def to_answer(
     """The answer in a chat completion, given as the JSON text that the server sent.
 
     limit: of the answer's tokens, as it was sent. stop: strings that the server was not told to
-    stop at. None for what is no chat completion.
+    stop at. None if it is not a chat completion.
     """
     try:
         body = json.loads(reply)
@@ -58,7 +58,7 @@ def to_answer(
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a request took, as far as the server says: 0 where that is no number of them."""
+    """Tokens that a request took. A count that the server leaves out or garbles is 0."""
 
     prompt: int = 0
     cached: int = 0

@@ -103,7 +103,7 @@ class StreamingBackend(OpenAIBackend):
                 try:
                     said.hear(chunk)
                 except (TypeError, AttributeError):
-                    text = f"A part of the stream is no chat completion: {short(repr(chunk))}"
+                    text = f"A part of the stream is not a chat completion: {short(repr(chunk))}"
                     return no_answer(text, 1)
                 if said.began and not began:
                     heard()

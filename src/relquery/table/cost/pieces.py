@@ -83,7 +83,7 @@ def _join(prefix: Int32s, ids: Int32s, offsets: Int64s, sent: Int32s, out: Int32
 
 
 class EstimatedTokens:
-    """Pieces of words as a stand-in for tokens, where no tokenizer is at hand.
+    """Pieces of words as a stand-in for tokens, for use without a tokenizer.
 
     English text comes to about as many pieces as it has tokens of a common vocabulary.
     """
