@@ -7,13 +7,13 @@ import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from threading import Timer
 
 import pytest
 
-from relquery.backends.base import known_as
+from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError
@@ -134,16 +134,15 @@ def test_a_setting_that_comes_later_changes_the_keys_where_it_is_set_alone() -> 
 
 
 @dataclass
-class Known:
-    """A backend that notes its prompts. formerly: what older ledgers know its model by."""
+class Known(Backend):
+    """A backend that notes its prompts. identity: what ledgers know its model by."""
 
-    name: str
-    identity: tuple[str, ...] | None = None
+    name: str = ""
+    identity: tuple[str, ...] = ()
+    asked: list[Prompt] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.asked: list[Prompt] = []
-        if self.identity is not None:
-            self.known_as = lambda: self.identity
+    def known_as(self) -> tuple[str, ...]:
+        return self.identity or super().known_as()
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
         self.asked += prompts
@@ -210,8 +209,8 @@ def test_a_new_ledger_knows_a_model_by_its_first_name_alone(tmp_path: Path) -> N
 
 
 def test_a_backend_that_is_opened_late_is_known_as_itself() -> None:
-    assert known_as(LazyBackend(lambda: Known("m", ("x", "y")))) == ("x", "y")
-    assert known_as(LazyBackend(lambda: Known("m"))) == ("m",)
+    assert LazyBackend(lambda: Known("m", ("x", "y"))).known_as() == ("x", "y")
+    assert LazyBackend(lambda: Known("m")).known_as() == ("m",)
 
 
 def test_a_file_with_a_table_of_another_form_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, did_you_mean
 from relquery.ledger import Ledger
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def connect(
-    model: str | Backend,
+    model: str | Backend | Answering,
     *,
     database: str | Path | duckdb.DuckDBPyConnection = ":memory:",
     order: Order = "tree",
@@ -66,7 +66,7 @@ def connect(
         readings.install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(model, str)
-        backend = _load(model, options) if isinstance(model, str) else _checked(model, options)
+        backend = _load(model, options) if isinstance(model, str) else _adopted(model, options)
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned)
 
@@ -77,14 +77,14 @@ def _load(model: str, options: dict[str, Any]) -> Backend:
     return load(model, **options)
 
 
-def _checked(model: Backend, options: dict[str, Any]) -> Backend:
-    if not callable(getattr(model, "answer", None)):
+def _adopted(model: Backend | Answering, options: dict[str, Any]) -> Backend:
+    if not isinstance(model, Backend | Answering):
         raise ConfigError(
             f"model is {model!r}. Give a model's name or folder, e.g. 'demo', or a backend."
         )
     if options:
         raise ConfigError(f"{', '.join(options)}: options go with a model's name, not a backend.")
-    return model
+    return model if isinstance(model, Backend) else Adopted(model)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

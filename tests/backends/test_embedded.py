@@ -381,15 +381,15 @@ def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
     tokens = sum(piece.tokens for piece in costly.inspect(question))
     steps = -(-tokens // 16)
     expected = tokens * 1e-3 + steps * 0.01 + 4 * (2e-3 + 0.02)
-    assert costly.predict(question, 5) == pytest.approx(expected)
+    assert costly.predict([tokens], Sampling(max_tokens=5)) == pytest.approx(expected)
     list(costly.answer([question], Sampling(max_tokens=1)))
     cached = sum(piece.cached for piece in costly.inspect(question))
     assert cached > tokens // 2
-    assert costly.predict(question, 1) == pytest.approx(
+    assert costly.predict([tokens], Sampling(max_tokens=1), cached) == pytest.approx(
         (tokens - cached) * 1e-3 + -(-(tokens - cached) // 16) * 0.01
     )
     costly.close()
 
 
 def test_without_costs_no_seconds_are_predicted(backend: EmbeddedBackend) -> None:
-    assert backend.predict(prompt("a"), 5) is None
+    assert backend.predict([3], Sampling()) is None

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from relquery import demo_table
-from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
+from relquery.backends.base import Adopted, Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.local.open import load_backend
@@ -52,14 +52,14 @@ class Provider:
     ],
 )
 def test_one_pass_is_what_a_request_takes_that_decodes_nothing(sampling, expected, backend):
-    assert one_pass(backend, sampling) is expected
+    assert backend.one_pass(sampling) is expected
 
 
 def test_prompt_tokens_are_those_of_the_answers(backend: EmbeddedBackend):
     long = (Span("word " * 40_000),)
     prompts, sampling = [PROMPT, PROMPT[1:], (Span("\ud800"),), long], Sampling(max_tokens=1)
     answers = dict(backend.answer(prompts, sampling))
-    counts = prompt_tokens(backend, prompts, sampling)
+    counts = backend.prompt_tokens(prompts, sampling)
     assert counts is not None
     assert counts[:2] == [answers[at].prompt_tokens for at in range(2)]
     assert counts[2:] == [0, 0]
@@ -69,27 +69,37 @@ def test_seconds_are_those_of_all_steps_with_nothing_reused(backend: EmbeddedBac
     one_token, three = Sampling(max_tokens=1), Sampling(max_tokens=3)
     prefill = 0.001 * 100 + 2 * 0.1  # 100 tokens in two steps
     decode = 2 * (0.002 * 4 + 2 * 0.2)  # twice: four requests in two steps
-    assert predict_all(backend, [25] * 4, one_token) == pytest.approx(prefill)
-    assert predict_all(backend, [25] * 4, three) == pytest.approx(prefill + decode)
-    assert predict_all(backend, [], three) == 0
+    assert backend.predict([25] * 4, one_token) == pytest.approx(prefill)
+    assert backend.predict([25] * 4, three) == pytest.approx(prefill + decode)
+    assert backend.predict([], three) == 0
 
 
 @pytest.mark.parametrize(
     "wrap", [lambda backend: backend, lambda backend: LazyBackend(lambda: backend)]
 )
 def test_what_a_provider_does_not_tell_is_none(wrap):
-    backend: Backend = wrap(Provider())
-    assert one_pass(backend, Sampling()) is None
-    assert prompt_tokens(backend, [PROMPT], Sampling()) is None
-    assert predict_all(backend, [3], Sampling()) is None
+    backend: Backend = wrap(Adopted(Provider()))
+    assert backend.known_as() == ("provider",)
+    assert backend.cache_tokens is None
+    assert backend.inspect(PROMPT) is None
+    assert backend.one_pass(Sampling()) is None
+    assert backend.prompt_tokens([PROMPT], Sampling()) is None
+    assert backend.predict([3], Sampling()) is None
 
 
-def test_a_lazy_backend_passes_on_what_the_opened_one_tells(backend: EmbeddedBackend):
+def test_a_lazy_backend_hands_on_all_that_a_backend_is_asked():
+    asked = {name for name in vars(Backend) if not name.startswith("_")}
+    assert asked <= vars(LazyBackend).keys()
+
+
+def test_a_lazy_backend_tells_what_the_opened_one_tells(backend: EmbeddedBackend):
     lazy = LazyBackend(lambda: backend)
     assert lazy.one_pass(Sampling(max_tokens=1)) is True
     counts = lazy.prompt_tokens([PROMPT], Sampling())
     assert counts == backend.prompt_tokens([PROMPT], Sampling())
-    assert lazy.predict_all([3], Sampling()) == backend.predict_all([3], Sampling())
+    assert lazy.predict([3], Sampling()) == backend.predict([3], Sampling())
+    assert lazy.inspect(PROMPT) == backend.inspect(PROMPT)
+    assert lazy.cache_tokens == backend.config.cache_tokens
 
 
 def test_an_explained_query_is_as_its_report_says_with_the_demo_model():

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from relquery.backends.provider.openai import OpenAIConfig
-from relquery.backends.provider.streaming import StreamingBackend
+from relquery.backends.provider.server import OpenAIConfig, Server
+from relquery.backends.provider.streaming import Streaming
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
 from tests.backends.chat_server import (
@@ -40,14 +40,14 @@ class Told:
     answers: list[Answer]
     heard: int
     asked: list[Body]
-    backend: StreamingBackend
+    backend: Streaming
 
 
 def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float = 5.0) -> Told:
     """Ask each of the spans, one after the other."""
     heard: list[None] = []
 
-    async def talk(backend: StreamingBackend) -> list[Answer]:
+    async def talk(backend: Streaming) -> list[Answer]:
         async with backend:
             return [
                 await backend.ask((span,), 5, "", lambda: heard.append(None)) for span in prompts
@@ -55,7 +55,7 @@ def ask(answer: AnswerFunction, prompts: Sequence[Span] = PROMPT, timeout: float
 
     with serving(answer) as server:
         config = OpenAIConfig(server.url, "key", timeout=timeout, max_retries=0)
-        backend = StreamingBackend("m", config)
+        backend = Streaming(Server("m", config))
         return Told(asyncio.run(talk(backend)), len(heard), server.asked, backend)
 
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from relquery.backends.base import known_as
 from relquery.backends.local.open import load_backend
 from relquery.connection import connect
 from relquery.model.networks.fingerprint import fingerprint
@@ -92,7 +91,7 @@ def test_a_fingerprint_is_the_same_after_use(folder: Path) -> None:
     before = fingerprint(load(str(folder)))
     with connect(backend) as con:
         con.sql(QUERY)
-    assert known_as(backend)[0] == f"sha256:{before}"
+    assert backend.known_as()[0] == f"sha256:{before}"
     backend.close()
 
 
@@ -141,6 +140,6 @@ def test_older_ledgers_count_where_the_name_tells_the_weights(
     folder: Path, model: str | None, older: bool
 ) -> None:
     backend = load_backend(model or str(folder))
-    names = known_as(backend)
+    names = backend.known_as()
     assert names[1:] == ((backend.name,) if older else ())
     backend.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from relquery.backends.base import Backend
 from relquery.prompt import Answer, Exchange, Finish, Prompt, Sampling
 
 
@@ -18,7 +19,7 @@ def read(prompt: Prompt) -> str:
     return "".join(parts)
 
 
-class Fake:
+class Fake(Backend):
     """calls: (prompts as text, sampling) of each call. prompts: all of them, as asked."""
 
     name = "fake"

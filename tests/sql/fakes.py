@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from relquery.backends.base import Backend
 from relquery.prompt import Answer, Compared, Finish, Prompt, Role, Sampling
 
 Fields = Mapping[str, Any]
@@ -27,7 +28,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class FakeBackend:
+class FakeBackend(Backend):
     """Records every request; answers in the order given, or in reverse.
 
     brief: with no more than decides, where answers are only compared.

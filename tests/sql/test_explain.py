@@ -78,7 +78,7 @@ class Seer(FakeBackend):
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         return [sum(len(span.content) for span in prompt) for prompt in prompts]
 
-    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float:
+    def predict(self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0) -> float:
         return sum(prompt_tokens) / 1000
 
 

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from relquery.prompt import Answer, Prompt, Sampling
 
+Answers = Iterator[tuple[int, Answer]]
 Heard = Callable[[int, Answer], None]
 
 
-class Backend(Protocol):
-    """Answers prompts. Implementations ship in this package; any object of this form will do."""
+@dataclass(frozen=True, slots=True)
+class SpanState:
+    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve.
+
+    depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
+    """
+
+    preview: str
+    tokens: int
+    cached: int
+    depth: int
+
+
+class Backend(ABC):
+    """Answers prompts. `name` and `answer` are enough; the rest has a default.
+
+    What a backend can tell before it is asked, without computing an answer, is None where it does
+    not know.
+    """
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The model's name as a person would write it, for reports."""
 
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+    @abstractmethod
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """Serve all prompts, in the order given where order matters for reuse.
 
         Yields (index into prompts, answer) as answers finish, each index exactly once. A prompt
@@ -26,33 +49,32 @@ class Backend(Protocol):
         equal are drawn one by one.
         """
 
+    def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
+        """As `answer`; `heard` is told of each answer once, as soon as it is there.
+
+        That is before the answer is taken, in a thread of the backend, where it has one.
+        """
+        answers = self.answer(prompts, sampling)
+        with cancelling(answers):
+            for index, answer in answers:
+                heard(index, answer)
+                yield index, answer
+
     def close(self) -> None:
         """Free what the backend holds. The backend cannot be used afterwards."""
-
-
-class Arrivals(Protocol):
-    """What an iterator of answers may offer: to tell of each before it is taken.
-
-    heard: called once with each (index, answer), maybe in a thread of the backend; may be set until
-    the first is taken.
-    """
-
-    heard: Heard
-
-
-class Identity(Protocol):
-    """What a backend may say of its model, where a name does not tell all models apart."""
+        return
 
     def known_as(self) -> tuple[str, ...]:
-        """Names by which the ledger knows the model: the one to store under, then older ones."""
+        """Names by which the ledger knows the model: the one to store under, then older ones.
 
+        More than `name` where a name does not tell all models apart.
+        """
+        return (self.name,)
 
-class Foresight(Protocol):
-    """What a backend may tell before it is asked: to be had without computing an answer.
-
-    Each method is optional; the functions below say None where it is missing, and a method may say
-    None as well.
-    """
+    @property
+    def cache_tokens(self) -> int | None:
+        """Tokens that the cache of attention states holds."""
+        return None
 
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
@@ -60,43 +82,73 @@ class Foresight(Protocol):
         One that is only compared with some texts may take more where it begins like one of them,
         but in other tokens than the tokenizer gives for that text.
         """
+        del sampling
+        return None
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """Tokens of each prompt as it would be sent; 0 for one that would be refused."""
+        del prompts, sampling
+        return None
 
-    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
-        """Seconds until the last answer, at most: nothing cached, answers as long as allowed."""
+    def predict(
+        self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
+    ) -> float | None:
+        """Seconds until the last answer, at most: answers as long as they may be.
 
+        prompt_tokens: of each prompt. cached: how many of all of them the cache serves.
+        """
+        del prompt_tokens, sampling, cached
+        return None
 
-def one_pass(backend: Backend, sampling: Sampling) -> bool | None:
-    """See Foresight."""
-    tell = getattr(backend, "one_pass", None)
-    return None if tell is None else cast(Foresight, backend).one_pass(sampling)
+    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
+        """The pieces of a prompt in order, and how much of each the cache would serve now.
 
-
-def prompt_tokens(
-    backend: Backend, prompts: Sequence[Prompt], sampling: Sampling
-) -> list[int] | None:
-    """See Foresight."""
-    tell = getattr(backend, "prompt_tokens", None)
-    return None if tell is None else cast(Foresight, backend).prompt_tokens(prompts, sampling)
-
-
-def predict_all(backend: Backend, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
-    """See Foresight."""
-    tell = getattr(backend, "predict_all", None)
-    return None if tell is None else cast(Foresight, backend).predict_all(prompt_tokens, sampling)
+        Raises RequestError for a prompt that cannot be rendered.
+        """
+        del prompt
+        return None
 
 
-def known_as(backend: Backend) -> tuple[str, ...]:
-    """See Identity; its name where it says no more."""
-    tell = getattr(backend, "known_as", None)
-    return (backend.name,) if tell is None else cast(Identity, backend).known_as()
+@runtime_checkable
+class Answering(Protocol):
+    """What tells an object with a name that answers prompts; see Backend."""
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """See Backend.answer."""
 
 
-def on_arrival(answers: Iterator[tuple[int, Answer]], heard: Heard) -> bool:
-    """Have `heard` called as answers arrive; False where the iterator does not offer that."""
-    if not hasattr(answers, "heard"):
-        return False
-    cast(Arrivals, answers).heard = heard
-    return True
+class Adopted(Backend):
+    """An object that is not a Backend and answers like one."""
+
+    def __init__(self, given: Any) -> None:
+        self._given = given
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return str(self._given.name)
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """See Backend.answer."""
+        answers: Answers = self._given.answer(prompts, sampling)
+        return answers
+
+
+@runtime_checkable
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+@contextmanager
+def cancelling(answers: Answers) -> Iterator[None]:
+    """A block after which answers that were not taken are cancelled."""
+    try:
+        yield
+    finally:
+        cancel(answers)
+
+
+def cancel(answers: Answers) -> None:
+    """Close answers that can be closed: a list's iterator has nothing to cancel."""
+    if isinstance(answers, _Closeable):
+        answers.close()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from relquery.backends.base import Backend, known_as, one_pass, predict_all, prompt_tokens
-from relquery.prompt import Answer, Prompt, Sampling
+from relquery.backends.base import Answers, Backend, Heard, SpanState
+from relquery.prompt import Prompt, Sampling
 
 
-class LazyBackend:
-    """Stands for the backend that `load` opens. Closing it before the first call opens nothing."""
+class LazyBackend(Backend):
+    """Stands for the backend that `load` opens, and hands on all that a Backend is asked.
+
+    Each method raises what opening raises; closing it before the first call opens nothing.
+    """
 
     def __init__(self, load: Callable[[], Backend]) -> None:
         self._load = load
@@ -20,30 +23,45 @@ class LazyBackend:
         """The opened backend's name."""
         return self._backend.name
 
-    def known_as(self) -> tuple[str, ...]:
-        """See Identity."""
-        return known_as(self._backend)
-
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
-        """See Backend.answer. Raises what opening raises."""
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """See Backend."""
         return self._backend.answer(prompts, sampling)
 
-    def one_pass(self, sampling: Sampling) -> bool | None:
-        """See Foresight, as for the others; raises what opening raises."""
-        return one_pass(self._backend, sampling)
-
-    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
-        """See Foresight."""
-        return prompt_tokens(self._backend, prompts, sampling)
-
-    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
-        """See Foresight."""
-        return predict_all(self._backend, prompt_tokens, sampling)
+    def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
+        """See Backend."""
+        return self._backend.deliver(prompts, sampling, heard)
 
     def close(self) -> None:
         """Close the backend if it was opened."""
         if self._opened is not None:
             self._opened.close()
+
+    def known_as(self) -> tuple[str, ...]:
+        """See Backend."""
+        return self._backend.known_as()
+
+    @property
+    def cache_tokens(self) -> int | None:
+        """See Backend."""
+        return self._backend.cache_tokens
+
+    def one_pass(self, sampling: Sampling) -> bool | None:
+        """See Backend."""
+        return self._backend.one_pass(sampling)
+
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
+        """See Backend."""
+        return self._backend.prompt_tokens(prompts, sampling)
+
+    def predict(
+        self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
+    ) -> float | None:
+        """See Backend."""
+        return self._backend.predict(prompt_tokens, sampling, cached)
+
+    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
+        """See Backend."""
+        return self._backend.inspect(prompt)
 
     @property
     def _backend(self) -> Backend:

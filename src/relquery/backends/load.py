@@ -55,7 +55,8 @@ def _check_local(model: str) -> None:
 
 def _load_openai(name: str, options: dict[str, Any]) -> Backend:
     # Imported for this model alone: the provider's package takes half a second to import.
-    from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+    from relquery.backends.provider.openai import OpenAIBackend
+    from relquery.backends.provider.server import OpenAIConfig
 
     known = [field.name for field in fields(OpenAIConfig)]
     for option in options:

@@ -99,10 +99,9 @@ def explain(
 ) -> Explanation:
     """Say what `run` would do with a query.
 
-    backend: counts tokens and looks into its cache if it has `inspect(prompt)`, as the embedded
-        engine has, and tells seconds if it has `predict(prompt, max_tokens)` and knows what its
-        steps cost; nothing is computed. warm: run the inner generations first, so that the
-        outermost prompt is known, and its exchanges are in the cache.
+    backend: counts tokens, looks into its cache and tells seconds as far as it can (see
+        Backend.inspect and Backend.predict); nothing is computed. warm: run the inner generations
+        first, so that the outermost prompt is known, and its exchanges are in the cache.
     The other arguments: see `run`. Raises what `run` raises, and ConfigError for `warm` without a
     backend.
     """
@@ -126,19 +125,16 @@ def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
     if waits_for:
         return Ask(work.where(task), (), waits_for)
     prompt = work.prompt(task)
-    predict = getattr(backend, "predict", None)
-    seconds = None if predict is None else predict(prompt, task.sampling.max_tokens)
-    return Ask(work.where(task), _pieces(prompt, backend), seconds=seconds)
-
-
-def _pieces(prompt: Prompt, backend: Backend | None) -> tuple[Piece, ...]:
-    inspect = getattr(backend, "inspect", None)
-    if inspect is None:
-        return tuple(Piece(_short(_text(span)), depth) for span, depth in _parts(prompt, 0))
-    return tuple(
-        Piece(_short(state.preview), state.depth, state.tokens, state.cached)
-        for state in inspect(prompt)
+    states = None if backend is None else backend.inspect(prompt)
+    if backend is None or states is None:
+        parts = tuple(Piece(_short(_text(span)), depth) for span, depth in _parts(prompt, 0))
+        return Ask(work.where(task), parts)
+    pieces = tuple(
+        Piece(_short(state.preview), state.depth, state.tokens, state.cached) for state in states
     )
+    tokens, cached = (sum(state.tokens for state in states), sum(state.cached for state in states))
+    seconds = backend.predict([tokens], task.sampling, cached)
+    return Ask(work.where(task), pieces, seconds=seconds)
 
 
 def _parts(prompt: Prompt, depth: int) -> Iterator[tuple[Span, int]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Answers, Backend, cancel
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ _NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 
 @dataclass(slots=True, eq=False)
 class _Stream(Generic[T]):
-    answers: Iterator[tuple[int, Answer]]
+    answers: Answers
     open: dict[int, T]
 
 
@@ -45,17 +45,11 @@ class Streams(Generic[T]):
                 if stream.open:
                     self._streams.append(stream)
                 else:
-                    _close(stream)
+                    cancel(stream.answers)
                 return [(label, answer)]
         return [(label, _NO_ANSWER) for label in stream.open.values()]
 
     def close(self) -> None:
         """Cancel what is open."""
         while self._streams:
-            _close(self._streams.pop())
-
-
-def _close(stream: _Stream[T]) -> None:
-    close = getattr(stream.answers, "close", None)
-    if close is not None:
-        close()
+            cancel(self._streams.pop().answers)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from relquery.backends.base import Answers, Backend, SpanState
 from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
 from relquery.backends.local.rendering import render_each
@@ -36,20 +37,7 @@ if TYPE_CHECKING:
 PREVIEW_TOKENS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class SpanState:
-    """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve.
-
-    depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
-    """
-
-    preview: str
-    tokens: int
-    cached: int
-    depth: int
-
-
-class EmbeddedBackend:
+class EmbeddedBackend(Backend):
     """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
 
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
@@ -99,7 +87,7 @@ class EmbeddedBackend:
         return f"{self._model.name}@{self._model.version}"
 
     def known_as(self) -> tuple[str, ...]:
-        """See Identity: by all of its weights, wherever they lie.
+        """By all of its weights, wherever they lie.
 
         Older ledgers know a model by its name and version, of which other weights may have the
         same; not so where the weights follow from the name.
@@ -111,7 +99,7 @@ class EmbeddedBackend:
         is_told_by_name = self._model.name == "demo" or self._model.name.startswith("random:")
         return (self._fingerprint, self.name) if is_told_by_name else (self._fingerprint,)
 
-    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend.answer. Prompts are served in the order given.
 
         All are submitted at once, before the first answer is asked for, so that several calls
@@ -119,7 +107,7 @@ class EmbeddedBackend:
         """
         served = self.batches.serve(self.submit(prompts, sampling))
         next(served)
-        return cast(Iterator[tuple[int, Answer]], served)
+        return cast(Answers, served)
 
     def score(
         self,
@@ -153,10 +141,7 @@ class EmbeddedBackend:
         return self.batches.submit(asking, rendered, tenant, arrival)
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
-        """The pieces of a prompt in order, and how much of each the cache would serve now.
-
-        Raises RequestError for a prompt that cannot be rendered.
-        """
+        """See Backend."""
         (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
         if isinstance(chain, RequestError):
             raise chain
@@ -175,38 +160,27 @@ class EmbeddedBackend:
             if len(piece.tokens)
         )
 
-    def predict(self, prompt: Prompt, max_tokens: int) -> float | None:
-        """Seconds that a prompt takes by itself, if its answer is as long as it may be.
-
-        None where it is not known what steps cost. Raises RequestError like `inspect`.
-        """
-        if self.cost is None:
-            return None
-        pieces = self.inspect(prompt)
-        length, cached = sum(each.tokens for each in pieces), sum(each.cached for each in pieces)
-        steps = -(-(length - cached) // self.config.max_num_batched_tokens)
-        first = self.cost.seconds(length - cached, 0, cached)
-        first += (steps - 1) * self.cost.prefill_intercept
-        return first + (max_tokens - 1) * self.cost.seconds(0, 1, length)
-
     def one_pass(self, sampling: Sampling) -> bool:
-        """See Foresight."""
+        """See Backend."""
         example = self._example(sampling)
         return example.prefill_only or example.drafting
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
-        """See Foresight."""
+        """See Backend."""
         asking = Asking(self._model, self._renderer, self._placing, sampling)
         rendered = render_each(self._renderer, self._vocabulary, prompts)
         return [self._tokens(asking, each) for each in rendered]
 
-    def predict_all(self, prompt_tokens: Sequence[int], sampling: Sampling) -> float | None:
-        """See Foresight. None where it is not known what steps cost."""
+    def predict(
+        self, prompt_tokens: Sequence[int], sampling: Sampling, cached: int = 0
+    ) -> float | None:
+        """See Backend. None where it is not known what steps cost."""
         if self.cost is None:
             return None
         example, total, count = self._example(sampling), sum(prompt_tokens), len(prompt_tokens)
-        steps = -(-total // self.config.max_num_batched_tokens)
-        seconds = self.cost.seconds(total, 0) + max(0, steps - 1) * self.cost.prefill_intercept
+        steps = -(-(total - cached) // self.config.max_num_batched_tokens)
+        seconds = self.cost.seconds(total - cached, 0, cached)
+        seconds += max(0, steps - 1) * self.cost.prefill_intercept
         decodes = 0 if example.prefill_only else example.max_tokens - 1
         rounds = -(-count // self.config.max_num_seqs)
         further = max(0, rounds - 1) * self.cost.decode_intercept
@@ -308,6 +282,11 @@ class EmbeddedBackend:
             seed=seed,
             progress=progress,
         )
+
+    @property
+    def cache_tokens(self) -> int:
+        """See Backend."""
+        return self.config.cache_tokens
 
     @property
     def _vocabulary(self) -> int:

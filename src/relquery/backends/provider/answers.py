@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
+from relquery.backends.base import Heard
 from relquery.prompt import Answer
 
 _STOP_SECONDS = 5.0
@@ -18,15 +19,14 @@ _STOP_SECONDS = 5.0
 Item = tuple[int, Answer] | Exception | None
 
 
-def _unheard(index: int, answer: Answer) -> None:
-    pass
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Mailbox:
-    """What has come: answers, warnings, or what ended the work; None comes last."""
+    """What has come: answers, warnings, or what ended the work; None comes last.
 
-    heard: Callable[[int, Answer], None] = _unheard
+    heard: called with each answer, in the thread that talks to the server.
+    """
+
+    heard: Heard
     items: SimpleQueue[Item] = field(default_factory=SimpleQueue)
 
     def deliver(self, index: int, answer: Answer) -> None:
@@ -35,37 +35,14 @@ class Mailbox:
         self.items.put((index, answer))
 
 
-class Answers(Iterator[tuple[int, Answer]]):
-    """(index, answer) as they come, see Arrivals. Work begins when the first is asked for.
-
-    serve: puts all answers into a mailbox, and what ended the work.
-    """
-
-    def __init__(self, serve: Callable[[Mailbox], Coroutine[Any, Any, None]]) -> None:
-        self._box = Mailbox()
-        # The thread knows the mailbox alone, so that it ends when nobody holds the iterator.
-        self._taken = _take(self._box, serve)
-
-    @property
-    def heard(self) -> Callable[[int, Answer], None]:
-        """Called with each answer, in the thread that talks to the server."""
-        return self._box.heard
-
-    @heard.setter
-    def heard(self, heard: Callable[[int, Answer], None]) -> None:
-        self._box.heard = heard
-
-    def __next__(self) -> tuple[int, Answer]:
-        return next(self._taken)
-
-    def close(self) -> None:
-        """Cancel what is under way."""
-        self._taken.close()
-
-
-def _take(
+def taken(
     box: Mailbox, serve: Callable[[Mailbox], Coroutine[Any, Any, None]]
 ) -> Generator[tuple[int, Answer], None, None]:
+    """(index, answer) as they come. Work begins when the first is asked for.
+
+    serve: puts all answers into the mailbox, and what ended the work. Its thread knows the mailbox
+        alone, so that it ends when nobody holds the generator.
+    """
     stop = _in_background(serve(box))
     try:
         while (item := box.items.get()) is not None:

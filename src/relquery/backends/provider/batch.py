@@ -17,6 +17,7 @@ from relquery.backends.provider.failures import (
 )
 from relquery.backends.provider.refusals import dispensable, no_temperature, refused
 from relquery.backends.provider.reply import no_answer, short, to_answer
+from relquery.backends.provider.server import Server
 from relquery.backends.provider.trial import Failure
 from relquery.errors import ModelError, RequestError, SamplingWarning
 from relquery.prompt import Answer, Prompt, Sampling
@@ -28,15 +29,13 @@ Outcome = tuple[Answer, Failure | None]
 class Batch:
     """Requests with one sampling.
 
-    learnt: settings that the server was found to do without; it is added to. warn: tells the user.
+    server: what is learnt of it is added there. warn: tells the user.
     reached: whether the server has answered anything.
     """
 
     client: openai.AsyncOpenAI
-    model: str
+    server: Server
     sampling: Sampling
-    timeout: float
-    learnt: set[str]
     warn: Callable[[Warning], None]
     reached: bool = False
     warned: bool = False
@@ -68,19 +67,19 @@ class Batch:
 
     @property
     def _learnt_for_this(self) -> frozenset[str]:
-        return frozenset(dispensable(self.learnt, self.sampling))
+        return frozenset(dispensable(self.server.learnt, self.sampling))
 
     def _learn(self, without: frozenset[str]) -> None:
         """The server has taken a request without these."""
-        self.learnt |= without
+        self.server.learnt.update(without)
         if "temperature" in without and self.sampling.temperature == 0 and not self.warned:
             self.warned = True
-            self.warn(SamplingWarning(no_temperature(self.model)))
+            self.warn(SamplingWarning(no_temperature(self.server.model)))
 
     async def _send(self, body: dict[str, Any]) -> tuple[str, int]:
         """What the server sent back, and how many tries it took. Retries are the SDK's."""
         create = self.client.chat.completions.with_raw_response.create
-        reply = await create(model=self.model, **body)
+        reply = await create(model=self.server.model, **body)
         self.reached = True
         return reply.http_response.text, 1 + reply.retries_taken
 
@@ -94,11 +93,11 @@ class Batch:
         return no_answer(said, attempts), Failure("not a chat completion", remedy)
 
     def _failed(self, error: openai.APIError, attempts: int) -> Outcome:
-        said, url = words(error, self.timeout), self.client.base_url
+        said, url = words(error, self.server.config.timeout), self.client.base_url
         reason = reason_to_stop(error, said, url)
         if reason is None and not self.reached and while_connecting(error):
             reason = f"{url} cannot be reached. {said} Start the server, or check base_url."
         if reason is not None:
             raise ModelError(reason) from error
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
-        return no_answer(said + tries, attempts), failure(error, said, url, self.model)
+        return no_answer(said + tries, attempts), failure(error, said, url, self.server.model)

@@ -11,9 +11,9 @@ import openai
 
 from relquery.backends.provider.chat import to_body, to_messages
 from relquery.backends.provider.failures import not_served, words
-from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
 from relquery.backends.provider.refusals import no_temperature, refused
 from relquery.backends.provider.reply import REASONING, Said, Usage, no_answer, short
+from relquery.backends.provider.server import Server
 from relquery.errors import ModelError, RequestError, SamplingWarning
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
@@ -24,21 +24,21 @@ _SPOKEN = ("content", *REASONING, "refusal", "tool_calls")
 _UNENDED = "No whole answer was streamed. See the server's log, and whether it can stream."
 
 
-class StreamingBackend(OpenAIBackend):
-    """As OpenAIBackend, for those who time each request: `async with backend: backend.ask(...)`.
+class Streaming:
+    """For those who time each request: `async with Streaming(server) as streaming: ...`.
 
     tells_tokens, tells_cached: whether the server has told how many tokens a request had; and how
     many of a prompt's came from the cache, which it may leave out where there are none.
     """
 
-    def __init__(self, model: str, config: OpenAIConfig | None = None) -> None:
-        super().__init__(model, config)
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self.tells_tokens = self.tells_cached = False
         self._answered = False
 
     async def __aenter__(self) -> Self:
         """Open connections. Raises ModelError if no server is there."""
-        self._sdk = self._client()
+        self._sdk = self.server.client()
         try:
             await _check(self._sdk)
         except BaseException:
@@ -61,7 +61,7 @@ class StreamingBackend(OpenAIBackend):
             messages = to_messages(prompt)
         except RequestError as error:
             return no_answer(str(error), 0)
-        sampling, without = Sampling(max_tokens), frozenset(self._learnt)
+        sampling, without = Sampling(max_tokens), frozenset(self.server.learnt)
         while True:
             body = to_body(messages, sampling, without)
             if "stream_options" not in without:
@@ -69,9 +69,11 @@ class StreamingBackend(OpenAIBackend):
             if user:
                 body["user"] = user
             try:
-                answer = await self._stream({"model": self.model, "stream": True, **body}, heard)
+                answer = await self._stream(
+                    {"model": self.server.model, "stream": True, **body}, heard
+                )
             except openai.APIError as error:
-                spared = without | self._learnt | refused(error, sampling)
+                spared = without | self.server.learnt | refused(error, sampling)
                 if spared == without:
                     return self._failed(error)
                 without = spared
@@ -83,16 +85,16 @@ class StreamingBackend(OpenAIBackend):
 
     def _learn(self, without: frozenset[str]) -> None:
         """The server has taken a request without these settings."""
-        if "temperature" in without - self._learnt:
-            warnings.warn(no_temperature(self.model), SamplingWarning, stacklevel=2)
-        self._learnt |= without
+        if "temperature" in without - self.server.learnt:
+            warnings.warn(no_temperature(self.server.model), SamplingWarning, stacklevel=2)
+        self.server.learnt.update(without)
 
     async def _stream(self, body: dict[str, Any], heard: Callable[[], None]) -> Answer:
         said = _Heard()
         # As plain JSON: to build the SDK's objects takes longer than what is to be measured.
         stream = await self._sdk.post(
             "/chat/completions",
-            body=body,
+            body={"model": self.server.model, "stream": True, **body},
             cast_to=object,
             stream=True,
             stream_cls=openai.AsyncStream[object],
@@ -120,15 +122,18 @@ class StreamingBackend(OpenAIBackend):
         if status == 401:
             raise _wrong_key(url, said) from error
         if status in (403, 404):
-            raise ModelError(not_served(url, self.model, said)) from error
+            raise ModelError(not_served(url, self.server.model, said)) from error
         if error.code == "insufficient_quota":
             raise ModelError(f"The account has no quota left. {said}") from error
         return no_answer(said, 1)
 
     def _words(self, error: openai.APIError) -> str:
+        timeout = self.server.config.timeout
         if isinstance(error, openai.APITimeoutError):
-            return f"Nothing was heard for {self.config.timeout:g} seconds. Raise the timeout."
-        return words(error, self.config.timeout)
+            return (
+                f"Nothing was heard for {self.server.config.timeout:g} seconds. Raise the timeout."
+            )
+        return words(error, self.server.config.timeout)
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from relquery.traces.trace import TracedQuery, load
 from relquery.traces.workload import at_rate
 
 if TYPE_CHECKING:
-    from relquery.backends.provider.streaming import StreamingBackend
+    from relquery.backends.provider.streaming import Streaming
 
 _LATE = 0.05
 _NO_KEY = "none"  # for servers that ask for none; the SDK wants a word
@@ -86,12 +86,12 @@ def replay(
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")
-    backend = _backend(model, server, _key(api_key_env), timeout)
-    replayed, is_interrupted = _send(queries, backend, concurrency)
+    streaming = _streaming(model, server, _key(api_key_env), timeout)
+    replayed, is_interrupted = _send(queries, streaming, concurrency)
     if output is not None:
         _write(replayed, output)
     if replayed.outcomes:
-        _show(replayed, backend, as_json)
+        _show(replayed, streaming, as_json)
         if plot is not None:
             draw({model: replayed.ended}, plot)
     failures = _failures(replayed)
@@ -114,21 +114,22 @@ def _key(variable: str | None) -> str:
     return key
 
 
-def _backend(model: str, server: str, key: str, timeout: float) -> StreamingBackend:
+def _streaming(model: str, server: str, key: str, timeout: float) -> Streaming:
     # Imported for this command alone: the provider's package takes half a second to import.
-    from relquery.backends.provider.openai import OpenAIConfig
-    from relquery.backends.provider.streaming import StreamingBackend
+    from relquery.backends.provider.server import OpenAIConfig, Server
+    from relquery.backends.provider.streaming import Streaming
 
-    return StreamingBackend(model, OpenAIConfig(server, key, timeout=timeout, max_retries=0))
+    config = OpenAIConfig(server, key, timeout=timeout, max_retries=0)
+    return Streaming(Server(model, config))
 
 
 def _send(
-    queries: Sequence[TracedQuery], backend: StreamingBackend, concurrency: int
+    queries: Sequence[TracedQuery], streaming: Streaming, concurrency: int
 ) -> tuple[Replay, bool]:
     """What has ended, and whether Ctrl-C ended the replay."""
 
     async def ask(query: TracedQuery, prompt: str, heard: Callable[[], None]) -> Answer:
-        return await backend.ask((Span(prompt),), query.output_limit, query.tenant, heard)
+        return await streaming.ask((Span(prompt),), query.output_limit, query.tenant, heard)
 
     with progress() as advance:
         replayed = Replay(
@@ -136,7 +137,7 @@ def _send(
         )
 
         async def work() -> None:
-            async with backend:
+            async with streaming:
                 await replayed.run()
 
         try:
@@ -146,17 +147,17 @@ def _send(
         return replayed, False
 
 
-def _show(replayed: Replay, backend: StreamingBackend, as_json: bool) -> None:
-    summary = summarize(replayed.ended)
-    if not backend.tells_cached:
+def _show(replayed: Replay, streaming: Streaming, as_json: bool) -> None:
+    model, summary = streaming.server.model, summarize(replayed.ended)
+    if not streaming.tells_cached:
         summary = replace(summary, hit_rate=nan)
-    if not backend.tells_tokens:
+    if not streaming.tells_tokens:
         summary = replace(summary, tokens_per_second=nan)
     if as_json:
         client = {"failed": len(_failures(replayed)), "lag": replayed.lag, "held": replayed.held}
-        typer.echo(to_json({backend.model: {**asdict(summary), **client}}))
+        typer.echo(to_json({model: {**asdict(summary), **client}}))
         return
-    view = latency_table({backend.model: summary}, "model", str(backend.config.base_url))
+    view = latency_table({model: summary}, "model", str(streaming.server.config.base_url))
     view.caption = (
         f"{view.caption}\nwaiting lasts until a first token is heard of: a client does not see "
         "when a prompt is begun."

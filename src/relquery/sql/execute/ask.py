@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.backends.base import Backend, Heard, known_as, on_arrival
+from relquery.backends.base import Answers, Backend, Heard, cancelling
 from relquery.config import QueryConfig
 from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
-from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.execute.inputs import Inputs, Question
 
 Progress = Callable[[str, int, int], None]
@@ -35,7 +35,7 @@ class Asker:
     def names(self) -> tuple[str, ...]:
         """What the ledger knows the model by. In memory there are no others to be told apart."""
         is_lasting = self.ledger is not None and self.ledger.path is not None
-        return known_as(self.backend) if is_lasting else (self.backend.name,)
+        return self.backend.known_as() if is_lasting else (self.backend.name,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +70,11 @@ def ask(question: Question, asker: Asker) -> Replies:
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
     # Closed at once when something is raised here, so that the backend stops working on the rest.
-    with (
-        _keeping(ledger, keys, sent) as keep,
-        closing(_answered(asker.backend, prompts, question.sampling, keep)) as stream,
-    ):
+    with _keeping(ledger, keys, sent) as keep, ExitStack() as open_:
+        stream: Answers = iter(())
+        if prompts:
+            stream = asker.backend.deliver(prompts, question.sampling, keep)
+            open_.enter_context(cancelling(stream))
         for index, answer in stream:
             row = int(sent[index])
             answers[row] = answer
@@ -141,22 +142,3 @@ def _keeping(ledger: Ledger | None, keys: Keys | None, sent: Int64s) -> Iterator
             keep(keys.place(int(sent[index]), answer), answer)
 
         yield keep_answer
-
-
-def _answered(
-    backend: Backend, prompts: list[Prompt], sampling: Sampling, keep: Heard
-) -> Generator[tuple[int, Answer], None, None]:
-    """(index, answer) as they come. keep: is called with each once, as early as can be."""
-    if not prompts:
-        return
-    stream = backend.answer(prompts, sampling)
-    tells = on_arrival(stream, keep)
-    try:
-        for index, answer in stream:
-            if not tells:
-                keep(index, answer)
-            yield index, answer
-    finally:
-        close = getattr(stream, "close", None)
-        if close is not None:
-            close()

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from relquery.backends.base import Backend, one_pass, predict_all, prompt_tokens
+from relquery.backends.base import Backend
 from relquery.prompt import Compared, Prompt, Sampling
 from relquery.table.cost.price import PRICES
 
@@ -41,7 +41,7 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
     picked = range(len(prompts))
     if len(prompts) > _COUNTED:
         picked = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
-    counts = prompt_tokens(backend, [prompts[at] for at in picked], sampling)
+    counts = backend.prompt_tokens([prompts[at] for at in picked], sampling)
     by: CountedBy = "tokenizer" if len(picked) == len(prompts) else "sample"
     if counts is None:
         by = "characters"
@@ -50,13 +50,13 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
     if by == "sample":
         mean = sum(counts) / len(counts)
         counts = [round(mean)] * len(prompts)
-    seconds = predict_all(backend, counts, sampling) if counts else 0.0
+    seconds = backend.predict(counts, sampling) if counts else 0.0
     return Effort(sum(counts), by, refused, seconds, _usd(backend, counts, sampling))
 
 
 def answers(sampling: Sampling, backend: Backend) -> str:
     """How an answer comes about, and how long it may be."""
-    labels, in_one_pass = len(set(sampling.labels)), one_pass(backend, sampling)
+    labels, in_one_pass = len(set(sampling.labels)), backend.one_pass(sampling)
     length = f"at most {_counted(sampling.max_tokens, 'token')}"
     if in_one_pass is None:
         how = "by the provider"

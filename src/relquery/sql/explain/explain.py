@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 import pyarrow as pa
 
 from relquery.arrays import Int64s
-from relquery.backends.base import one_pass
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Compared, Prompt, Sampling
@@ -150,9 +149,9 @@ class Foretelling:
     def _hint(self, sampling: Sampling) -> str | None:
         """How a call that is decoded would take one forward pass."""
         backend = self.asker.backend
-        if not isinstance(sampling, Compared) or one_pass(backend, sampling) is not False:
+        if not isinstance(sampling, Compared) or backend.one_pass(sampling) is not False:
             return None
-        held = one_pass(backend, replace(sampling, labels=sampling.texts))
+        held = backend.one_pass(replace(sampling, labels=sampling.texts))
         return hint(sampling.texts) if held else None
 
 

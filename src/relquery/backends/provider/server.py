@@ -1,0 +1,96 @@
+"""A server of the OpenAI chat-completions form: where it is, and what was learnt of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import openai
+
+from relquery.errors import ConfigError, ModelError
+
+_DEFAULT_HOST = "api.openai.com"
+_CONNECT_SECONDS = 10.0
+_MOST_CONNECTIONS = 1000  # of the SDK's pool; more would wait for a connection until the timeout
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIConfig:
+    """How a provider is called.
+
+    base_url: the server, usually ending in /v1; None: OPENAI_BASE_URL, else OpenAI.
+    api_key: None: OPENAI_API_KEY.
+    max_concurrency: requests of one query stage that are under way at once.
+    timeout: seconds until a request without an answer is given up and tried again.
+    max_retries: tries after the first, when the connection fails or the server answers 408, 409,
+        429 or 5xx; after the seconds that the server names, else after 0.5, 1, 2, 4, 8, 8, ...
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    max_concurrency: int = 16
+    timeout: float = 60.0
+    max_retries: int = 5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_concurrency <= _MOST_CONNECTIONS:
+            raise ConfigError(
+                f"max_concurrency is {self.max_concurrency}; "
+                f"it must be from 1 to {_MOST_CONNECTIONS}."
+            )
+        if not self.timeout > 0:
+            raise ConfigError(f"timeout is {self.timeout}; it must be above 0 seconds.")
+        if self.max_retries < 0:
+            raise ConfigError(f"max_retries is {self.max_retries}; it must not be negative.")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A model on a server. Raises ModelError without a key, ConfigError.
+
+    model: the name that the server knows. learnt: settings that it was found to do without.
+    """
+
+    model: str
+    config: OpenAIConfig
+    learnt: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ConfigError("The model's name is empty. Write openai:NAME, e.g. openai:gpt-4o.")
+        self.client()
+
+    @property
+    def name(self) -> str:
+        """`openai:MODEL`, and `@SERVER` unless it is OpenAI."""
+        url = self.client().base_url
+        at = url.netloc.decode() + url.path.rstrip("/").removesuffix("/v1")
+        return f"openai:{self.model}" + ("" if at == _DEFAULT_HOST else f"@{at}")
+
+    def client(self) -> openai.AsyncOpenAI:
+        """What talks to the server; to be closed."""
+        timeout = self.config.timeout
+        try:
+            client = openai.AsyncOpenAI(
+                base_url=self.config.base_url,
+                api_key=self.config.api_key,
+                timeout=openai.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
+                max_retries=self.config.max_retries,
+            )
+        except openai.OpenAIError as error:
+            raise _no_key("No API key is set") from error
+        except Exception as error:
+            raise ConfigError(
+                f"No client can be made: {error}. Check base_url, OPENAI_BASE_URL and HTTP_PROXY."
+            ) from error
+        url, key = client.base_url, client.api_key
+        if url.scheme not in ("http", "https") or not url.host:
+            raise ConfigError(f"base_url is '{url}'; it must start with http:// or https://.")
+        if not key or not key.isascii() or not key.isprintable() or " " in key:
+            raise _no_key("The API key is empty or holds characters that no key has")
+        return client
+
+
+def _no_key(what: str) -> ModelError:
+    return ModelError(
+        f"{what}. Set OPENAI_API_KEY or pass api_key (any word for a server that asks for none)."
+    )
