@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -115,9 +115,7 @@ class Benchmark:
             raise ConfigError(f"The benchmark '{self.name}' does not scale. Leave --scale out.")
         for part in settings.parts:
             if part not in self.parts:
-                has = f"Parts: {', '.join(self.parts)}." if self.parts else "Leave --part out."
-                hint = did_you_mean(part, self.parts)
-                raise ConfigError(f"The benchmark '{self.name}' has no part '{part}'. {has}{hint}")
+                raise ConfigError(unknown(f"part of the benchmark '{self.name}'", part, self.parts))
         return self.run(settings, say)
 
 
@@ -126,8 +124,7 @@ def find(name: str, benchmarks: Sequence[Benchmark]) -> Benchmark:
     for benchmark in benchmarks:
         if benchmark.name == name:
             return benchmark
-    names = ", ".join(benchmark.name for benchmark in benchmarks)
-    raise ConfigError(f"No benchmark is called '{name}'. Benchmarks: {names}.")
+    raise ConfigError(unknown("benchmark", name, [benchmark.name for benchmark in benchmarks]))
 
 
 def machine(threads: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from relquery.errors import ConfigError
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"policy": "lifo"}, "policy is 'lifo'. Choices: fcfs"),
+        ({"policy": "lifo"}, "The policy 'lifo' is not known. Known: fcfs"),
         ({"policy": "relserv"}, "relserve"),
         ({"relocation": "none"}, "relocation is 'none'"),
         ({"starvation": -1}, "starvation is -1"),

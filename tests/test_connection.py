@@ -178,7 +178,7 @@ def test_a_backend_is_closed_by_whoever_made_it():
     ("settings", "message"),
     [
         ({"order": "gdr"}, "Did you mean 'ggr'"),
-        ({"on_error": "ignore"}, "Choices: null, raise"),
+        ({"on_error": "ignore"}, "Known: null, raise"),
         ({"max_token": 3}, "Did you mean 'max_tokens'"),
         ({"max_tokens": 0}, "must be at least 1"),
     ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, get_args
 
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 
 Order = Literal["original", "fixed", "ggr", "ophr", "tree"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -81,10 +81,7 @@ class EngineConfig:
         for name, choices in (("relocation", RELOCATIONS), ("policy", POLICIES)):
             chosen = getattr(self, name)
             if chosen not in choices:
-                raise ConfigError(
-                    f"{name} is '{chosen}'. Choices: {', '.join(choices)}."
-                    + did_you_mean(str(chosen), choices)
-                )
+                raise ConfigError(unknown(name, chosen, choices))
         for name in ("starvation", "aging"):
             value = getattr(self, name)
             allowed = value is None and name == "starvation"
@@ -146,9 +143,6 @@ class QueryConfig:
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
-            raise ConfigError(
-                f"order is '{self.order}'. Orders: {', '.join(ORDERS)}."
-                + did_you_mean(self.order, ORDERS)
-            )
+            raise ConfigError(unknown("order", self.order, ORDERS))
         if self.on_error not in ("null", "raise"):
-            raise ConfigError(f"on_error is '{self.on_error}'. Choices: null, raise.")
+            raise ConfigError(unknown("on_error", self.on_error, ["null", "raise"]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 from relquery.ledger import Ledger
 from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
@@ -267,10 +267,7 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
     known = [setting.name for setting in fields(Sampling)]
     for name in settings:
         if name not in known:
-            raise ConfigError(
-                f"'{name}' is no setting of a query. Settings: {', '.join(known)}."
-                + did_you_mean(name, known)
-            )
+            raise ConfigError(unknown("setting of a query", name, known))
     labels = settings.get("labels")
     if isinstance(labels, Iterable) and not isinstance(labels, str):
         settings = settings | {"labels": tuple(labels)}

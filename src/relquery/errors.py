@@ -69,11 +69,8 @@ class UnknownTableError(QueryError):
     """A table that was not registered and is not in the database."""
 
     def __init__(self, table: str, tables: Iterable[str]) -> None:
-        known = sorted(tables)
-        listing = ", ".join(known) if known else "none"
         super().__init__(
-            f"Table '{table}' is not known. Tables: {listing}."
-            + did_you_mean(table, known)
+            unknown("table", table, sorted(tables))
             + f" Register it with con.register('{table}', data) or --table {table}=FILE."
         )
 
@@ -148,6 +145,16 @@ class LedgerWarning(UserWarning):
 
 class SamplingWarning(UserWarning):
     """A server that refuses a setting and answers without it, by its own."""
+
+
+def unknown(what: str, name: object, known: Iterable[str], more: str = "") -> str:
+    """What is wrong with a name that is not among those known.
+
+    what: "setting", "option of tree". more: what would do besides, after a comma.
+    """
+    listing = ", ".join(names := list(known)) or "none"
+    hint = did_you_mean(str(name), names)
+    return f"The {what} {name!r} is not known. Known: {listing}{more}.{hint}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

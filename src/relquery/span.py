@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
-from relquery.errors import ConfigError, QueryError, did_you_mean
+from relquery.errors import ConfigError, QueryError, unknown
 from relquery.ir.forms.draw import draw, mermaid, svg
 from relquery.ir.forms.spnl.wire import from_wire, to_wire
 from relquery.ir.forms.text import parse_tree as parse
@@ -243,10 +243,7 @@ def _sampling(settings: Settings) -> Sampling:
     known = [setting.name for setting in fields(Sampling)]
     for name in settings:
         if name not in known:
-            raise ConfigError(
-                f"There is no setting {name!r}. Settings: {', '.join(known)}."
-                + did_you_mean(name, known)
-            )
+            raise ConfigError(unknown("setting", name, known))
     texts: dict[str, tuple[str, ...]] = {}
     for name, value in (
         ("stop", settings.get("stop", ())),

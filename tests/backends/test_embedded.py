@@ -310,7 +310,7 @@ def test_costs_are_measured_in_the_smallest_cache(cache: int) -> None:
 
 
 def test_a_cost_that_is_none_is_refused_before_the_model_is_loaded() -> None:
-    with pytest.raises(ConfigError, match="There is no cost model 'a101-opt13b'"):
+    with pytest.raises(ConfigError, match="cost model 'a101-opt13b' is not known"):
         load_backend("no such model", cost="a101-opt13b")
     with pytest.raises(ConfigError, match="Give a LinearCost"):
         load_backend("no such model", cost=1.5)

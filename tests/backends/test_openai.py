@@ -414,7 +414,7 @@ def test_a_missing_key_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPat
     [
         ("openai:", {}, "openai:NAME"),
         ("openai:m", {"max_concurency": 3}, "Did you mean 'max_concurrency'"),
-        ("openai:m", {"cache_tokens": 3}, "Options: base_url, api_key, max_concurrency"),
+        ("openai:m", {"cache_tokens": 3}, "Known: base_url, api_key, max_concurrency"),
         ("openai:m", {"max_concurrency": 0}, "from 1 to 1000"),
         ("openai:m", {"timeout": 0}, "above 0 seconds"),
         ("openai:m", {"max_retries": -1}, "not be negative"),

@@ -126,8 +126,8 @@ def test_calibration_times_prompts_on_demand(run: Run, day: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--policy", "lifo"], "There is no policy 'lifo'"),
-        (["--cost", "a100-opt"], "There is no cost model 'a100-opt'"),
+        (["--policy", "lifo"], "policy 'lifo' is not known"),
+        (["--cost", "a100-opt"], "cost model 'a100-opt' is not known"),
         (["--faster", "0"], "above 0"),
         (["--faster", "nan"], "above 0 and finite"),
         (["--starvation", "-1"], "starvation is -1"),
@@ -147,7 +147,7 @@ def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], messag
         (["--rows", "5"], "LEAST,MOST"),
         (["--rows", "5,2"], "the least first"),
         (["--rate", "0"], "above 0"),
-        (["--sampling", "share"], "Choices: independent, shared. Did you mean 'shared'?"),
+        (["--sampling", "share"], "Known: independent, shared. Did you mean 'shared'?"),
         (["demo:movies"], "Two tables are named"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relquery.backends.base import Backend
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, did_you_mean, unknown
 
 _OF_OPENAI = re.compile(
     r"(?:openai/)?(?P<name>(?:chatgpt-|gpt-\d|o\d(?![^-])).*)", re.IGNORECASE | re.DOTALL
@@ -61,8 +61,5 @@ def _load_openai(name: str, options: dict[str, Any]) -> Backend:
     known = [field.name for field in fields(OpenAIConfig)]
     for option in options:
         if option not in known:
-            raise ConfigError(
-                f"'{option}' is not an option of an 'openai:' model. Options: {', '.join(known)}."
-                + did_you_mean(option, known)
-            )
+            raise ConfigError(unknown("option of an 'openai:' model", option, known))
     return OpenAIBackend(name, OpenAIConfig(**options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from relquery.errors import TableError, did_you_mean
+from relquery.errors import TableError, unknown
 
 TABLES = ("movies", "tickets", "products")
 
@@ -18,10 +18,7 @@ def model_path() -> Path:
 def table_path(name: str) -> Path:
     """The Parquet file of a bundled table. Raises TableError for a name not in `TABLES`."""
     if name not in TABLES:
-        raise TableError(
-            f"No demo table is called '{name}'. Demo tables: {', '.join(TABLES)}."
-            + did_you_mean(name, TABLES)
-        )
+        raise TableError(unknown("demo table", name, TABLES))
     return _root() / "tables" / f"{name}.parquet"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import ORDERS, Order
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
 from relquery.table.compiled import side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
@@ -95,10 +95,7 @@ def reorder(
     tables too large for `ophr`.
     """
     if method not in ORDERS:
-        raise ConfigError(
-            f"method is '{method}'. Methods: {', '.join(ORDERS)}."
-            + did_you_mean(str(method), ORDERS)
-        )
+        raise ConfigError(unknown("method", method, ORDERS))
     settings = _settings(method, options)
     _check(tokenizer, prefix, cache_tokens, requests_per_minute)
     columns = table if isinstance(table, Columns) else encode(table)
@@ -198,10 +195,7 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
         known = {"seconds": None}
     for name, value in options.items():
         if name not in known:
-            raise ConfigError(
-                f"'{name}' is not an option of {method}. Options: {', '.join(known) or 'none'}."
-                + did_you_mean(name, known)
-            )
+            raise ConfigError(unknown(f"option of {method}", name, known))
         if value is not None and not (isinstance(value, Real) and 0 <= value < NO_LIMIT):
             raise ConfigError(f"{name} is {value!r}; it must be a number from 0 on.")
     return {**known, **options}

@@ -14,7 +14,7 @@ from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.job_time import JobTime
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.cost.machines import find_machine
-from relquery.errors import ConfigError, MissingExtraError, did_you_mean
+from relquery.errors import ConfigError, MissingExtraError, unknown
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
@@ -39,10 +39,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     """
     for name in options:
         if name not in _KNOWN:
-            raise ConfigError(
-                f"'{name}' is not an option of the embedded engine. Options: {', '.join(_KNOWN)}."
-                + did_you_mean(name, _KNOWN)
-            )
+            raise ConfigError(unknown("option of the embedded engine", name, _KNOWN))
     try:
         from relquery.model.networks.load import load
     except ModuleNotFoundError as error:

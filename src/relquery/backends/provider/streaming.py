@@ -130,10 +130,8 @@ class Streaming:
     def _words(self, error: openai.APIError) -> str:
         timeout = self.server.config.timeout
         if isinstance(error, openai.APITimeoutError):
-            return (
-                f"Nothing was heard for {self.server.config.timeout:g} seconds. Raise the timeout."
-            )
-        return words(error, self.server.config.timeout)
+            return f"Nothing was heard for {timeout:g} seconds. Raise the timeout."
+        return words(error, timeout)
 
 
 @dataclass(slots=True)

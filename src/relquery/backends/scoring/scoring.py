@@ -11,7 +11,7 @@ from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.scoring.calibration import Logs, corrected, mean, normalized
 from relquery.backends.scoring.scores import Scores
 from relquery.engine.request.labels import Normalization
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, unknown
 from relquery.prompt import Answer, Prompt, Sampling, Span
 
 Prior = str | Prompt | Sequence[str | Prompt] | Mapping[str, float]
@@ -34,9 +34,7 @@ def score(
     """
     asked, sampling = prompts_of(prompts), Sampling(labels=_labels(labels))
     if normalization not in get_args(Normalization):
-        raise ConfigError(
-            f"normalization is {normalization!r}. Choices: {', '.join(get_args(Normalization))}."
-        )
+        raise ConfigError(unknown("normalization", normalization, get_args(Normalization)))
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise ConfigError(f"temperature is {temperature!r}; it must be a number.")
     if not 0 < temperature < inf:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.config import ORDERS, Order
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.reorder import DISCOVER, reorder
@@ -56,9 +56,7 @@ def methods_of(name: str) -> tuple[Order, ...]:
     """`all`, or one method. Raises ConfigError."""
     if name != ALL and name not in ORDERS:
         known = [ALL, *METHODS]
-        raise ConfigError(
-            f"--method is '{name}'. Methods: {', '.join(known)}." + did_you_mean(name, known)
-        )
+        raise ConfigError(unknown("method", name, known))
     return tuple(method for method in METHODS if name in (ALL, method))
 
 

@@ -18,7 +18,7 @@ from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.machines import find_machine, with_cache
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 from relquery.traces.simulate import Run
 from relquery.traces.simulate import simulate as run_simulation
 from relquery.traces.summary import summarize
@@ -130,7 +130,4 @@ def _policy(name: str) -> PolicyName:
     for known in POLICIES:
         if name == known:
             return known
-    raise ConfigError(
-        f"There is no policy '{name}'. Policies: {', '.join(POLICIES)}."
-        + did_you_mean(name, POLICIES)
-    )
+    raise ConfigError(unknown("policy", name, POLICIES))

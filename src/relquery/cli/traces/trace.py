@@ -9,7 +9,7 @@ import typer
 
 from relquery.cli.reorder.names import split_names
 from relquery.cli.terminal.tables import check_output, check_rate, find_table, read_text
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 from relquery.traces.trace import save
 from relquery.traces.workload import SAMPLINGS, TASKS, Row, Sampling, workload
 
@@ -89,9 +89,7 @@ def _sampling(given: str) -> Sampling:
     for sampling in SAMPLINGS:
         if given == sampling:
             return sampling
-    names = ", ".join(SAMPLINGS)
-    hint = did_you_mean(given, SAMPLINGS)
-    raise ConfigError(f"--sampling is '{given}'. Choices: {names}.{hint}")
+    raise ConfigError(unknown("sampling", given, SAMPLINGS))
 
 
 def _range(given: str) -> tuple[int, int]:

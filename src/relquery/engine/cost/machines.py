@@ -13,7 +13,7 @@ from relquery.engine.cost.accelerators import SERVED, Served
 from relquery.engine.cost.fit import Fit
 from relquery.engine.cost.job_time import JobTime, JobTimeFit
 from relquery.engine.cost.linear import LinearCost
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 
 _LIMITS = ("max_num_batched_tokens", "max_num_seqs", "block_size", "cache_tokens")
 
@@ -25,8 +25,7 @@ def find_machine(given: str) -> Served:
     path = Path(given)
     if path.suffix != ".json":
         raise ConfigError(
-            f"There is no cost model '{given}'. Known: {', '.join(SERVED)}; or give a file that "
-            "`relquery calibrate` wrote, which ends in .json." + did_you_mean(given, SERVED)
+            unknown("cost model", given, SERVED, ", or a .json file of `relquery calibrate`")
         )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -18,7 +18,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from relquery.engine.executor import Chunk
-from relquery.errors import ModelError, did_you_mean
+from relquery.errors import ModelError, did_you_mean, unknown
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import NAME
 from relquery.model.cache.device import KVCache
@@ -69,7 +69,7 @@ def load(
     _check_device(device)
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     if dtype not in DTYPES:
-        raise ModelError(f"dtype is '{dtype}'. Choices: {', '.join(DTYPES)}.")
+        raise ModelError(unknown("dtype", dtype, DTYPES))
     keep_freed_memory()
     _quiet()
     if spec.startswith("random:"):

@@ -17,7 +17,7 @@ from relquery.errors import (
     UnknownColumnError,
     UnknownTableError,
     UnsupportedQueryError,
-    did_you_mean,
+    unknown,
 )
 from relquery.sql import names as ours
 
@@ -101,10 +101,7 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
         return UnknownColumnError(found[1], _tables_in_words(used), nearest, complete=bool(columns))
     if found := _NO_SOURCE.search(message):
         sources = _candidates(message)
-        return QueryError(
-            f"'{found[1]}' is no table of this FROM clause. Tables there: {', '.join(sources)}."
-            + did_you_mean(found[1], sources)
-        )
+        return QueryError(unknown("table of this FROM clause", found[1], sources))
     return None
 
 

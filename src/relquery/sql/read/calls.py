@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from relquery.errors import QueryError, did_you_mean
+from relquery.errors import QueryError, unknown
 from relquery.prompt import Sampling
 from relquery.sql.read.source import to_sql
 
@@ -84,10 +84,7 @@ def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
     """(field of Sampling, value)."""
     name = _option_name(node) or ""
     if name not in OPTIONS:
-        raise QueryError(
-            f"{_short(text)} has the unknown option '{name}'. Options: {', '.join(OPTIONS)}."
-            + did_you_mean(name, OPTIONS)
-        )
+        raise QueryError(f"{_short(text)}: " + unknown("option", name, OPTIONS))
     value = _literal(node.expression)
     wanted = OPTIONS[name]
     if name in ("stop", "labels"):

@@ -14,7 +14,7 @@ from relquery.errors import (
     RelqueryError,
     UnknownColumnError,
     UnsupportedQueryError,
-    did_you_mean,
+    unknown,
 )
 from relquery.sql.host.database import Database
 from relquery.sql.read.calls import OPTIONS
@@ -233,8 +233,4 @@ def _option(column: exp.Column) -> exp.EQ | None:
 
 
 def _unknown_table(name: str, tables: list[str]) -> QueryError:
-    listing = ", ".join(tables) or "none"
-    return QueryError(
-        f"'{name}' is no table of this FROM clause. Tables there: {listing}."
-        + did_you_mean(name, tables)
-    )
+    return QueryError(unknown("table of this FROM clause", name, tables))

@@ -9,7 +9,7 @@ from datetime import date
 from importlib.resources import files
 from types import MappingProxyType
 
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,7 @@ def find_price(name: str) -> Price:
     """The price model of this name. Raises ConfigError, with the nearest name, for others."""
     if name not in PRICES:
         raise ConfigError(
-            f"There is no price model '{name}'. Models: {', '.join(PRICES)}."
-            + did_you_mean(name, PRICES)
+            unknown("price model", name, PRICES)
             + " A model of your own is a relquery.table.cost.price.Price."
         )
     return PRICES[name]

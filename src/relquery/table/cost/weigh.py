@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from relquery.arrays import Int64s
-from relquery.errors import ConfigError, did_you_mean
+from relquery.errors import ConfigError, unknown
 from relquery.table.cost.pieces import EstimatedTokens, Pieces, begin_alike, tokenize_items
 from relquery.table.cost.price import PRICES, Price, find_price
 from relquery.table.cost.tokens import Encode
@@ -70,7 +70,4 @@ def _as_price(weight: Weight) -> Price:
     if isinstance(weight, str) and weight in PRICES:
         return find_price(weight)
     known = [*WEIGHTS, *PRICES]
-    raise ConfigError(
-        f"weight is '{weight}'. Weights: {', '.join(known)}, or a Price."
-        + did_you_mean(str(weight), known)
-    )
+    raise ConfigError(unknown("weight", weight, known, ", or a Price"))

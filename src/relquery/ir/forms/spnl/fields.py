@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from relquery.errors import QueryError, did_you_mean
+from relquery.errors import QueryError, did_you_mean, unknown
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -134,10 +134,7 @@ def expect_object(
     for key in value:
         if key not in required and key not in optional:
             known = [*required, *optional]
-            raise spot.error(
-                f"the key {key!r} is not known here. Keys: {', '.join(known)}."
-                + did_you_mean(str(key), known)
-            )
+            raise spot.error(unknown("key", key, known))
     for key in required:
         if key not in value:
             raise spot.error(f"the key '{key}' is missing; write it.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from relquery.errors import ConfigError, QueryError, did_you_mean
+from relquery.errors import ConfigError, QueryError, unknown
 from relquery.ir.forms.spnl.ends import MAX_NODES, check_count, check_ends
 from relquery.ir.forms.spnl.fields import Spot, Variables, expect_list, expect_object, expect_text
 from relquery.ir.forms.spnl.zip import interleave, one, times_interleaved
@@ -109,11 +109,7 @@ class _Reader:
         if name in _UNREAD:
             raise spot.error(f"'{name}' is not read: {_UNREAD[name]}")
         if name not in _OPERATORS:
-            known = ", ".join(_OPERATORS)
-            raise spot.error(
-                f"the operator {name!r} is not known. Operators: {known}."
-                + did_you_mean(str(name), _OPERATORS)
-            )
+            raise spot.error(unknown("operator", name, _OPERATORS))
         return _OPERATORS[name](self, content, spot / name)
 
     def _text(self, content: object, spot: Spot) -> _Step:
