@@ -115,7 +115,9 @@ class Benchmark:
             raise ConfigError(f"The benchmark '{self.name}' does not scale. Leave --scale out.")
         for part in settings.parts:
             if part not in self.parts:
-                raise ConfigError(unknown(f"part of the benchmark '{self.name}'", part, self.parts))
+                raise ConfigError(
+                    unknown("part", part, self.parts, of=f"the benchmark '{self.name}'")
+                )
         return self.run(settings, say)
 
 

@@ -267,7 +267,7 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
     known = [setting.name for setting in fields(Sampling)]
     for name in settings:
         if name not in known:
-            raise ConfigError(unknown("setting of a query", name, known))
+            raise ConfigError(unknown("setting", name, known, of="a query"))
     labels = settings.get("labels")
     if isinstance(labels, Iterable) and not isinstance(labels, str):
         settings = settings | {"labels": tuple(labels)}

@@ -147,14 +147,14 @@ class SamplingWarning(UserWarning):
     """A server that refuses a setting and answers without it, by its own."""
 
 
-def unknown(what: str, name: object, known: Iterable[str], more: str = "") -> str:
+def unknown(what: str, name: object, known: Iterable[str], *, of: str = "", more: str = "") -> str:
     """What is wrong with a name that is not among those known.
 
-    what: "setting", "option of tree". more: what would do besides, after a comma.
+    of: whose, such as "tree" for an option of tree. more: what would do besides, after a comma.
     """
-    listing = ", ".join(names := list(known)) or "none"
-    hint = did_you_mean(str(name), names)
-    return f"The {what} {name!r} is not known. Known: {listing}{more}.{hint}"
+    whose, names = f" of {of}" if of else "", list(known)
+    listing, hint = ", ".join(names) or "none", did_you_mean(str(name), names)
+    return f"The {what} {name!r}{whose} is not known. Known: {listing}{more}.{hint}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

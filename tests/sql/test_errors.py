@@ -61,9 +61,7 @@ def test_a_python_variable_is_no_table(con):
 
 
 def test_a_wrong_table_qualifier_names_the_tables_of_the_from_clause(con):
-    with pytest.raises(
-        QueryError, match="The table of this FROM clause 'g' is not known. Known: f."
-    ):
+    with pytest.raises(QueryError, match="The table 'g' of this FROM clause is not known"):
         con.sql("SELECT LLM('up', g.title) FROM films f")
 
 
@@ -104,7 +102,7 @@ def test_a_caret_under_a_tab_keeps_the_tab(con):
 
 def test_a_star_of_an_unknown_table_names_the_tables(con):
     with pytest.raises(
-        QueryError, match=r"The table of this FROM clause 'q' is not known\. Known: f\."
+        QueryError, match=r"The table 'q' of this FROM clause is not known\. Known: f\."
     ):
         con.sql("SELECT LLM('up', q.*) FROM films f")
 

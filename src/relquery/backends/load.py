@@ -61,5 +61,5 @@ def _load_openai(name: str, options: dict[str, Any]) -> Backend:
     known = [field.name for field in fields(OpenAIConfig)]
     for option in options:
         if option not in known:
-            raise ConfigError(unknown("option of an 'openai:' model", option, known))
+            raise ConfigError(unknown("option", option, known, of="an 'openai:' model"))
     return OpenAIBackend(name, OpenAIConfig(**options))

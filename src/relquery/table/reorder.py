@@ -195,7 +195,7 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
         known = {"seconds": None}
     for name, value in options.items():
         if name not in known:
-            raise ConfigError(unknown(f"option of {method}", name, known))
+            raise ConfigError(unknown("option", name, known, of=method))
         if value is not None and not (isinstance(value, Real) and 0 <= value < NO_LIMIT):
             raise ConfigError(f"{name} is {value!r}; it must be a number from 0 on.")
     return {**known, **options}

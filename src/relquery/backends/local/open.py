@@ -39,7 +39,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     """
     for name in options:
         if name not in _KNOWN:
-            raise ConfigError(unknown("option of the embedded engine", name, _KNOWN))
+            raise ConfigError(unknown("option", name, _KNOWN, of="the embedded engine"))
     try:
         from relquery.model.networks.load import load
     except ModuleNotFoundError as error:

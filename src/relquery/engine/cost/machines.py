@@ -25,7 +25,7 @@ def find_machine(given: str) -> Served:
     path = Path(given)
     if path.suffix != ".json":
         raise ConfigError(
-            unknown("cost model", given, SERVED, ", or a .json file of `relquery calibrate`")
+            unknown("cost model", given, SERVED, more=", or a .json file of `relquery calibrate`")
         )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

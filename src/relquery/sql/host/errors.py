@@ -101,7 +101,7 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
         return UnknownColumnError(found[1], _tables_in_words(used), nearest, complete=bool(columns))
     if found := _NO_SOURCE.search(message):
         sources = _candidates(message)
-        return QueryError(unknown("table of this FROM clause", found[1], sources))
+        return QueryError(unknown("table", found[1], sources, of="this FROM clause"))
     return None
 
 

@@ -233,4 +233,4 @@ def _option(column: exp.Column) -> exp.EQ | None:
 
 
 def _unknown_table(name: str, tables: list[str]) -> QueryError:
-    return QueryError(unknown("table of this FROM clause", name, tables))
+    return QueryError(unknown("table", name, tables, of="this FROM clause"))

@@ -70,4 +70,4 @@ def _as_price(weight: Weight) -> Price:
     if isinstance(weight, str) and weight in PRICES:
         return find_price(weight)
     known = [*WEIGHTS, *PRICES]
-    raise ConfigError(unknown("weight", weight, known, ", or a Price"))
+    raise ConfigError(unknown("weight", weight, known, more=", or a Price"))
