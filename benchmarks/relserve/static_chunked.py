@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from itertools import chain
 
-from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.jobs.priority import Estimate, Priorities
 from relquery.engine.scheduling.policies.jobs.static import TokenCount
 from relquery.engine.scheduling.policies.steps import decode

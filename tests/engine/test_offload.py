@@ -14,7 +14,8 @@ from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Draft, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.errors import PromptTooLongError
 from tests.engine.harness import BrokenError, Harness, Spec, expected_output, numbered

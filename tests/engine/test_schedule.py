@@ -8,7 +8,8 @@ from relquery.arrays import TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Draft, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.steps import make_room
 from tests.engine.harness import numbered
 

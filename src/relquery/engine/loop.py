@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 
 from relquery.config import EngineConfig
@@ -11,12 +11,15 @@ from relquery.engine.cache.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn, Executor, seconds_of
+from relquery.engine.request.open_requests import OpenRequests
+from relquery.engine.request.progress import spread
 from relquery.engine.request.queue import Queue
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Memo, Ordering, Plan, Policy, State, spread
+from relquery.engine.scheduling.plan import Memo, Ordering, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.step.allocation import Holdings
+from relquery.engine.step.answer import take_in
 from relquery.engine.step.forecast import Experience, forecast
 from relquery.engine.step.hits import StepHits
 from relquery.engine.step.offload import Offload
@@ -42,16 +45,28 @@ class Loop:
         self.config, self.clock = config, clock
         self.experience = Experience()
         self.pool = BlockPool(config.cache_tokens // config.block_size)
-        self.waiting = Queue(logs=True)
-        self.running: dict[Request, None] = {}
-        self.relqueries: dict[int, RelQuery] = {}
+        self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost
         self.host = BlockPool(config.host_tokens // config.block_size)
         self._offload = Offload(self.host, config)
         self._holdings = Holdings(self.pool, config, self._offload)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
-        self._changed: dict[RelQuery, None] = {}
+
+    @property
+    def waiting(self) -> Queue:
+        """Requests that have not begun, or lost their blocks, in the order in which they came."""
+        return self._open.waiting
+
+    @property
+    def running(self) -> Mapping[Request, None]:
+        """Requests that hold blocks, in the order of admission."""
+        return self._open.running
+
+    @property
+    def relqueries(self) -> Mapping[int, RelQuery]:
+        """The open ones, by id."""
+        return self._open.relqueries
 
     @property
     def capacity(self) -> int:
@@ -67,14 +82,7 @@ class Loop:
         """
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.arrival = self.clock.now() if arrival is None else arrival
-        relquery = self.relqueries.get(request.group)
-        if relquery is None:
-            relquery = RelQuery(request.group, request.arrival, tenant)
-            self.relqueries[request.group] = relquery
-        relquery.size += 1
-        relquery.output_limit = max(relquery.output_limit, request.max_tokens)
-        self._wait(request, relquery)
-        return relquery
+        return self._open.join(request, tenant)
 
     def room(self, request: Request) -> int:
         """Tokens that the answer to a request may have, whatever else is served.
@@ -115,17 +123,13 @@ class Loop:
 
     def run(self) -> Iterator[Request]:
         """Step until no request is left; yields requests as they finish."""
-        while self.waiting or self.running:
+        while self._open:
             yield from self.step()
 
     def cancel(self, request: Request) -> bool:
         """End a request now; False if it had ended already."""
         if request.finish is not None:
             return False
-        if request in self.running:
-            self._leave_running(request)
-        else:
-            self._leave_waiting(request)
         self._end(request, Finish.CANCELLED)
         return True
 
@@ -155,27 +159,11 @@ class Loop:
             return PromptTooLongError(tokens, longest + 1, "a step", "Raise max_input or memory.")
         return PromptTooLongError(tokens, room, "the KV cache", "Raise cache_tokens.")
 
-    def _wait(self, request: Request, relquery: RelQuery, *, first: bool = False) -> None:
-        for queue in (self.waiting, relquery.waiting):
-            (queue.put_first if first else queue.append)(request)
-        self._changed[relquery] = None
-
-    def _leave_waiting(self, request: Request) -> RelQuery:
-        relquery = self.relqueries[request.group]
-        self.waiting.remove(request)
-        relquery.waiting.remove(request)
-        return relquery
-
-    def _leave_running(self, request: Request) -> RelQuery:
-        relquery = self.relqueries[request.group]
-        del self.running[request], relquery.running[request]
-        return relquery
-
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
-        self._changed, self.waiting.changes = {}, []
+        self._open.forget_changes()
         self.pool.changes, self.host.changes = [], []
-        if not plan.work and not plan.preempt and (self.waiting or self.running):
+        if not plan.work and not plan.preempt and self._open:
             raise AssertionError("the policy planned nothing although requests are open")
         return plan
 
@@ -187,7 +175,7 @@ class Loop:
             self.config,
             self.pool,
             self.relqueries,
-            self._changed,
+            self._open.changed,
             self.waiting.changes,
             [*self.pool.changes, *self.host.changes],
             self.host,
@@ -207,7 +195,7 @@ class Loop:
         chunks = []
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
-                self._admit(work.request)
+                self._open.start(work.request, self.clock.now())
                 self._holdings.admit(work, blocks)
                 if work.request.cached is None:
                     work.request.cached = work.request.computed
@@ -216,16 +204,8 @@ class Loop:
         return chunks
 
     def _preempt(self, request: Request) -> None:
-        relquery = self._leave_running(request)
+        self._open.put_back(request)
         self._holdings.release(request)
-        self._wait(request, relquery, first=True)
-
-    def _admit(self, request: Request) -> None:
-        """Move a waiting request to those that run."""
-        relquery = self._leave_waiting(request)
-        self.running[request] = relquery.running[request] = None
-        if relquery.started is None:
-            relquery.started = self.clock.now()
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; per work all that its chunks' draws gave, in their order."""
@@ -258,75 +238,36 @@ class Loop:
             hits.originals = []
 
     def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
+        """Take in what a step gave; the requests that have their answers."""
         finished = []
         for work, given in zip(plan.work, drawn, strict=True):
             request = work.request
-            relquery = self.relqueries[request.group]
-            self._changed[relquery] = None
+            relquery = self._open.of(request)
+            self._open.changed[relquery] = None
             if not (request.output and request.decoding):
                 relquery.computed_prompts += work.tokens
             for index, _, stop in list(spread(request, work.tokens)):
                 request.pieces[index].done = stop
-            if not given:
-                continue
-            if not request.output:
-                relquery.prefilled = self.clock.now()
-            if self._take_in(request, relquery, given):
+            if given and self._take_in(request, relquery, given):
                 finished.append(request)
         return finished
 
     def _take_in(self, request: Request, relquery: RelQuery, given: list[Drawn]) -> bool:
         """Go on with what a request's draws gave; whether it has its answer."""
-        if request.trie is not None:
-            weighed = [one for one in given if isinstance(one, tuple)]
-            request.scores = request.trie.log_probabilities(weighed)
-            request.output = list(request.trie.greedy(weighed))
-            relquery.computed_prompts += request.trie.tokens
-            self._finish(request, Finish.STOP)
-            return True
-        tokens = [one for one in given if isinstance(one, int)]
-        if request.drafting:
-            assert request.drafts is not None
-            relquery.computed_prompts += request.drafts.tokens
-            tokens = request.drafts.follow(tokens)
         before = len(request.output)
-        ended = any(self._take(request, token) for token in tokens)  # no further than the end
-        relquery.drawn_tokens += len(request.output) - before
-        return ended
-
-    def _take(self, request: Request, token: int) -> bool:
-        """Add a drawn token and all that the labels then leave no choice about."""
-        while request.finish is None:
-            if token in request.end:
-                self._finish(request, Finish.STOP)
-                break
-            request.output.append(token)
-            if request.chosen() or (request.stop is not None and request.stop(request.output)):
-                self._finish(request, Finish.STOP)
-            elif request.decided is not None and request.decided(request.output):
-                self._finish(request, Finish.DECIDED)
-            elif len(request.output) >= request.max_tokens:
-                self._finish(request, Finish.LENGTH)
-            forced = request.allowed_next()
-            if len(forced) != 1:
-                break
-            token = forced[0]
-        return request.finish is not None
-
-    def _finish(self, request: Request, finish: Finish) -> None:
-        """End a running request that has its answer."""
-        relquery = self._leave_running(request)
-        relquery.answered += 1
-        relquery.answered_tokens += len(request.output)
+        if not before:
+            relquery.prefilled = self.clock.now()
+        relquery.computed_prompts += request.beside
+        finish = take_in(request, given)
+        if not request.scored:
+            relquery.drawn_tokens += len(request.output) - before
+        if finish is None:
+            return False
         if not request.scored:  # whose answer no step was spent on
             self.experience.answered(request)
         self._end(request, finish)
+        return True
 
     def _end(self, request: Request, finish: Finish) -> None:
+        self._open.end(request, finish, self.clock.now())
         self._holdings.release(request)
-        request.finish, request.finished_at = finish, self.clock.now()
-        relquery = self.relqueries[request.group]
-        self._changed[relquery] = None
-        if not relquery.open:
-            relquery.ended = request.finished_at
-            del self.relqueries[relquery.id]

@@ -13,13 +13,14 @@ from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.cost.job_time import JobTime, uncached_tokens
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Memo, Plan, Policy, State, cached_tokens
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.engine.scheduling.policies.prompts.backlog import Backlog
 from relquery.engine.scheduling.policies.prompts.fifo import Fifo
 from relquery.engine.scheduling.policies.prompts.srjf import Srjf
 from relquery.engine.scheduling.policies.prompts.step import Candidate, pays
+from relquery.engine.scheduling.reuse import cached_tokens
 from tests.engine.harness import BrokenError, Harness, numbered
 
 COST = LinearCost(1e-3, 0.01, 1e-3, 0.03)

@@ -25,8 +25,8 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing, depths
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import cached_tokens
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
+from relquery.engine.scheduling.reuse import cached_tokens
 from relquery.errors import ConfigError, RequestError
 from relquery.prompt import Answer, Prompt, Sampling, Span
 

@@ -12,8 +12,9 @@ from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.pieces import Piece
+from relquery.engine.request.progress import filled, spread
 from relquery.engine.request.request import Draw, Request
-from relquery.engine.scheduling.plan import Work, filled, spread
+from relquery.engine.scheduling.plan import Work
 from relquery.engine.step.ending import draft_chunks, label_chunks
 from relquery.engine.step.hits import Held
 from relquery.engine.step.offload import Offload

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import Memo, Plan, State
 
 
 def sarathi(state: State, memo: Memo) -> tuple[Plan, Memo]:

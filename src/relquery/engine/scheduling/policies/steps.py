@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Draft, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import State
 
 
 def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:

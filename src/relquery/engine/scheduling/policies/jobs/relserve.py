@@ -9,7 +9,8 @@ from typing import Literal
 
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
-from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.jobs.priority import Estimate, Fairness, Priorities
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.static import TokenCount

@@ -12,8 +12,9 @@ from relquery.arrays import Floats
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import State, cached_tokens
+from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.jobs.estimate import decompose
+from relquery.engine.scheduling.reuse import cached_tokens
 
 
 class Remaining:

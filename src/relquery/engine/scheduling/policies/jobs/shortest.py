@@ -16,7 +16,8 @@ from itertools import chain, takewhile
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.jobs.priority import Fairness, Priorities
 from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.steps import begin, decode

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from itertools import count, takewhile
 
 from relquery.engine.cost.job_time import JobTime
+from relquery.engine.request.progress import servable
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Draft, State, Work, cached_tokens, servable
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import State, Work
 from relquery.engine.scheduling.policies.prompts.lazy_heap import Rank
 from relquery.engine.scheduling.policies.prompts.prefix_index import PrefixIndex
 from relquery.engine.scheduling.policies.prompts.step import Candidate
+from relquery.engine.scheduling.reuse import cached_tokens
 
 
 class Backlog:

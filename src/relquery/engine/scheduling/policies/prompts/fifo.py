@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.scheduling.plan import Draft, Memo, Plan, State, cached_tokens
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.prompts.step import Candidate, advance_and_add
+from relquery.engine.scheduling.reuse import cached_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from relquery.engine.cost.job_time import JobTime, uncached_tokens
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.scheduling.plan import Draft, Memo, Plan, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.prompts.backlog import Backlog
 from relquery.engine.scheduling.policies.prompts.step import advance_and_add
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Draft, State
+from relquery.engine.scheduling.draft import Draft
+from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.steps import decode
 
 

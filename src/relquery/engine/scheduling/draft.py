@@ -1,0 +1,137 @@
+"""A plan in the making: what the planned work leaves of tokens, seats and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Self
+
+from relquery.engine.request.progress import filled, spread
+from relquery.engine.request.request import Request
+from relquery.engine.scheduling.plan import Plan, State, Work
+from relquery.engine.scheduling.reuse import Hits, Reuse
+
+
+class Draft:
+    """A plan in the making. tokens, seats, blocks: what is left of them."""
+
+    def __init__(self, state: State) -> None:
+        self._limits = state.limits
+        self.tokens = state.limits.max_num_batched_tokens
+        self.seats = state.limits.max_num_seqs - len(state.running)
+        self.blocks = state.pool.available
+        self.work: list[Work] = []
+        self.preempt: list[Request] = []
+        self._admitted: set[Request] = set()
+        self._prompts = False
+        self._reuse = Reuse(state.limits, state.pool, state.host)
+
+    def fork(self) -> Self:
+        """A draft that goes on from this one, and leaves it as it is."""
+        other = copy(self)
+        other.work, other.preempt = self.work.copy(), self.preempt.copy()
+        other._admitted, other._reuse = self._admitted.copy(), self._reuse.fork()
+        return other
+
+    def advance(self, request: Request) -> bool:
+        """Plan work of a running request; False if the blocks do not suffice."""
+        piece = request.pieces[-1]
+        needed = self._blocks_for(len(piece.tokens) + len(request.output)) - len(piece.blocks)
+        if needed > 0:
+            if needed > self.blocks:
+                return False
+            self.blocks -= needed
+        self._prompts |= not request.decoding
+        self._commit(Work(request, min(self.tokens, request.length - request.computed)))
+        return True
+
+    def admit(self, request: Request, *, whole: bool = False) -> bool:
+        """Plan the first work of a waiting request; False if it does not fit this step.
+
+        Once is enough: asked again, nothing is added. whole: only if its prompt needs no further
+        step, or alone would need several.
+        """
+        if request in self._admitted:
+            return True
+        if self.tokens <= 0 or self.seats <= 0:
+            return False
+        hits = self._reuse.hits(request)
+        served = [self._served(request, index, count) for index, count in enumerate(hits.counts)]
+        missing = request.length - sum(served)
+        at_once = self._ends_at_once(request, missing)
+        alone = self._prompts if at_once else whole
+        if missing > self.tokens and self.work and alone:
+            return False
+        if at_once:
+            work = self._only_work(request, hits)
+            served[0] += work.loaded * self._limits.block_size
+        else:
+            work = Work(request, min(self.tokens, missing), tuple(hits.counts))
+        # One that goes on gets blocks for its whole prompt, so that prompts that cannot finish
+        # together do not block one another half-way.
+        needed = (self._blocks_of(request) if work.kept is None else work.kept) - hits.taken
+        if needed > self.blocks:
+            return False
+        self.blocks -= needed
+        self.seats -= 1
+        self._admitted.add(request)
+        self._reuse.take(hits)
+        self._prompts = True
+        self._commit(work, served)
+        return True
+
+    def evict(self, request: Request) -> None:
+        """Plan the preemption of a running request without work in this plan."""
+        self.preempt.append(request)
+        self.seats += 1
+        self.blocks += self._reuse.release(request.blocks)
+
+    def plan(self) -> Plan:
+        """The finished plan."""
+        return Plan(tuple(self.work), tuple(self.preempt))
+
+    def _ends_at_once(self, request: Request, missing: int) -> bool:
+        """Whether the step that begins a request gives its answer, so that it need hold nothing."""
+        if not request.prefill_only or len(request.pieces) > 1:
+            return False
+        spent = self._limits.max_num_batched_tokens - self.tokens
+        return missing <= max(self.tokens, (self._limits.max_input or 0) - spent)
+
+    def _only_work(self, request: Request, hits: Hits) -> Work:
+        """The work of a request that ends with it.
+
+        What nobody may ever read again takes no room: the rest of the last block, and whatever the
+        cache cannot hold.
+        """
+        full = request.length // self._limits.block_size
+        kept = max(hits.blocks, min(full, hits.taken + self.blocks))
+        loaded = self._reuse.loaded(request, hits.blocks)
+        served = self._served(request, 0, hits.blocks) + loaded * self._limits.block_size
+        return Work(request, request.length - served, tuple(hits.counts), kept, loaded)
+
+    def _blocks_of(self, request: Request) -> int:
+        return sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
+
+    def _blocks_for(self, tokens: int) -> int:
+        return -(-tokens // self._limits.block_size)
+
+    def _served(self, request: Request, index: int, hits: int) -> int:
+        """Tokens of a piece in its first `hits` blocks."""
+        return min(hits * self._limits.block_size, request.size(index))
+
+    def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
+        size, request = self._limits.block_size, work.request
+        loaded = work.loaded * size
+        self.tokens -= work.tokens + loaded  # which takes room in the step as if it were computed
+        self.work.append(work)
+        if request.beside:
+            computed = request.computed if done is None else sum(done)
+            if computed + work.tokens == request.length:
+                self.tokens -= request.beside
+        if done is None and len(request.pieces) == 1 and request.decoding and request.length % size:
+            return  # most work is like that, and fills no block
+        if self._limits.prefix_caching:
+            for index, start, stop in spread(request, work.tokens, done):
+                for block in filled(request, index, start - loaded, stop, size, work.kept):
+                    place = request.place(index, block, size)
+                    self._reuse.fill(request.key(index, block, size), place)

@@ -1,0 +1,140 @@
+"""Blocks that a request takes instead of computing them: from the cache, or from earlier work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Self
+
+from relquery.config import EngineConfig
+from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.request.progress import servable
+from relquery.engine.request.request import Request
+
+
+@dataclass(slots=True)
+class Hits:
+    """What serves a request.
+
+    counts: leading blocks per piece. found: those of them that are in the cache now, and unheld:
+    of these, those that nothing else needs. places: where they are moved. copies: how many must be
+    copied, as another request needs them at another position.
+    """
+
+    counts: list[int]
+    found: set[int] = field(default_factory=set)
+    unheld: set[int] = field(default_factory=set)
+    places: dict[int, int] = field(default_factory=dict)
+    copies: int = 0
+
+    @property
+    def blocks(self) -> int:
+        """All of them."""
+        return sum(self.counts)
+
+    @property
+    def taken(self) -> int:
+        """Blocks that take no room, as somebody holds them already."""
+        return self.blocks - len(self.unheld) - self.copies
+
+
+class Reuse:
+    """The cache as the work planned so far will leave it.
+
+    Blocks that the work fills count as cached for the work after it, as they will be once the step
+    runs, so that requests of one step share a prefix that none has computed before.
+    """
+
+    def __init__(self, limits: EngineConfig, pool: BlockPool, host: BlockPool) -> None:
+        self._limits, self._pool, self._host = limits, pool, host
+        self._moves = limits.relocation == "cidra"
+        self._filled: dict[bytes, int] = {}
+        self._taken: set[int] = set()  # cached blocks that admitted requests rely on
+        self._places: dict[int, int] = {}  # where this step moves blocks
+        self._released: Counter[int] = Counter()
+
+    def fork(self) -> Self:
+        """One that goes on from this one, and leaves it as it is."""
+        other = copy(self)
+        other._filled, other._taken = self._filled.copy(), self._taken.copy()
+        other._places, other._released = self._places.copy(), self._released.copy()
+        return other
+
+    def hits(self, request: Request) -> Hits:
+        """What serves a request as matters stand."""
+        hits, size = Hits([0] * len(request.pieces)), self._limits.block_size
+        if not self._limits.prefix_caching:
+            return hits
+        for index in range(len(hits.counts)):
+            for block, key in enumerate(request.keys(index, servable(request, index, size), size)):
+                held = self._pool.lookup(key)
+                place = request.place(index, block, size) if self._moves else 0
+                if held is None and not self._fills(key, place):
+                    break
+                if held is not None:
+                    self._find(held, place, hits)
+                hits.counts[index] += 1
+        return hits
+
+    def take(self, hits: Hits) -> None:
+        """Let a request rely on what serves it."""
+        self._taken |= hits.found
+        self._places |= hits.places
+
+    def fill(self, key: bytes, place: int) -> None:
+        """Work fills a block of this key, whose first token is at that place."""
+        self._filled.setdefault(key, place)
+
+    def release(self, blocks: Iterable[int]) -> int:
+        """Let go of blocks; gives how many become free."""
+        blocks = list(blocks)
+        self._released.update(blocks)
+        return sum(self._free(block) and block not in self._taken for block in set(blocks))
+
+    def loaded(self, request: Request, hits: int) -> int:
+        """Blocks behind the hits of a prompt of one piece that the host has."""
+        if not self._limits.prefix_caching or self._host.total == 0:
+            return 0
+        size = self._limits.block_size
+        keys = (request.key(0, block, size) for block in range(hits, servable(request, 0, size)))
+        return sum(1 for _ in takewhile(lambda key: self._host.lookup(key) is not None, keys))
+
+    def _find(self, held: int, place: int, hits: Hits) -> None:
+        """Note a block of the cache that serves a request at a place."""
+        free = self._free(held) and held not in self._taken and held not in hits.unheld
+        if self._moves and hits.places.get(held, self._place(held)) != place:
+            if free:
+                hits.places[held] = place
+            else:
+                hits.copies += 1
+        if free:
+            hits.unheld.add(held)
+        hits.found.add(held)
+
+    def _free(self, block: int) -> bool:
+        """Whether nothing that this plan leaves running holds a block."""
+        return self._pool.references(block) == (self._released[block] if self._released else 0)
+
+    def _place(self, block: int) -> int:
+        """Where a block is once the work planned so far is prepared."""
+        return self._places.get(block, self._pool.place[block])
+
+    def _fills(self, key: bytes, place: int) -> bool:
+        """Whether work before fills the block; where states are moved, at this very place."""
+        filled_at = self._filled.get(key)
+        return filled_at is not None and (not self._moves or filled_at == place)
+
+
+def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> list[int]:
+    """Per piece of a waiting request, the leading tokens that the cache would serve now."""
+    size = limits.block_size
+    found = []
+    for index in range(len(request.pieces)):
+        blocks = range(servable(request, index, size) if limits.prefix_caching else 0)
+        keys = (request.key(index, block, size) for block in blocks)
+        hits = sum(1 for _ in takewhile(lambda key: pool.lookup(key) is not None, keys))
+        found.append(min(hits * size, request.size(index)))
+    return found

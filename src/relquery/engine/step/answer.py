@@ -1,0 +1,54 @@
+"""What a request makes of what its steps gave: its next tokens, and when it has its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relquery.engine.executor import Drawn
+from relquery.engine.request.labels import LabelTrie
+from relquery.engine.request.request import Request
+from relquery.prompt import Finish
+
+
+def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
+    """Add what a step gave to a request's output; how it ended, or None if it goes on.
+
+    drawn: what the draws of the request's chunks gave, in their order.
+    """
+    if request.trie is not None:
+        return _weigh(request, request.trie, drawn)
+    tokens = [one for one in drawn if isinstance(one, int)]
+    if request.drafting:
+        assert request.drafts is not None
+        tokens = request.drafts.follow(tokens)
+    for token in tokens:
+        finish = _take(request, token)
+        if finish is not None:  # no further than the end
+            return finish
+    return None
+
+
+def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finish:
+    """The likeliest label is the answer."""
+    weighed = [one for one in drawn if isinstance(one, tuple)]
+    request.scores = labels.log_probabilities(weighed)
+    request.output = list(labels.greedy(weighed))
+    return Finish.STOP
+
+
+def _take(request: Request, token: int) -> Finish | None:
+    """Add a drawn token and all that the labels then leave no choice about."""
+    while True:
+        if token in request.end:
+            return Finish.STOP
+        request.output.append(token)
+        if request.chosen() or (request.stop is not None and request.stop(request.output)):
+            return Finish.STOP
+        if request.decided is not None and request.decided(request.output):
+            return Finish.DECIDED
+        if len(request.output) >= request.max_tokens:
+            return Finish.LENGTH
+        forced = request.allowed_next()
+        if len(forced) != 1:
+            return None
+        token = forced[0]
