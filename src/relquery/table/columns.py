@@ -69,6 +69,29 @@ def encode(data: Any) -> Columns:
     for column, (name, array) in enumerate(zip(names, arrays, strict=True)):
         codes[:, column], distinct = _encode_column(name, array)
         values.append(distinct)
+    return _columns(names, codes, values)
+
+
+def columns_of(names: Sequence[str], codes: Int64s, values: Sequence[Sequence[str]]) -> Columns:
+    """Some rows of a table that is encoded already.
+
+    codes: (n, m), index into the column's `values`; not all of these need occur.
+    """
+    rows, width = codes.shape
+    renumbered = np.empty((rows, width), np.int32, order="F")
+    kept = []
+    for column in range(width):
+        used, first, number = np.unique(codes[:, column], return_index=True, return_inverse=True)
+        by_appearance = np.argsort(first)
+        place = np.empty_like(by_appearance)
+        place[by_appearance] = np.arange(len(used))
+        renumbered[:, column] = place[number]
+        texts = pa.array(values[column], pa.large_string())
+        kept.append(texts.take(pa.array(used[by_appearance])))
+    return _columns(names, renumbered, kept)
+
+
+def _columns(names: Sequence[str], codes: Int32s, values: Sequence[pa.Array]) -> Columns:
     lengths = [
         pc.fill_null(pc.utf8_length(distinct), 0).to_numpy(zero_copy_only=False)
         for distinct in values

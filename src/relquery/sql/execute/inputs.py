@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.config import Order
-from relquery.ir.lower import Spans, lower
-from relquery.ir.nodes import Text
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.execute.prompt import Form, Template, field_pieces, template
-from relquery.table.columns import Columns, encode
+from relquery.sql.execute.prompt import Form, Template, piece
+from relquery.table.columns import columns_of, encode
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
 
@@ -34,16 +33,14 @@ class Question:
 class Inputs:
     """The distinct inputs of a call.
 
-    pieces: per field the piece of the prompt for each distinct cell.
-    codes: (distinct inputs, fields), index into `pieces`.
-    of_row: (rows,), which of the inputs is a row's.
+    pieces: per field what is sent for each distinct cell. codes: (distinct inputs, fields), index
+    into `pieces`. of_row: (rows,), which of the inputs is a row's.
     """
 
-    pieces: list[list[Text]]
+    pieces: list[list[str]]
     codes: Int64s
     of_row: Int64s
     template: Template
-    spans: Spans
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
@@ -52,13 +49,12 @@ class Inputs:
         codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
         pieces = []
         for at, (name, form) in enumerate(zip(columns.names, question.forms, strict=True)):
-            cells = field_pieces(name, form, columns.values[at].to_pylist())
-            distinct, number = _distinct(cells)
-            pieces.append(distinct)
-            codes[:, at] = number[codes[:, at]]
+            cells = [piece(name, form, cell) for cell in columns.values[at].to_pylist()]
+            numbers = {text: number for number, text in enumerate(dict.fromkeys(cells))}
+            pieces.append(list(numbers))
+            codes[:, at] = np.array([numbers[text] for text in cells], np.int64)[codes[:, at]]
         first, of_row = distinct_rows(codes)
-        head = template(question.prompt, bool(pieces), question.sampling)
-        return cls(pieces, codes[first], of_row, head, {})
+        return cls(pieces, codes[first], of_row, Template(question.prompt, pieces))
 
     @property
     def count(self) -> int:
@@ -73,43 +69,19 @@ class Inputs:
         """The order to send some inputs in; None where there is nothing to order."""
         if not self.pieces or not len(rows):
             return None
-        return reorder(self._columns(rows), order, weight="tokens")
+        # Nameless: a piece holds its field's name already.
+        columns = columns_of([""] * len(self.pieces), self.codes[rows], self.pieces)
+        return reorder(columns, order, weight="tokens")
 
     def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
         """Prompts of inputs `rows`, their fields in the order of the schedule."""
-        if schedule is None:
-            return [self._prompt(cells, range(len(cells))) for cells in self.codes[rows].tolist()]
-        return [
-            self._prompt(cells, fields)
-            for cells, fields in zip(
-                self.codes[rows].tolist(), schedule.fields.tolist(), strict=True
-            )
-        ]
+        cells, fields = self.codes[rows].tolist(), range(len(self.pieces))
+        orders = repeat(fields) if schedule is None else schedule.fields.tolist()
+        return [self.template.prompt(row, order) for row, order in zip(cells, orders, strict=False)]
 
     def prompts_as_written(self) -> list[Prompt]:
         """Prompts of all inputs, fields as the query lists them: what a question is known by."""
         return self.prompts(np.arange(self.count), None)
-
-    def _prompt(self, cells: list[int], fields: range | list[int]) -> Prompt:
-        pieces = tuple(self.pieces[field][cells[field]] for field in fields)
-        return lower(self.template.tree(pieces), self.spans)
-
-    def _columns(self, rows: Int64s) -> Columns:
-        """Some inputs as a table of pieces. Nameless: a piece holds its field's name already."""
-        arrays = [
-            pa.array([piece.content for piece in pieces], pa.large_string()).take(
-                pa.array(self.codes[rows, field])
-            )
-            for field, pieces in enumerate(self.pieces)
-        ]
-        return encode(pa.Table.from_arrays(arrays, names=[""] * len(arrays)))
-
-
-def _distinct(pieces: list[Text]) -> tuple[list[Text], Int64s]:
-    """(pieces that differ, which of these each is)."""
-    first = {piece.content: piece for piece in pieces}
-    numbers = {content: number for number, content in enumerate(first)}
-    return list(first.values()), np.array([numbers[one.content] for one in pieces], dtype=np.int64)
 
 
 def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Literal
 
-from relquery.ir.nodes import Bag, Generate, Seq, Text
-from relquery.prompt import Role, Sampling
+from relquery.ir.lower import lower
+from relquery.ir.nodes import Bag, Seq, Text
+from relquery.prompt import Prompt, Role, Span
 
 SYSTEM = (
     "You are a data analyst. Use the provided JSON data to answer the user query based on the "
@@ -39,32 +39,42 @@ _JSON_TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Template:
-    """What all rows of one call share."""
+    """The prompts of one call, whose parts are lowered once for all rows.
 
-    head: Text
-    sampling: Sampling
+    pieces: per field the text of each distinct cell, see `piece`.
+    """
 
-    def tree(self, fields: tuple[Text, ...]) -> Generate:
-        """One row's call. Only the fields may be reordered."""
-        if not fields:
-            return Generate(Seq((_SYSTEM, self.head)), self.sampling)
-        return Generate(Seq((_SYSTEM, self.head, Bag(fields, SEPARATOR), _TAIL)), self.sampling)
+    def __init__(self, prompt: str, pieces: Sequence[Sequence[str]]) -> None:
+        self._pieces = pieces
+        head = f"Answer the below query:\n{prompt}"
+        if pieces:
+            head += "\n\nGiven the following data:\n{\n"
+        self._begin = lower(Seq((_SYSTEM, Text(head))))
+        self._end = lower(_TAIL)
+        self._spans: dict[tuple[int, int, bool], Span] = {}
+
+    def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
+        """The prompt of a row. cells: by field, the number of its piece; order: the fields sent."""
+        if not order:
+            return self._begin
+        *before, last = order
+        inner = [self._span(field, cells[field], True) for field in before]
+        return (*self._begin, *inner, self._span(last, cells[last], False), *self._end)
+
+    def _span(self, field: int, cell: int, goes_on: bool) -> Span:
+        """What is sent for a cell. goes_on: whether another field stands behind it."""
+        span = self._spans.get((field, cell, goes_on))
+        if span is None:
+            text = Text(self._pieces[field][cell])
+            found = lower(Bag((text, text) if goes_on else (text,), SEPARATOR))
+            span = self._spans[field, cell, goes_on] = found[0]
+        return span
 
 
-def template(prompt: str, has_fields: bool, sampling: Sampling) -> Template:
-    """The template of a call with this prompt."""
-    head = f"Answer the below query:\n{prompt}"
-    if has_fields:
-        head += "\n\nGiven the following data:\n{\n"
-    return Template(Text(head), sampling)
-
-
-def field_pieces(name: str, form: Form, cells: Iterable[str | None]) -> list[Text]:
-    """Every distinct cell of a field as the piece of the prompt that is sent for it."""
-    label = json.dumps(name, ensure_ascii=False) + ": "
-    return [Text(label + _json(cell, form)) for cell in cells]
+def piece(name: str, form: Form, cell: str | None) -> str:
+    """A field of a row as it is sent: a label and a cell in JSON."""
+    return f"{json.dumps(name, ensure_ascii=False)}: {_json(cell, form)}"
 
 
 def as_text(expression: str, sql_type: str) -> tuple[str, Form]:
