@@ -31,6 +31,12 @@ def answer(call: int) -> str:
     return f"{TEXT_STAND_IN}_{call}"
 
 
+def call_of(name: str) -> int | None:
+    """The call whose answers a column holds, by its name; None for other names."""
+    before, _, number = name.lower().rpartition("_")
+    return int(number) if before == TEXT_STAND_IN and number.isdigit() else None
+
+
 def column(number: int) -> str:
     """A column of a user's table, where it is read."""
     return f"{PREFIX}column_{number}"
@@ -46,8 +52,6 @@ def field(number: int) -> str:
     return f"{PREFIX}{number}"
 
 
-ANY = re.compile(rf"\b{PREFIX}\w+")
-ANSWER = re.compile(rf"{TEXT_STAND_IN}_(\d+)")
 STAND_IN = re.compile(rf"(?:{TEXT_STAND_IN}|{NUMBER_STAND_IN})\((\d+)")
 
 IN_MESSAGES = {

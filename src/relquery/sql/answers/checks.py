@@ -11,7 +11,7 @@ from relquery.sql import names as ours
 from relquery.sql.answers.readings import is_number, reading, text_of
 from relquery.sql.form.guards import guard_of
 from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.source import DIALECT, call_number, readable, to_sql
+from relquery.sql.read.source import DIALECT, call_number, readable
 
 # On a node: how it was written, before it took another form.
 WRITTEN = "written"
@@ -44,15 +44,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A place where answers are read, as SQL over the rows of a plan.
+    """A place where answers are read; expressions over the rows of a plan.
 
     failed: true where what is read is no value. value: what was to be one, as text.
     calls: those whose answers are read. needs: these, and those that decide whether it is read.
     note: what the place asks for.
     """
 
-    failed: str
-    value: str
+    failed: exp.Expr
+    value: exp.Expr
     calls: tuple[int, ...]
     needs: frozenset[int]
     note: Note
@@ -128,7 +128,8 @@ def noted_in(tree: exp.Expr, aggregates: Aggregates) -> Iterator[tuple[exp.Expr,
 
 def answers_in(node: exp.Expr) -> tuple[int, ...]:
     """The calls whose answers an expression reads."""
-    return tuple(dict.fromkeys(int(found) for found in ours.ANSWER.findall(to_sql(node))))
+    names = (ours.call_of(name.name) for name in node.find_all(exp.Identifier, bfs=False))
+    return tuple(dict.fromkeys(call for call in names if call is not None))
 
 
 def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) -> Check:
@@ -144,8 +145,8 @@ def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) 
         failed = exp.and_(exp.not_(_is_null(value)), _is_null(read))
     if (where := guard_of(node, tree, aggregates)) is not None:
         failed = exp.and_(where, failed)
-    shown = to_sql(exp.cast(value, "text"))
-    return Check(to_sql(failed), shown, calls, frozenset(answers_in(failed)), asked)
+    shown = exp.cast(value, "text")
+    return Check(failed, shown, calls, frozenset(answers_in(failed)), asked)
 
 
 def _whole(read: exp.Expr) -> str:

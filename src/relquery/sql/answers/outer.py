@@ -237,7 +237,8 @@ def _failed_rows(select: exp.Select, node: exp.Expr, check: Check) -> str:
     rows.set("expressions", [exp.column(ours.ITEMS)])
     if parts:
         rows.where(*parts, copy=False)
-    items = f"row_number() OVER () - 1 AS {ours.ROW}, {check.value} AS {ours.VALUE}"
-    inner = to_sql(rows).replace(ours.ITEMS, f"{items}, ({check.failed}) AS {ours.FAILED}")
+    items = f"row_number() OVER () - 1 AS {ours.ROW}, {to_sql(check.value)} AS {ours.VALUE}"
+    failed = f"({to_sql(check.failed)}) AS {ours.FAILED}"
+    inner = to_sql(rows).replace(ours.ITEMS, f"{items}, {failed}")
     read = f"SELECT {ours.ROW}, {ours.VALUE} FROM ({inner})"
     return f"{read} WHERE {ours.FAILED} ORDER BY {ours.ROW}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.sql import names as ours
@@ -40,7 +41,9 @@ class Rows:
     @classmethod
     def of(cls, plan: SelectPlan, context: Context, database: Database, scratch: Scratch) -> Rows:
         """Run the base query."""
-        base = scratch.table(plan.base)
+        # Numbered from 0 in the order in which DuckDB gives the rows.
+        numbered = f"SELECT row_number() OVER () - 1 AS {ours.ROW}, *"
+        base = scratch.table(context.sql(f"{numbered} FROM ({to_sql(plan.base)}) AS {ours.BASE}"))
         count = database.fetch(f"SELECT count(*) FROM {base}").column(0)[0].as_py()
         alive = np.arange(count, dtype=np.int64)
         return cls(plan, context, database, scratch, base, count, alive)
@@ -62,17 +65,14 @@ class Rows:
         """The final SELECT of the plan over base rows `rows` (all alive ones if None)."""
         return self.sql(to_sql(self.plan.final), rows)
 
-    def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
+    def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
         """The rows for which a predicate over ours.ROWS is true, of those given or all alive."""
-        found = self.database.fetch(
-            self.sql(
-                f"SELECT {ours.ROW} FROM {ours.ROWS} WHERE {predicate} ORDER BY {ours.ROW}", rows
-            )
-        )
+        where = f"WHERE {to_sql(predicate)} ORDER BY {ours.ROW}"
+        found = self.database.fetch(self.sql(f"SELECT {ours.ROW} FROM {ours.ROWS} {where}", rows))
         ids: Int64s = found.column(0).to_numpy()
         return ids
 
-    def narrow(self, predicate: str) -> None:
+    def narrow(self, predicate: exp.Expr) -> None:
         """Give up the rows for which a filter, its calls answered, is not true."""
         self.alive = self.matching(predicate)
 
@@ -144,5 +144,5 @@ class Rows:
 
 
 def _failed_rows(check: Check) -> str:
-    read = f"SELECT {ours.ROW}, {check.value} FROM {ours.ROWS}"
-    return f"{read} WHERE {check.failed} ORDER BY {ours.ROW}"
+    read = f"SELECT {ours.ROW}, {to_sql(check.value)} FROM {ours.ROWS}"
+    return f"{read} WHERE {to_sql(check.failed)} ORDER BY {ours.ROW}"

@@ -215,10 +215,10 @@ def _cheapest_first(filters: tuple[Filter, ...], rows: Rows) -> list[Filter]:
     if len(filters) < 2:
         return list(filters)
     calls = rows.plan.calls
-    cost = {
-        one.predicate: sum(
+
+    def cost(one: Filter) -> float:
+        return sum(
             len(calls[index].prompt) + rows.characters(calls[index].fields) for index in one.calls
         )
-        for one in filters
-    }
-    return sorted(filters, key=lambda one: cost[one.predicate])
+
+    return sorted(filters, key=cost)

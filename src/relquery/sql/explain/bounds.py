@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import sqlglot
 from sqlglot import exp
 
 from relquery.sql import names as ours
@@ -18,7 +17,6 @@ from relquery.sql.form.groups import keys_of
 from relquery.sql.form.normalize import has_grouping_sets
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.scopes import Context
-from relquery.sql.read.source import DIALECT
 
 _CUTS = ("distinct", "having", "qualify", "limit", "offset")
 
@@ -55,7 +53,7 @@ class Known:
 
     def is_open_column(self, name: str) -> bool:
         """Whether a column holds answers, or depends on them."""
-        return name.lower() in self.open or ours.ANSWER.fullmatch(name) is not None
+        return name.lower() in self.open or ours.call_of(name) is not None
 
 
 ALL = Known()
@@ -63,11 +61,9 @@ ALL = Known()
 NOTHING = Known(None, exact=False, held=False)
 
 
-def known_base(base: str, stand_ins: Mapping[str, Known]) -> Known:
+def known_base(inner: exp.Select, context: Context, stand_ins: Mapping[str, Known]) -> Known:
     """Of the base of a plan; `most` is left to who counts its rows if they are held."""
-    tree = sqlglot.parse_one(base, dialect=DIALECT)
-    inner = tree.args["from_"].this.this
-    entries = {entry.alias.lower(): entry for entry in tree.find_all(exp.CTE)}
+    entries = _entries(context) | {one.alias.lower(): one for one in inner.find_all(exp.CTE)}
     if not _reads(inner, entries, set(stand_ins), set()):
         return ALL
     source = inner.args["from_"].this if inner.args.get("from_") else None
@@ -87,8 +83,7 @@ def known_base(base: str, stand_ins: Mapping[str, Known]) -> Known:
 
 def reading(stand_ins: Mapping[str, Known], context: Context) -> Callable[[exp.Query], bool]:
     """What tells whether a query reads one of the stand-ins, in a SELECT that sees `context`."""
-    tree = sqlglot.parse_one(context.sql("SELECT 1"), dialect=DIALECT)
-    entries = {entry.alias.lower(): entry for entry in tree.find_all(exp.CTE)}
+    entries = _entries(context)
     return lambda query: _reads(query, entries, set(stand_ins), set())
 
 
@@ -109,6 +104,12 @@ def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known
     }
     exact = rows.exact or (folds and not keys)
     return Known(most, exact, rows.held or (folds and not keys), frozenset(columns))
+
+
+def _entries(context: Context) -> dict[str, exp.CTE]:
+    """WITH entries by name, those inside of others too."""
+    found = (inner for entry in context.entries for inner in entry.find_all(exp.CTE))
+    return {entry.alias.lower(): entry for entry in found}
 
 
 def _reads(

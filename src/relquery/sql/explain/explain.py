@@ -116,7 +116,7 @@ class Foretelling:
     def _counts(self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> _Counts:
         if not rows.known.held and call.fields:
             return _Counts(rows.known.most, None, False, None)
-        if any(rows.is_open(part.sql) for part in call.fields):
+        if any(rows.is_open(part.value) for part in call.fields):
             return _Counts(rows.number_inputs(call, wanted), None, False, None)
         try:
             cells, forms = rows.cells(call.fields, wanted)

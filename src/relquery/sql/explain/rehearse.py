@@ -118,5 +118,5 @@ def _is_certain(call: PlannedCall, rows: ForeseenRows) -> bool:
         rows.known.exact
         and rows.known.held
         and not (guard and rows.is_open(guard))
-        and not any(rows.is_open(part.sql) for part in call.fields)
+        and not any(rows.is_open(part.value) for part in call.fields)
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
@@ -16,6 +17,7 @@ from relquery.sql.host.database import Database, Scratch
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
+from relquery.sql.read.source import to_sql
 from relquery.table.columns import encode
 
 
@@ -40,7 +42,7 @@ class ForeseenRows(Rows):
         stand_ins: dict[str, Known],
     ) -> ForeseenRows:
         """Run the base query as far as its rows are known."""
-        known = known_base(plan.base, stand_ins)
+        known = known_base(plan.base, context, stand_ins)
         try:
             rows = cls.of(plan if known.held else _emptied(plan), context, database, scratch)
         except QueryError:
@@ -53,24 +55,25 @@ class ForeseenRows(Rows):
         rows.known = replace(known, most=rows.count) if known.held else known
         return rows
 
-    def matching(self, predicate: str, rows: Int64s | None = None) -> Int64s:
+    def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
         """All rows where a predicate depends on answers.
 
         Raises QueryError for a predicate that DuckDB cannot run.
         """
         if not self.is_open(predicate):
             return Rows.matching(self, predicate, rows)
-        self.database.describe(self.sql(f"SELECT {predicate} FROM {ours.ROWS}", self.alive[:0]))
+        read = f"SELECT {to_sql(predicate)} FROM {ours.ROWS}"
+        self.database.describe(self.sql(read, self.alive[:0]))
         return self.alive if rows is None else rows
 
-    def narrow(self, predicate: str) -> None:
+    def narrow(self, predicate: exp.Expr) -> None:
         """Keep the rows: a filter may leave any of them."""
         self.matching(predicate)
         self.known = replace(self.known, exact=False)
 
-    def is_open(self, sql: str) -> bool:
+    def is_open(self, node: exp.Expr) -> bool:
         """Whether an expression over ours.ROWS depends on answers."""
-        return any(map(self.known.is_open_column, ours.ANY.findall(sql)))
+        return any(self.known.is_open_column(name.name) for name in node.find_all(exp.Identifier))
 
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
         """Note which rows may have different inputs to a call; gives how many those are at most."""
@@ -87,14 +90,15 @@ class ForeseenRows(Rows):
 
     def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
         """Numbers of a field's values that differ where the values may."""
-        answer = ours.ANSWER.fullmatch(part.sql)
-        if answer is not None and int(answer[1]) in self.inputs:
-            return [self.inputs[int(answer[1])][wanted]]  # equal inputs have equal answers
-        if self.is_open(part.sql):
+        whole = part.value.name if isinstance(part.value, exp.Column) else ""
+        answer = ours.call_of(whole)
+        if answer in self.inputs:
+            return [self.inputs[answer][wanted]]  # equal inputs have equal answers
+        if self.is_open(part.value):
             return [np.arange(len(wanted), dtype=np.int64)]
         cells, _ = self.cells((part,), wanted)
         return [encode(cells).codes.reshape(len(wanted)).astype(np.int64)]
 
 
 def _emptied(plan: SelectPlan) -> SelectPlan:
-    return replace(plan, base=f"SELECT * FROM ({plan.base}) WHERE false")
+    return replace(plan, base=exp.select("*").from_(plan.base.subquery(ours.BASE)).where("false"))

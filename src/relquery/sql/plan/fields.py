@@ -9,29 +9,35 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relquery.sql.read.from_clause import Sources
-from relquery.sql.read.source import FIELD_NAME, readable
+from relquery.sql.read.source import FIELD_NAME, readable, to_sql
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """name: what the model sees. sql: the value, over the plan's rows."""
+    """name: what the model sees. value: an expression over the plan's rows."""
 
     name: str
-    sql: str
+    value: exp.Expr
+
+    @property
+    def sql(self) -> str:
+        """The value as SQL."""
+        return to_sql(self.value)
 
 
-def name_fields(fields: Iterable[tuple[exp.Expr, str]], sources: Sources) -> tuple[Field, ...]:
-    """Name (expression, SQL) pairs; what is given twice is sent once.
+def name_fields(fields: Iterable[tuple[exp.Expr, exp.Expr]], sources: Sources) -> tuple[Field, ...]:
+    """Name pairs of an expression and its value; what is given twice is sent once.
 
     A column goes by its own name, or as table.column where two fields of the call would clash.
     """
-    distinct = {sql: expression for expression, sql in reversed(list(fields))}
-    expressions = [(expression, sql) for sql, expression in reversed(distinct.items())]
-    short = [_name(expression, sources) for expression, _ in expressions]
+    distinct: dict[str, tuple[exp.Expr, exp.Expr]] = {}
+    for expression, value in fields:
+        distinct.setdefault(to_sql(value), (expression, value))
+    short = [_name(expression, sources) for expression, _ in distinct.values()]
     counts = Counter(short)
     return tuple(
-        Field(name if counts[name] == 1 else _qualified(name, expression, sources), sql)
-        for name, (expression, sql) in zip(short, expressions, strict=True)
+        Field(name if counts[name] == 1 else _qualified(name, expression, sources), value)
+        for name, (expression, value) in zip(short, distinct.values(), strict=True)
     )
 
 

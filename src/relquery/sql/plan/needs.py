@@ -13,7 +13,6 @@ from sqlglot import exp
 from relquery.sql import names as ours
 from relquery.sql.form.guards import guard_of
 from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.source import to_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Need:
     """call: whose answer is read. reads: a condition over the rows; it is read where this holds."""
 
     call: int
-    reads: str
+    reads: exp.Expr
 
 
 def needs_in(fields: Iterable[exp.Expr], aggregates: Aggregates) -> tuple[Need, ...]:
@@ -29,7 +28,7 @@ def needs_in(fields: Iterable[exp.Expr], aggregates: Aggregates) -> tuple[Need, 
     places: dict[int, list[exp.Expr]] = {}
     for field in fields:
         for name in field.find_all(exp.Identifier):
-            if found := ours.ANSWER.fullmatch(name.name):
+            if (call := ours.call_of(name.name)) is not None:
                 where = guard_of(name, field, aggregates) or exp.true()
-                places.setdefault(int(found[1]), []).append(where)
-    return tuple(Need(call, to_sql(exp.or_(*reads))) for call, reads in places.items())
+                places.setdefault(call, []).append(where)
+    return tuple(Need(call, exp.or_(*reads)) for call, reads in places.items())

@@ -32,8 +32,6 @@ from relquery.sql.read.from_clause import Sources, from_only, is_star, star_colu
 from relquery.sql.read.scopes import Context, has_call
 from relquery.sql.read.source import Source, call_number, to_sql
 
-# The rows of the plan in its own SQL: base rows still wanted, with the answers known so far.
-
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
 
@@ -53,23 +51,23 @@ class PlannedCall:
 class Filter:
     """A predicate with calls. calls: all that it needs, inner ones first."""
 
-    predicate: str
+    predicate: exp.Expr
     calls: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """How one SELECT is run; SQL other than `base` reads the table `ours.ROWS`.
+    """How one SELECT is run. What is not in `base` reads the table `ours.ROWS`.
 
-    final: the SELECT itself, as a tree: its own text would not always parse to it again.
+    base: the columns that all else reads. final: the SELECT itself.
     guards: conditions over the rows by call; only rows for which it is true are asked.
     checks: where answers must be more than text. written: for each column of the final SELECT, how
         it is cast where it is written to a table; None where DuckDB does that alone.
     """
 
-    base: str
+    base: exp.Select
     calls: tuple[PlannedCall, ...]
-    guards: dict[int, str]
+    guards: dict[int, exp.Expr]
     checks: tuple[Check, ...]
     filters: tuple[Filter, ...]
     outputs: tuple[int, ...]
@@ -108,10 +106,10 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
     guards = calls.guards()
     plain = [part for part in predicates if not has_call(part)]
     return SelectPlan(
-        base=_base(select, scope, calls.rewriter.base, plain, early or {}),
+        base=_base(select, calls.rewriter.base, plain, early or {}),
         calls=tuple(calls.planned),
         guards=guards,
-        checks=tuple(dict.fromkeys(calls.checks)),
+        checks=_distinct(calls.checks),
         filters=filters,
         outputs=outputs,
         aggregated=scope.aggregates.in_select(select),
@@ -141,14 +139,18 @@ def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...
     return final
 
 
+def _distinct(checks: list[Check]) -> tuple[Check, ...]:
+    """Those that look at the same for the same reason count once."""
+    found = {(to_sql(one.failed), to_sql(one.value), one.note): one for one in reversed(checks)}
+    return tuple(reversed(found.values()))
+
+
 def _base(
     select: exp.Select,
-    scope: Scope,
     columns: dict[str, exp.Expr],
     predicates: list[exp.Expr],
     limits: dict[str, exp.Expr],
-) -> str:
-    """The table of base columns, numbered from 0 in the order in which DuckDB gives the rows."""
+) -> exp.Select:
     inner = from_only(select)
     items = [exp.alias_(node, name) for name, node in columns.items()]
     inner.set("expressions", items or [exp.alias_(exp.null(), ours.NOTHING)])
@@ -156,9 +158,7 @@ def _base(
         inner.where(*predicates, copy=False)
     for clause, node in limits.items():
         inner.set(clause, node)
-    return scope.context.sql(
-        f"SELECT row_number() OVER () - 1 AS {ours.ROW}, * FROM ({to_sql(inner)}) AS {ours.BASE}"
-    )
+    return inner
 
 
 class _Calls:
@@ -184,17 +184,17 @@ class _Calls:
         """Plan a predicate as a stage of its own."""
         rewritten = self.rewriter.rewrite(predicate)
         self.checks += checks_in(rewritten, self._scope.aggregates)
-        return Filter(to_sql(rewritten), self.take_used())
+        return Filter(rewritten, self.take_used())
 
     def take_used(self) -> tuple[int, ...]:
         """The calls met since the last time, inner ones first."""
         used, self._used = tuple(self._used), {}
         return used
 
-    def guards(self) -> dict[int, str]:
+    def guards(self) -> dict[int, exp.Expr]:
         """Conditions, as base columns, of the calls that no place reads in every row."""
         return {
-            index: to_sql(self.rewriter.lift(exp.or_(*conditions)))
+            index: self.rewriter.lift(exp.or_(*conditions))
             for index, conditions in self._guards.items()
             if all(condition is not None for condition in conditions)
         }
@@ -207,9 +207,9 @@ class _Calls:
         call = read_call(node, text, self._scope.defaults)
         given = self._expand(call.fields)
         values = [self._field(one) for one in given]
-        pairs = zip(given, map(to_sql, values), strict=True)
-        fields = name_fields(pairs, self._scope.sources)
-        index = self._identities.setdefault((call.prompt, fields, call.sampling), len(self.planned))
+        fields = name_fields(zip(given, values, strict=True), self._scope.sources)
+        asked = tuple((one.name, one.sql) for one in fields)
+        index = self._identities.setdefault((call.prompt, asked, call.sampling), len(self.planned))
         if index == len(self.planned):
             needs = needs_in(values, self._scope.aggregates)
             self.planned.append(PlannedCall(index, text, call.prompt, call.sampling, fields, needs))

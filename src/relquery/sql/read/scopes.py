@@ -109,14 +109,14 @@ def visible_ctes(select: exp.Select) -> list[exp.CTE]:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The WITH entries that a SELECT needs to run on its own, as SQL."""
+    """The WITH entries that a SELECT needs to run on its own."""
 
-    entries: tuple[str, ...] = ()
+    entries: tuple[exp.CTE, ...] = ()
     recursive: bool = False
 
     def sql(self, body: str, *more: str) -> str:
         """`body` with the entries, and `more` of them, in front."""
-        entries = (*self.entries, *more)
+        entries = (*map(to_sql, self.entries), *more)
         if not entries:
             return body
         return f"WITH {'RECURSIVE ' if self.recursive else ''}{', '.join(entries)} {body}"
@@ -126,7 +126,7 @@ def context_of(select: exp.Select) -> Context:
     """What a SELECT sees from outside and from its own WITH clause."""
     entries = visible_ctes(select)
     return Context(
-        tuple(to_sql(entry) for entry in entries),
+        tuple(entry.copy() for entry in entries),
         any(map(_is_recursive, entries)),
     )
 
