@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
@@ -20,7 +20,7 @@ from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
 from relquery.sql.execute.ask import Asker, Progress
 from relquery.sql.host.database import Database
-from relquery.sql.query import run_query
+from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub
 from relquery.sql.result import Result
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
     from relquery.spans.corpus import Corpora
-    from relquery.spans.explain import Explanation
+    from relquery.spans.explain import SpanExplanation
     from relquery.spans.result import SpanResult
+    from relquery.sql.explain.explanation import SqlExplanation
 
 
 def connect(
@@ -207,6 +208,12 @@ class Connection:
                 clock=self.clock,
             )
 
+    @overload
+    def explain(
+        self, query: str, *, order: Order | None = None, **sampling: Any
+    ) -> SqlExplanation: ...
+
+    @overload
     def explain(
         self,
         query: Node,
@@ -215,23 +222,29 @@ class Connection:
         arity: int = 2,
         corpora: Corpora | None = None,
         warm: bool = False,
-    ) -> Explanation:
-        """Say what `run` would do: rules, prompts, tokens, what is in the cache.
+    ) -> SpanExplanation: ...
 
-        warm: run the inner generations first. See `relquery.spans.explain.explain`.
+    def explain(self, query: str | Node, **options: Any) -> SqlExplanation | SpanExplanation:
+        """Say what `sql` or `run` would do with a query, and ask nothing. Print what it gives.
+
+        Of SQL: its calls, how many of each, their tokens, seconds and price as far as these are
+        known. order and sampling: see `sql`. Of a span query: rules, prompts, tokens, what is in
+        the cache. for_, arity, corpora: see `run`; warm: run the inner generations first, see
+        relquery.spans.explain.
         """
+        if isinstance(query, str):
+            return self._explain_sql(query, **options)
         from relquery.spans.explain import explain
 
         with self._turn():
-            return explain(
-                query,
-                self.backend,
-                for_=for_,
-                arity=arity,
-                corpora=corpora,
-                warm=warm,
-                orders=self.orders,
-            )
+            return explain(query, self.backend, orders=self.orders, **options)
+
+    def _explain_sql(
+        self, query: str, *, order: Order | None = None, **sampling: Any
+    ) -> SqlExplanation:
+        config = replace(self.config, order=order or self.config.order)
+        asker = Asker(self.backend, config, self.ledger, None, self.clock)
+        return explain_query(query, self.database, asker, _sampling(sampling))
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -59,7 +59,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class SpanExplanation:
     """before, after: the tree as given, and as it is asked. steps: what was rewritten, in order."""
 
     before: Node
@@ -96,7 +96,7 @@ def explain(
     warm: bool = False,
     progress: Progress | None = None,
     orders: Orders | None = None,
-) -> Explanation:
+) -> SpanExplanation:
     """Say what `run` would do with a query.
 
     backend: counts tokens, looks into its cache and tells seconds as far as it can (see
@@ -117,7 +117,7 @@ def explain(
             if work.error is not None:
                 raise RequestError(work.error)
     asks = tuple(_ask(work, task, backend) for task in work.generates)
-    return Explanation(node, after, tuple(steps), asks)
+    return SpanExplanation(node, after, tuple(steps), asks)
 
 
 def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:

@@ -32,6 +32,7 @@ from relquery.sql.execute.inputs import Question
 from relquery.sql.execute.rows import Rows
 from relquery.sql.execute.statement import Walk
 from relquery.sql.explain.explain import Foretelling
+from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.inserts import check_insert
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.host.database import Database, Scratch
@@ -74,37 +75,80 @@ class _Text:
         return cls(sql, query, (found["option"] or "").strip())
 
 
-def explained(sql: str) -> str:
-    """The text with EXPLAIN before it. Raises QueryError for EXPLAIN ANALYZE, which runs it."""
-    text = _Text.of(sql)
-    if text.option is not None and "ANALYZE" in text.option.upper():
-        raise QueryError(
-            f"EXPLAIN {text.option} runs the statement. Write it without {text.option}, or run it "
-            "without asking for an explanation."
-        )
-    return sql if text.option is not None or not sql.strip() else f"EXPLAIN {sql}"
+def is_explain(sql: str) -> bool:
+    """Whether a statement asks for an explanation, and not to be run."""
+    return _Text.of(sql).option is not None
 
 
 def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
     """Run one statement, or several if they have no LLM calls.
 
-    With EXPLAIN before it, a statement with LLM calls is explained instead; see sql.explain.
+    With EXPLAIN before it, a statement with LLM calls is explained instead, as `explain_query`
+    does.
 
     Raises QueryError for what is wrong with the query before any call is made; issues
     PartialResultWarning if calls left rows without a value. Scratch tables are gone afterwards.
     """
-    text = _Text.of(sql)
-    with database.held():
-        try:
-            result = _run_text(text, database, asker, defaults)
-        except UnknownColumnError as error:
-            raise in_scope(error, text.query, database) from error
+    start, text = asker.clock(), _Text.of(sql)
+    with _turn(text, database):
+        read = _read(text, database)
+        if read is None:
+            result = Result(pa.table({}), (), Report(seconds=asker.clock() - start))
+        elif read.source is None:
+            table = database.result(read.text.given)
+            result = Result(table, (), Report(seconds=asker.clock() - start))
+        elif text.option is not None:
+            table = _explain(read.source, database, asker, defaults).arrow()
+            result = Result(table, (), Report(seconds=asker.clock() - start))
+        else:
+            result = _run(read.source, database, asker, defaults, start)
     _warn(result.errors)
     return result
 
 
-def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling) -> Result:
-    start = asker.clock()
+def explain_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> SqlExplanation:
+    """Say what a statement would ask, and ask nothing; EXPLAIN may stand before it.
+
+    Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which runs the statement.
+    """
+    text = _Text.of(sql)
+    if text.option and "ANALYZE" in text.option.upper():
+        raise QueryError(
+            f"EXPLAIN {text.option} runs the statement. Write it without {text.option}, or run it "
+            "without asking for an explanation."
+        )
+    if text.option is None and text.query.strip():
+        text = replace(text, given=f"EXPLAIN {sql}", option="")
+    with _turn(text, database):
+        read = _read(text, database)
+        if read is None:
+            return SqlExplanation(())
+        if read.source is None:
+            plan = database.result(read.text.given).column(1).to_pylist()
+            return SqlExplanation((), "\n".join(plan))
+        return _explain(read.source, database, asker, defaults)
+
+
+@contextmanager
+def _turn(text: _Text, database: Database) -> Iterator[None]:
+    """A block of one statement, in which what it names wrongly is explained by its tables."""
+    with database.held():
+        try:
+            yield
+        except UnknownColumnError as error:
+            raise in_scope(error, text.query, database) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A statement to run. source: with its calls; None if it has none and is DuckDB's alone."""
+
+    text: _Text
+    source: Source | None
+
+
+def _read(text: _Text, database: Database) -> _Read | None:
+    """None where nothing is left to be run."""
     _check_encoding(text.given)
     statements = database.statements(text.query)
     if not statements:
@@ -112,9 +156,9 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
     if len(statements) == 1:
         body = _prepare_or_execute(statements[0], database)
         if body == "":
-            return Result(pa.table({}), (), Report(seconds=asker.clock() - start))
+            return None
         if body is not None:
-            return _run_text(replace(text, query=body), database, asker, defaults)
+            return _read(replace(text, query=body), database)
     source = _source_of_calls(text.query, statements)
     if source is None:
         if text.option is not None and len(statements) > 1:
@@ -122,7 +166,7 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
                 f"EXPLAIN stands before {len(statements)} statements, of which it would explain "
                 "the first and run the others. Explain them one by one."
             )
-        return Result(database.result(text.given), (), Report(seconds=asker.clock() - start))
+        return _Read(text, None)
     if len(statements) > 1:
         raise UnsupportedQueryError(
             f"The text holds {len(statements)} statements, and LLM calls. Run them one by one."
@@ -132,14 +176,27 @@ def _run_text(text: _Text, database: Database, asker: Asker, defaults: Sampling)
             f"EXPLAIN {text.option} with LLM calls is not supported. Write EXPLAIN alone for what "
             "the query will ask; for what it did cost, run it and read result.report."
         )
+    return _Read(text, source)
+
+
+def _explain(
+    source: Source, database: Database, asker: Asker, defaults: Sampling
+) -> SqlExplanation:
+    aggregates = Aggregates.of(database)
+    with Scratch(database) as scratch:
+        foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
+        walk = Walk(source, database, Macros(database, aggregates), defaults, foretold)
+        walk.statement(source.parse())
+        return SqlExplanation(tuple(foretold.calls))
+
+
+def _run(
+    source: Source, database: Database, asker: Asker, defaults: Sampling, start: float
+) -> Result:
     aggregates = Aggregates.of(database)
     macros = Macros(database, aggregates)
     with Scratch(database) as scratch:
         rehearsal = Rehearsal(database, scratch, aggregates)
-        if text.option is not None:
-            foretold = Foretelling(rehearsal, asker)
-            Walk(source, database, macros, defaults, foretold).statement(source.parse())
-            return Result(foretold.result(), (), Report(seconds=asker.clock() - start))
         rehearsed = Walk(source, database, macros, defaults, rehearsal).statement(source.parse())
         database.bind(rehearsed.sql)
         rehearsal.outer(rehearsed.outer)

@@ -15,7 +15,7 @@ from rich.console import Console
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.sql.explained import explanation, is_explanation, is_plan
+from relquery.cli.sql.explained import shown
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
@@ -31,8 +31,10 @@ from relquery.cli.terminal.tables import check_output, find_table
 from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import LateQueryError, PartialResultWarning
+from relquery.report import Report
 from relquery.sql.exchange.files import for_csv, for_parquet
-from relquery.sql.query import explained
+from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.query import is_explain
 from relquery.sql.result import Result, distinct_names
 
 _SHOWN = 50
@@ -119,11 +121,10 @@ def sql(
         options["cache_tokens"] = cache_tokens
     if cost is not None:
         options["cost"] = cost
+    explanation: SqlExplanation | None = None
     tables = dict(find_table(item) for item in table or [])
     write = None if output is None else _writer(output)
     text = sys.stdin.read() if query == "-" else query
-    if explain:
-        text = explained(text)
     backend = LazyBackend(lambda: _load(model, options))
     kept = ":memory:" if ledger is None else ledger
     with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
@@ -138,7 +139,11 @@ def sql(
         with shown_warnings(PartialResultWarning), progress() as advance:
             try:
                 with interruptible():
-                    result = connection.sql(text, progress=came.counting(advance), **sampling)
+                    if explain or is_explain(text):
+                        explanation = connection.explain(text, **sampling)
+                        result = Result(explanation.arrow(), (), Report())
+                    else:
+                        result = connection.sql(text, progress=came.counting(advance), **sampling)
             except KeyboardInterrupt:
                 text = what_is_kept(connection.ledger, came.answers)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
@@ -151,7 +156,10 @@ def sql(
                 raise typer.Exit(ERROR) from None
     if write is not None:
         write(result)
-    _print(result, form)
+    if explanation is not None and form is Format.TABLE:
+        Console().print(shown(explanation))
+    else:
+        _print(result, form)
     _report(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
@@ -168,11 +176,7 @@ def _order(name: str) -> Order:
 
 def _print(result: Result, form: Format) -> None:
     if form is Format.TABLE:
-        if is_plan(result):
-            typer.echo("\n".join(row[1] for row in result.fetchall()))
-            return
-        shown = explanation(result) if is_explanation(result) else result_table(result, _SHOWN)
-        Console().print(shown)
+        Console().print(result_table(result, _SHOWN))
     elif form is Format.CSV:
         pa_csv.write_csv(for_csv(result.table, _names(result)), sys.stdout.buffer)
     else:

@@ -7,9 +7,8 @@ comes after it is told at most.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-
-import pyarrow as pa
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
@@ -18,6 +17,7 @@ from relquery.prompt import Compared, Prompt, Sampling
 from relquery.sql.execute.ask import Asker
 from relquery.sql.execute.inputs import Inputs, Question
 from relquery.sql.explain.effort import Effort, answers, effort
+from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
@@ -25,33 +25,6 @@ from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 
 _SHOWN = 60  # characters of a prompt
-
-
-SCHEMA = pa.schema(
-    {
-        "stage": pa.string(),
-        "prompt": pa.string(),
-        "fields": pa.string(),
-        "rows": pa.int64(),
-        "calls": pa.int64(),
-        "from_ledger": pa.int64(),
-        "counts": pa.string(),
-        "prompt_tokens": pa.int64(),
-        "counted_by": pa.string(),
-        "refused": pa.int64(),
-        "order": pa.string(),
-        "answers": pa.string(),
-        "seconds": pa.float64(),
-        "usd": pa.float64(),
-        "hint": pa.string(),
-    }
-)
-"""A row per call, as docs/sql.md has it; NULL is what cannot be known before the run.
-
-stage: its name in the report of the run. prompt: its beginning. rows, calls, from_ledger: as in the
-report, `counts` says whether "exact" or "at most". prompt_tokens: of the calls; counted_by: see
-Effort, as for refused, seconds and usd.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +41,12 @@ class _Counts:
 class Foretelling:
     """Stages that are told, not run; see walk.Stages.
 
-    told: what `result` gives, so far.
+    calls: what was told so far.
     """
 
     rehearsal: Rehearsal
     asker: Asker
-    told: list[dict[str, object]] = field(default_factory=list)
+    calls: list[ExplainedCall] = field(default_factory=list)
     _keys: set[bytes] = field(default_factory=set)
 
     def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
@@ -91,27 +64,25 @@ class Foretelling:
         guard = rows.plan.guards.get(call.index)
         is_known = rows.known.exact and not call.needs and not (guard and rows.is_open(guard))
         asked = len(wanted) if rows.known.held else rows.known.most
-        row: dict[str, object] = {
-            "stage": name,
-            "prompt": _short(call.prompt),
-            "fields": ", ".join(part.name for part in call.fields),
-            "rows": asked,
-            "calls": counts.calls,
-            "from_ledger": counts.from_ledger,
-            "counts": _in_words(asked, counts.calls, is_known and counts.exact),
-            "order": self.asker.config.order,
-            "answers": answers(call.sampling, self.asker.backend),
-            "hint": self._hint(call.sampling),
-        }
-        self.told.append(row | (asdict(counts.effort) if counts.effort else {}))
+        self.calls.append(
+            ExplainedCall(
+                stage=name,
+                prompt=_short(call.prompt),
+                fields=", ".join(part.name for part in call.fields),
+                rows=asked,
+                calls=counts.calls,
+                from_ledger=counts.from_ledger,
+                counts=_in_words(asked, counts.calls, is_known and counts.exact),
+                order=self.asker.config.order,
+                answers=answers(call.sampling, self.asker.backend),
+                hint=self._hint(call.sampling),
+                effort=counts.effort,
+            )
+        )
 
     def final(self, rows: ForeseenRows) -> str:
         """Of no use to anyone: what is told, is told."""
         return self.rehearsal.final(rows)
-
-    def result(self) -> pa.Table:
-        """The explanation, a row per stage in the order in which they run."""
-        return pa.Table.from_pylist(self.told, SCHEMA)
 
     def _counts(self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> _Counts:
         if not rows.known.held and call.fields:
@@ -155,7 +126,9 @@ class Foretelling:
         return hint(sampling.texts) if held else None
 
 
-def _in_words(rows: int | None, calls: int | None, is_exact: bool) -> str | None:
+def _in_words(
+    rows: int | None, calls: int | None, is_exact: bool
+) -> Literal["exact", "at most"] | None:
     if rows is None and calls is None:
         return None
     return "exact" if is_exact else "at most"

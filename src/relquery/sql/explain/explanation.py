@@ -1,0 +1,132 @@
+"""What is said of a query before it runs: a line per LLM call."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from relquery.config import Order
+from relquery.sql.explain.effort import Effort
+
+_ESTIMATED = ("sample", "characters")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedCall:
+    """What one call would ask; None is what cannot be known before the run.
+
+    stage: its name in the report of the run. prompt: its beginning. fields: what the model sees of
+    a row. rows, calls, from_ledger: as in the report; `counts` says how well these are known.
+    answers: how one comes about. hint: how calls would be cheaper. effort: of the calls.
+    """
+
+    stage: str
+    prompt: str
+    fields: str
+    rows: int | None
+    calls: int | None
+    from_ledger: int | None
+    counts: Literal["exact", "at most"] | None
+    order: Order
+    answers: str
+    hint: str | None
+    effort: Effort | None
+
+    def cells(self) -> dict[str, str]:
+        """For a person to read, by the title of a column; "" is what is not known."""
+        work = self.effort
+        about = "about " if work and work.counted_by in _ESTIMATED else ""
+        return {
+            "stage": self.stage,
+            "rows": self._count(self.rows),
+            "calls": self._count(self.calls),
+            "from ledger": f"{self.from_ledger:,}" if self.from_ledger else "",
+            "prompt tokens": self._count(work.prompt_tokens, about) if work else "",
+            "refused": f"{work.refused:,}" if work and work.refused else "",
+            "seconds at most": f"{work.seconds:.2g}" if work and work.seconds is not None else "",
+            "USD at most": f"{work.usd:.2g}" if work and work.usd is not None else "",
+            "answers": self.answers,
+            "asks": f"{self.prompt} ({self.fields})" if self.fields else self.prompt,
+        }
+
+    def _count(self, number: int | None, about: str = "") -> str:
+        """A number with what is known of it."""
+        if number is None:
+            return ""
+        return f"{'' if self.counts == 'exact' else 'at most '}{about}{number:,}"
+
+
+SCHEMA = pa.schema(
+    {
+        "stage": pa.string(),
+        "prompt": pa.string(),
+        "fields": pa.string(),
+        "rows": pa.int64(),
+        "calls": pa.int64(),
+        "from_ledger": pa.int64(),
+        "counts": pa.string(),
+        "prompt_tokens": pa.int64(),
+        "counted_by": pa.string(),
+        "refused": pa.int64(),
+        "order": pa.string(),
+        "answers": pa.string(),
+        "seconds": pa.float64(),
+        "usd": pa.float64(),
+        "hint": pa.string(),
+    }
+)
+"""A row per call, see ExplainedCall."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlExplanation:
+    """What a query would ask, in the order in which its stages run.
+
+    plan: DuckDB's own explanation of a query without LLM calls, else empty.
+    """
+
+    calls: tuple[ExplainedCall, ...]
+    plan: str = ""
+
+    def arrow(self) -> pa.Table:
+        """As a table, a row per call; DuckDB's plan where there is none."""
+        if not self.calls:
+            return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
+        rows = [asdict(call) for call in self.calls]
+        return pa.Table.from_pylist([row | (row["effort"] or {}) for row in rows], SCHEMA)
+
+    @property
+    def title(self) -> str:
+        """How many calls, and in which order they would be sent."""
+        orders = " and ".join(sorted({call.order for call in self.calls}))
+        return (
+            f"{len(self.calls)} LLM {'call' if len(self.calls) == 1 else 'calls'}, {orders} order"
+        )
+
+    @property
+    def hints(self) -> list[str]:
+        """How calls would be cheaper."""
+        return [
+            f"{call.stage}: {call.hint}, and it takes one forward pass"
+            for call in self.calls
+            if call.hint
+        ]
+
+    def columns(self) -> dict[str, list[str]]:
+        """Cells to show, by title; what is not known of any call is left out."""
+        cells = [call.cells() for call in self.calls]
+        titles = cells[0] if cells else {}
+        columns = {title: [row[title] for row in cells] for title in titles}
+        return {title: column for title, column in columns.items() if any(column)}
+
+    def __str__(self) -> str:
+        if not self.calls:
+            return self.plan
+        columns = [[title, *cells] for title, cells in self.columns().items()]
+        widths = [max(map(len, column)) for column in columns]
+        rows = [
+            "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*columns, strict=True)
+        ]
+        return "\n".join([self.title, *rows, *self.hints])
