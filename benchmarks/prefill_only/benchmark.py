@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.prefill_only import words
 from benchmarks.prefill_only.parts.job_time import JobTime
 from benchmarks.prefill_only.parts.latencies import Latencies
 from benchmarks.prefill_only.parts.longest_input import LongestInput
 from benchmarks.prefill_only.parts.scheduling import Scheduling
 from benchmarks.prefill_only.parts.sql_filter import SqlFilter
+from benchmarks.templates import template
+
+WORDS = template("prefill_only")
 
 BENCHMARK = in_parts(
     "prefill-only",
     "long inputs, queues of prompts and scored labels, without decode",
     (LongestInput, Latencies, JobTime, Scheduling, SqlFilter),
     file="prefill_only.md",
-    introduction=words.INTRODUCTION,
+    introduction=WORDS.block("introduction"),
     scales=True,
 )

@@ -10,14 +10,16 @@ from typing import Any
 
 from benchmarks.harness import Figure, Say
 from benchmarks.markdown import draw, figures, head, table
-from benchmarks.reorder import words
 from benchmarks.reorder.growth import Growth
 from benchmarks.reorder.hits import METHODS, Reached
 from benchmarks.reorder.optimum import SOLVERS, Hundred, Small
 from benchmarks.reorder.plot import plot
 from benchmarks.reorder.prices import ORDERS, REPEATS, Bills, estimate
 from benchmarks.reorder.tables import TABLES
+from benchmarks.templates import template
 from relquery.table.cost.price import PRICES
+
+WORDS = template("reorder")
 
 NAME, PICTURE = "reorder.md", "reorder_growth.png"
 
@@ -67,7 +69,7 @@ def _head(run: dict[str, Any], seed: int) -> Iterator[str]:
 
 
 def _hit_rates(results: Results) -> Iterator[str]:
-    yield words.HIT_RATES
+    yield WORDS.block("hit-rates")
     yield from table(
         ("table", "best public", *METHODS, "goal"),
         [
@@ -90,12 +92,12 @@ def _timed(rate: float, seconds: float | None) -> str:
 
 
 def _optimum(results: Results) -> Iterator[str]:
-    yield words.OPTIMUM
+    yield WORDS.block("optimum")
     yield from table(
         ("table", "rows", "PHC of ophr", *list(SOLVERS)[1:]),
         [(small.table, f"{small.rows}", *_solved(small)) for small in results.small],
     )
-    yield words.HUNDRED
+    yield WORDS.block("hundred")
     yield from table(
         ("table", "rows", "best found", "proved", "bound", "tree"),
         [
@@ -126,7 +128,7 @@ def _solved(small: Small) -> Iterator[str]:
 
 
 def _growth(results: Results, drawn: bool) -> Iterator[str]:
-    yield words.GROWTH
+    yield WORDS.block("growth")
     if drawn:
         yield f"![Seconds over rows]({PICTURE})\n"
     yield from table(
@@ -149,7 +151,7 @@ def _estimates(results: Results) -> Iterator[str]:
         name: (reached[0].hit_rate, reached[-1].hit_rate)
         for name, reached in results.reached.items()
     }
-    yield words.ESTIMATES
+    yield WORDS.block("estimates")
     yield from table(
         ("price", "of", "read / uncached", *rates),
         [
@@ -165,8 +167,8 @@ def _estimates(results: Results) -> Iterator[str]:
 
 
 def _bills(results: Results) -> Iterator[str]:
-    tokens = words.REAL_TOKENS if results.real_tokens else words.PIECES
-    yield words.BILLS.format(rows=results.billed_rows, times=REPEATS, tokens=tokens)
+    tokens = WORDS.block("real-tokens" if results.real_tokens else "pieces").strip()
+    yield WORDS.block("bills", rows=results.billed_rows, times=REPEATS, tokens=tokens)
     yield from table(
         ("table", "price", "of", *(f"{order}, USD" for order in ORDERS), "saved"),
         [

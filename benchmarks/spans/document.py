@@ -11,7 +11,6 @@ from typing import Any
 
 from benchmarks.harness import Figure, Say
 from benchmarks.markdown import draw, figures, head, table
-from benchmarks.spans import words
 from benchmarks.spans.bulk import CACHE_SHARE, Bulk
 from benchmarks.spans.decode import Decoded
 from benchmarks.spans.moves import QUERIES, Moved
@@ -20,6 +19,9 @@ from benchmarks.spans.nested import Judged
 from benchmarks.spans.plot import plot
 from benchmarks.spans.rag import FirstTokens
 from benchmarks.spans.sizes import VOCABULARY, Sizes
+from benchmarks.templates import template
+
+WORDS = template("spans")
 
 NAME, PICTURE = "spans.md", "spans_moves.png"
 
@@ -63,7 +65,8 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str
 
 def _head(results: Results, run: dict[str, Any], seed: int) -> Iterator[str]:
     yield from head("spans", run, seed)
-    yield words.SETTING.format(
+    yield WORDS.block(
+        "setting",
         model=f"`{results.sizes.model}`",
         parameters=results.parameters / 1e6,
         vocabulary=VOCABULARY,
@@ -71,7 +74,7 @@ def _head(results: Results, run: dict[str, Any], seed: int) -> Iterator[str]:
 
 
 def _served(results: Results) -> Iterator[str]:
-    yield words.RAG.format(repeats=results.sizes.repeats, tokens=results.sizes.document_tokens)
+    yield WORDS.block("rag", repeats=results.sizes.repeats, tokens=results.sizes.document_tokens)
     yield from table(
         ("documents", "plain", "miss", "hit", "plain / miss", "plain / hit", "cached of a hit"),
         [
@@ -88,7 +91,7 @@ def _served(results: Results) -> Iterator[str]:
 
 
 def _judged(results: Results) -> Iterator[str]:
-    yield words.NESTED.format(inner=results.sizes.inner_tokens)
+    yield WORDS.block("nested", inner=results.sizes.inner_tokens)
     yield from table(
         ("inner", "temperature", "executions", "plain", "ours", "plain / ours", "1%"),
         [
@@ -107,7 +110,7 @@ def _judged(results: Results) -> Iterator[str]:
 
 
 def _bulks(results: Results) -> Iterator[str]:
-    yield words.BULK.format(share=CACHE_SHARE)
+    yield WORDS.block("bulk", share=CACHE_SHARE)
     yield from table(
         ("data", "queries", "plain", "ordered", "spans, no reuse", "spans, as given", "ours"),
         [
@@ -145,7 +148,7 @@ def _bulks(results: Results) -> Iterator[str]:
 
 
 def _moved(results: Results, drawn: bool) -> Iterator[str]:
-    yield words.MOVES.format(queries=QUERIES)
+    yield WORDS.block("moves", queries=QUERIES)
     if drawn:
         yield f"![Tokens per millisecond over the span's size]({PICTURE})\n"
     yield from table(
@@ -160,11 +163,11 @@ def _moved(results: Results, drawn: bool) -> Iterator[str]:
     )
     at = results.decoded
     if at is not None:
-        yield words.DECODE.format(spans=at.spans, tokens=at.tokens, ours=at.ours, plain=at.plain)
+        yield WORDS.block("decode", spans=at.spans, tokens=at.tokens, ours=at.ours, plain=at.plain)
 
 
 def _found(results: Results) -> Iterator[str]:
-    yield words.NEEDLES.format(needles=NEEDLES, drawn=DRAWN_FROM)
+    yield WORDS.block("needles", needles=NEEDLES, drawn=DRAWN_FROM)
     yield from table(
         ("candidates", "words", "cases", "one judge", "tree"),
         [

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from benchmarks.parts import in_parts
-from benchmarks.sql import words
 from benchmarks.sql.engine import Engine
 from benchmarks.sql.queries import Queries
 from benchmarks.sql.solver import Solver
+from benchmarks.templates import template
+
+WORDS = template("sql")
 
 BENCHMARK = in_parts(
     "sql",
     "LLM filter and projection on Movies; prefill, decode, solver",
     (Queries, Engine, Solver),
     file="sql.md",
-    introduction=words.INTRODUCTION,
+    introduction=WORDS.block("introduction"),
 )

@@ -12,8 +12,8 @@ import numpy as np
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.sql import words
 from benchmarks.sql.sizes import FULL, Sizes, choose
+from benchmarks.templates import template
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.engine.loop import Loop
@@ -21,6 +21,8 @@ from relquery.engine.request.request import Request
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
+
+WORDS = template("sql")
 
 Speeds = dict[str, float]
 """Tokens per second, by side."""
@@ -66,7 +68,7 @@ class Engine(Part):
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
         sizes = self.sizes
-        yield words.PREFILL
+        yield WORDS.block("prefill")
         yield from table(
             ("network", "prompts", *(f"{side}, tokens/s" for side in self.prefilled)),
             [
@@ -77,13 +79,13 @@ class Engine(Part):
                 )
             ],
         )
-        yield words.DECODE
+        yield WORDS.block("decode")
         yield from table(
             ("network", *(f"{batch} requests" for batch in self.decoded)),
             [(f"`{sizes.model}`", *(f"{speed:,.0f}" for speed in self.decoded.values()))],
         )
-        yield words.SHARED.format(
-            requests=sizes.requests, shared=sizes.shared, own=OWN + sizes.steps // 2
+        yield WORDS.block(
+            "shared", requests=sizes.requests, shared=sizes.shared, own=OWN + sizes.steps // 2
         )
         yield from table(
             ("network", "numbers", SHARED, UNSHARED, WITHOUT, "over unshared", "over without"),

@@ -14,14 +14,16 @@ from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.queries import run_query
-from benchmarks.sql import words
 from benchmarks.sql.sizes import FULL, Sizes, choose
+from benchmarks.templates import template
 from benchmarks.turns import Turn, alternate
 from relquery.config import EngineConfig, Order
 from relquery.report import Report
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
+
+WORDS = template("sql")
 
 FILE = "movies/movies.parquet"
 FILTER = """
@@ -103,8 +105,9 @@ class Queries(Part):
         """See Part."""
         if not self.ran:
             return
-        yield words.QUERIES.format(rows=self.rows)
-        yield words.MODEL.format(
+        yield WORDS.block("queries", rows=self.rows)
+        yield WORDS.block(
+            "model",
             model=self.sizes.model,
             parameters=self.parameters / 1e6,
             vocabulary=self.sizes.vocabulary,

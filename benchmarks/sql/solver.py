@@ -8,9 +8,11 @@ import pyarrow.csv as pa_csv
 
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.parts import Part
-from benchmarks.sql import words
+from benchmarks.templates import template
 from relquery.table.columns import encode
 from relquery.table.reorder import reorder
+
+WORDS = template("sql")
 
 FILE = "beer/beer.csv"
 DEPENDENCIES = [("beer/beerId", "beer/name")]
@@ -37,4 +39,4 @@ class Solver(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield words.SOLVER
+        yield WORDS.block("solver")

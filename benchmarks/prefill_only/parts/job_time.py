@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from benchmarks.harness import Figure, Say, Settings, too_small
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.prefill_only import jct, words
+from benchmarks.prefill_only import jct
 from benchmarks.prefill_only.jct import Proxy
 from benchmarks.prefill_only.sizes import choose
+from benchmarks.templates import template
+
+WORDS = template("prefill_only")
 
 
 @dataclass(slots=True)
@@ -38,5 +41,5 @@ class JobTime(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield words.JCT.format(paper=jct.PAPER, model=self.model)
+        yield WORDS.block("jct", paper=jct.PAPER, model=self.model)
         yield from table(jct.COLUMNS, jct.rows(self.proxies))

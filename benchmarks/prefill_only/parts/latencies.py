@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Figure, Say, Settings, too_small
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
-from benchmarks.prefill_only import aging, batching, plot, spacings, traffic, words, workloads
+from benchmarks.prefill_only import aging, batching, plot, spacings, traffic, workloads
 from benchmarks.prefill_only.aging import Sweep
 from benchmarks.prefill_only.arrivals import Arrivals
 from benchmarks.prefill_only.batching import Batched
@@ -20,10 +20,13 @@ from benchmarks.prefill_only.sizes import FULL, Sizes, choose
 from benchmarks.prefill_only.spacings import Spaced
 from benchmarks.prefill_only.traffic import AGING, MODES, SWEPT, Mode, Traffic
 from benchmarks.prefill_only.workloads import Workload
+from benchmarks.templates import template
 from relquery.engine.cost.linear import LinearCost
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
+
+WORDS = template("prefill_only")
 
 MEANS, P99, AGED = (f"prefill_only_{name}.png" for name in ("means", "p99", "aging"))
 Plan = dict[float, tuple[Sequence[Mode], int]]
@@ -101,13 +104,13 @@ class Latencies(Part):
             yield from _picture(name, text, drawn)
         for each in (posts, shuffled, credits):
             yield from _services(each)
-        yield words.DIFFERENT
-        yield words.SPACINGS.format(draws=self.sizes.draws)
+        yield WORDS.block("different")
+        yield WORDS.block("spacings", draws=self.sizes.draws)
         yield from table(spacings.COLUMNS, spacings.rows(self.spaced))
-        yield words.AGING
+        yield WORDS.block("aging")
         yield from _picture(AGED, "Latencies by λ", drawn)
         yield from table(aging.COLUMNS, aging.rows(self.aged))
-        yield words.BATCHING.format(cached=self.batched[0].cached, others=batching.OTHERS)
+        yield WORDS.block("batching", cached=self.batched[0].cached, others=batching.OTHERS)
         yield from table(batching.COLUMNS, batching.rows(self.batched))
 
     def pictures(self) -> Mapping[str, Plot]:
@@ -137,7 +140,8 @@ def _setting(
 ) -> str:
     scale, inputs_scale = sizes.scales
     low, high = (workloads.scaled(length, inputs_scale) for length in workloads.LENGTHS)
-    return words.TRAFFIC.format(
+    return WORDS.block(
+        "traffic",
         model=sizes.model,
         parameters=parameters / 1e6,
         fixed=1e3 * cost.prefill_intercept,

@@ -9,10 +9,13 @@ from functools import partial
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
-from benchmarks.prefill_only import lengths, words
+from benchmarks.prefill_only import lengths
 from benchmarks.prefill_only.lengths import Lengths
 from benchmarks.prefill_only.plot import plot_lengths
 from benchmarks.prefill_only.sizes import choose
+from benchmarks.templates import template
+
+WORDS = template("prefill_only")
 
 PICTURE = "prefill_only_lengths.png"
 
@@ -36,7 +39,7 @@ class LongestInput(Part):
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
         if self.found is not None:
-            yield words.LENGTHS
+            yield WORDS.block("lengths")
             if PICTURE in drawn:
                 yield f"![Longest input by technique]({PICTURE})\n"
             yield from table(lengths.COLUMNS, lengths.rows(self.found))

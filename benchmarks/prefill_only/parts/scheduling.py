@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.prefill_only import words
 from benchmarks.prefill_only.sizes import choose
 from benchmarks.relserve import queue
 from benchmarks.relserve.queue import Crowded
+from benchmarks.templates import template
 from relquery.config import PolicyName
+
+WORDS = template("prefill_only")
 
 QUEUED: tuple[PolicyName, ...] = ("fifo", "srjf-static", "srjf")
 
@@ -34,7 +36,7 @@ class Scheduling(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield words.CROWDED.format(waiting=self.waiting)
+        yield WORDS.block("crowded", waiting=self.waiting)
         yield from table(
             ("waiting as", "policy", "mean", "at most", "first step"),
             [

@@ -9,9 +9,11 @@ from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.prefill_only import filter as sql_filter
-from benchmarks.prefill_only import words
 from benchmarks.prefill_only.filter import Filtered
 from benchmarks.prefill_only.sizes import choose
+from benchmarks.templates import template
+
+WORDS = template("prefill_only")
 
 
 @dataclass(slots=True)
@@ -34,5 +36,5 @@ class SqlFilter(Part):
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
         if self.found:
-            yield words.FILTER
+            yield WORDS.block("filter")
             yield from table(sql_filter.COLUMNS, sql_filter.rows(self.found))

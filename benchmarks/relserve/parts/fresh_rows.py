@@ -9,11 +9,13 @@ from statistics import fmean
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.relserve import words
 from benchmarks.relserve.parts.tables import means, shown
 from benchmarks.relserve.simulated import MAIN, Job, Measured, run_all
 from benchmarks.relserve.sizes import FULL, Sizes, choose
 from benchmarks.relserve.traces import present
+from benchmarks.templates import template
+
+WORDS = template("relserve")
 
 
 @dataclass(slots=True)
@@ -49,9 +51,9 @@ class FreshRows(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield words.FRESH.format(count=self.sizes.count, seeds=self.sizes.seeds)
+        yield WORDS.block("fresh", count=self.sizes.count, seeds=self.sizes.seeds)
         yield from means(self.settings, MAIN)
-        yield words.FRESH_GAINS
+        yield WORDS.block("fresh-gains")
         yield from _gains(self.settings)
 
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.relserve import engine, words
+from benchmarks.relserve import engine
 from benchmarks.relserve.engine import LIMITS, LOAD, POLICIES, OnEngine
 from benchmarks.relserve.simulated import OURS
 from benchmarks.relserve.sizes import FULL, Sizes, choose
 from benchmarks.relserve.traces import present
+from benchmarks.templates import template
 from relquery.config import PolicyName
+
+WORDS = template("relserve")
 
 
 @dataclass(slots=True)
@@ -42,7 +45,8 @@ class Engine(Part):
         at = self.found
         if at is None:
             return
-        yield words.ENGINE.format(
+        yield WORDS.block(
+            "engine",
             model=self.sizes.model,
             count=self.sizes.engine,
             load=LOAD,

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.relserve import checks, queue, words
+from benchmarks.relserve import checks, queue
 from benchmarks.relserve.queue import EACH, Crowded
 from benchmarks.relserve.sizes import choose
 from benchmarks.relserve.traces import present
+from benchmarks.templates import template
+
+WORDS = template("relserve")
 
 
 @dataclass(slots=True)
@@ -38,7 +41,7 @@ class Scheduling(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield words.CROWDED.format(requests=self.relqueries * EACH, relqueries=self.relqueries)
+        yield WORDS.block("crowded", requests=self.relqueries * EACH, relqueries=self.relqueries)
         yield from table(
             ("policy", "mean", "at most", "first step"),
             [

@@ -10,12 +10,15 @@ from statistics import fmean
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
-from benchmarks.relserve import checks, plot, words
+from benchmarks.relserve import checks, plot
 from benchmarks.relserve.checks import FIGURE_1, MODEL, TABLE, TABLE_6, Absolute, Threshold
 from benchmarks.relserve.parts.tables import means, shown
 from benchmarks.relserve.simulated import ABLATIONS, MAIN, POLICIES, Job, Measured, run_all
 from benchmarks.relserve.sizes import FULL, Sizes, choose
 from benchmarks.relserve.traces import present
+from benchmarks.templates import template
+
+WORDS = template("relserve")
 
 LATENCIES, ARRANGEMENTS, PARTS, THRESHOLDS = (
     f"relserve_{name}.png" for name in ("latencies", "arrangements", "parts", "thresholds")
@@ -70,25 +73,25 @@ class SharedRows(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        yield words.SHARED.format(count=self.sizes.count, seeds=self.sizes.seeds)
+        yield WORDS.block("shared", count=self.sizes.count, seeds=self.sizes.seeds)
         yield from _picture(LATENCIES, "Mean latency over the load", drawn)
         yield from means(self.settings, POLICIES)
-        yield words.GAINS
+        yield WORDS.block("gains")
         yield from _gains(self.settings)
         if self.long:
-            yield words.LONG.format(count=self.long[0].count)
+            yield WORDS.block("long", count=self.long[0].count)
             yield from means(self.long, MAIN)
         if self.absolute is not None:
             yield from _paper(self.absolute)
-        yield words.ARRANGEMENTS
+        yield WORDS.block("arrangements")
         yield from _picture(ARRANGEMENTS, "Variants of relserve", drawn)
         yield from _arrangements(self.settings)
         if self.beers is not None:
-            yield words.PARTS
+            yield WORDS.block("parts")
             yield from _picture(PARTS, "Waiting, core and tail", drawn)
             yield from _parts(self.beers)
         if self.thresholds:
-            yield words.THRESHOLDS
+            yield WORDS.block("thresholds")
             yield from _picture(THRESHOLDS, "Latency by threshold", drawn)
             yield from _thresholds(self.thresholds)
 
@@ -159,7 +162,7 @@ def _gains(settings: Sequence[Measured]) -> Iterator[str]:
 
 
 def _paper(at: Absolute) -> Iterator[str]:
-    yield words.PAPER
+    yield WORDS.block("paper")
     yield from table(
         ("", *(f"{rate:g}/s" for rate in at.service)),
         [
@@ -168,7 +171,7 @@ def _paper(at: Absolute) -> Iterator[str]:
         ],
     )
     ours = {f"our_{name}": seconds for name, seconds in at.latencies.items()}
-    yield words.PAPER_AFTER.format(**FIGURE_1, **ours)
+    yield WORDS.block("paper-after", **FIGURE_1, **ours)
 
 
 def _arrangements(settings: Sequence[Measured]) -> Iterator[str]:
