@@ -13,7 +13,7 @@ from benchmarks.markdown import draw, figures, head, table
 from benchmarks.reorder.growth import Growth
 from benchmarks.reorder.hits import METHODS, Reached
 from benchmarks.reorder.optimum import SOLVERS, Hundred, Small
-from benchmarks.reorder.plot import plot
+from benchmarks.reorder.plot import plot, plot_gain
 from benchmarks.reorder.prices import ORDERS, REPEATS, Bills, estimate
 from benchmarks.reorder.tables import TABLES
 from benchmarks.templates import template
@@ -21,7 +21,7 @@ from relquery.table.cost.price import PRICES
 
 WORDS = template("reorder")
 
-NAME, PICTURE = "reorder.md", "reorder_growth.png"
+NAME, PICTURE, GAIN = "reorder.md", "reorder_growth.png", "reorder_gain.png"
 
 
 @dataclass(slots=True)
@@ -45,7 +45,8 @@ class Results:
 def write(folder: Path, results: Results, run: dict[str, Any], seed: int, say: Say) -> None:
     """Write the document and its picture into `folder`; run: what harness.document gives."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = draw(partial(plot, results.growth), folder / PICTURE, say)
+    drawn = draw(partial(plot_gain, results.reached), folder / GAIN, say)
+    drawn = draw(partial(plot, results.growth), folder / PICTURE, say) and drawn
     (folder / NAME).write_text(render(results, run, seed, drawn), encoding="utf-8")
     say(f"wrote {folder / NAME}")
 
@@ -55,7 +56,7 @@ def render(results: Results, run: dict[str, Any], seed: int, drawn: bool) -> str
     parts = (
         _head(run, seed),
         figures(run),
-        _hit_rates(results),
+        _hit_rates(results, drawn),
         _optimum(results),
         _growth(results, drawn),
         _estimates(results),
@@ -68,8 +69,11 @@ def _head(run: dict[str, Any], seed: int) -> Iterator[str]:
     yield from head("reorder", run, seed)
 
 
-def _hit_rates(results: Results) -> Iterator[str]:
+def _hit_rates(results: Results, drawn: bool) -> Iterator[str]:
     yield WORDS.block("hit-rates")
+    if drawn:
+        yield f"![Characters hit, as rows stand and in our order]({GAIN})"
+        yield ""
     yield from table(
         ("table", "best public", *METHODS, "goal"),
         [
