@@ -113,17 +113,23 @@ class StepByStep(Loop):
 
     def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
         """See Loop.submit. The end is a token more."""
-        request.max_tokens += bool(request.labels)
+        if request.rules.labels:
+            request.max_tokens += 1
+            request.rules = _EachToken(request.rules.end, request.rules.labels)
         return super().submit(request, tenant, arrival)
 
-    def _take(self, request: Request, token: int) -> bool:
-        if not request.labels:
-            return super()._take(request, token)
-        if token in request.end:
-            self._finish(request, Finish.STOP)
-        else:
-            request.output.append(token)
-        return request.finish is not None
+
+@dataclass(frozen=True, slots=True)
+class _EachToken(Rules):
+    """Labels of which only the end token ends an answer."""
+
+    def finish(self, output: Sequence[int]) -> Finish | None:
+        del output
+        return None
+
+    def forced(self, output: Sequence[int]) -> int | None:
+        del output
+        return None
 
 
 def measure(sizes: Sizes, data: Path, seed: int, say: Say) -> list[Filtered]:

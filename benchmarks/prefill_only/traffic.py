@@ -27,6 +27,7 @@ from relquery.engine.executor import Executor
 from relquery.engine.loop import Loop
 from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.traces.serve import serve
@@ -201,7 +202,9 @@ def run(
     loop = Loop(engine.executor, workload.limits(hybrid=mode != "chunked"), engine.clock, policy)
     labels = LabelTrie(LABELS)
     requests = [
-        Request(number, prompt, 1, labels=LABELS, group=number, scored=True, trie=labels)
+        Request(
+            number, prompt, 1, rules=Rules(labels=LABELS), group=number, scored=True, trie=labels
+        )
         for number, prompt in enumerate(workload.prompts)
     ]
     order = sorted(range(len(requests)), key=arrivals.__getitem__)

@@ -33,6 +33,7 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.model.networks.load import LoadedModel, load
 from relquery.model.networks.random import train_tokenizer
 
@@ -81,7 +82,7 @@ def test_a_decoder_without_look_ahead_spends_a_step_on_every_token_and_on_the_en
     engine = loop(SimulatedExecutor(VirtualClock()), EngineConfig(), VirtualClock())
     labels = ((5, 6, 7), (5, 6, 8))
     prompt = np.arange(4, dtype=np.int32)
-    request = Request(0, prompt, 3, end=frozenset({END}), labels=labels)
+    request = Request(0, prompt, 3, rules=Rules(frozenset({END}), labels))
     engine.submit(request)
     taken = 0
     while request.finish is None:
@@ -107,7 +108,7 @@ def test_all_sides_answer_alike_and_each_is_what_it_says(
     unpatched = vars(embedded)["Loop"], choices.SCORED_UNASKED
 
     def counting(self: Loop, request: Request, *given: object) -> bool:
-        taken[type(self)] += bool(request.labels) and request.trie is None
+        taken[type(self)] += bool(request.rules.labels) and request.trie is None
         return bool(take_in(self, request, *given))  # type: ignore[arg-type]
 
     monkeypatch.setattr(Loop, "_take_in", counting)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.plan import Policy
 from relquery.engine.scheduling.policies.sarathi import sarathi
 
@@ -258,6 +259,9 @@ def _all_loads(chunks: Sequence[Chunk]) -> list[Slots]:
     return [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
 
 
+_RULES = [each.name for each in fields(Rules)]
+
+
 class Harness:
     """An engine on a ledger executor, and all requests that it was given."""
 
@@ -275,7 +279,10 @@ class Harness:
         number = len(self.executor.requests)
         spec = tuple(part if isinstance(part, tuple) else int(part) for part in prompt)
         placing: Placing = "request" if self.config.relocation == "cidra" else "chain"
-        request = Request(number, chain_of(spec), max_tokens, placing=placing, **options)
+        rules = Rules(**{name: options.pop(name) for name in _RULES if name in options})
+        request = Request(
+            number, chain_of(spec), max_tokens, rules=rules, placing=placing, **options
+        )
         self.engine.submit(request, tenant)
         self.executor.requests[number], self.executor.prompts[number] = request, spec
         return request
@@ -326,21 +333,21 @@ def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:
     output: list[int] = []
     while len(output) < request.max_tokens:
         token = answer(request.id, request.prompt_tokens + len(output))
-        if request.labels:
+        if request.rules.labels:
             following = {
                 choice[len(output)]
-                for choice in request.labels
+                for choice in request.rules.labels
                 if list(choice[: len(output)]) == output and len(choice) > len(output)
             }
-            if tuple(output) in request.labels:
-                following |= request.end
+            if tuple(output) in request.rules.labels:
+                following |= request.rules.end
             if not following:
                 break
             ordered = sorted(following)
             token = ordered[token % len(ordered)]
-        if token in request.end:
+        if token in request.rules.end:
             break
         output.append(token)
-        if request.stop is not None and request.stop(output):
+        if request.rules.stop is not None and request.rules.stop(output):
             break
     return output

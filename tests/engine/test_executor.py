@@ -11,6 +11,7 @@ from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Segment, SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Draw, Request
+from relquery.engine.request.rules import Rules
 from tests.engine.harness import Harness, numbered
 
 COST = LinearCost(0.01, 1.0, 0.1, 0.5, 0.0001)
@@ -41,7 +42,7 @@ def simulate() -> list[tuple[int, tuple[int, ...], float | None]]:
     engine = Loop(executor, config, clock)
     for number in range(12):
         prompt = np.concatenate((numbered(number % 5 * 4), numbered(5, start=number)))
-        engine.submit(Request(number, prompt, 6, end=frozenset({3})))
+        engine.submit(Request(number, prompt, 6, rules=Rules(frozenset({3}))))
     return [(r.id, tuple(r.output), r.finished_at) for r in engine.run()]
 
 
@@ -66,6 +67,6 @@ def test_a_simulated_request_with_choices_ends_on_a_choice() -> None:
     clock = VirtualClock()
     engine = Loop(SimulatedExecutor(clock), EngineConfig(), clock)
     prompt = np.arange(5, dtype=np.int32)
-    engine.submit(Request(0, prompt, max_tokens=9, labels=((7, 8), (7, 9, 9), (0, 4))))
-    engine.submit(Request(1, prompt, max_tokens=9, labels=((7, 8), (7, 9, 9))))
+    engine.submit(Request(0, prompt, max_tokens=9, rules=Rules(labels=((7, 8), (7, 9, 9), (0, 4)))))
+    engine.submit(Request(1, prompt, max_tokens=9, rules=Rules(labels=((7, 8), (7, 9, 9)))))
     assert {r.id: r.output for r in engine.run()} == {0: [0, 4], 1: [7, 8]}

@@ -14,6 +14,7 @@ from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.step.forecast import Experience
 from tests.engine.harness import Harness, numbered
@@ -93,7 +94,9 @@ def test_experience_is_of_what_was_seen() -> None:
     loop = loop_of("fcfs", prefix_caching=True)
     assert (loop.experience.miss_ratio, loop.experience.length_ratio) == (1.0, 1.0)
     for number in (0, 1):
-        request = Request(number, numbered(41), 10, stop=lambda out: len(out) >= 4, group=number)
+        request = Request(
+            number, numbered(41), 10, rules=Rules(stop=lambda out: len(out) >= 4), group=number
+        )
         loop.submit(request)
         list(loop.run())
     seen = replace(loop.experience, measured=0.0, predicted=0.0)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from tests.engine.harness import branches_of, numbered
 
 END = 99
@@ -39,7 +40,7 @@ def uniform(path: Label, token: int) -> float:
 
 
 def request_of(labels: list[Label], end: frozenset[int]) -> Request:
-    return Request(0, numbered(3), 9, end=end, labels=tuple(labels), scored=True)
+    return Request(0, numbered(3), 9, rules=Rules(end, tuple(labels)), scored=True)
 
 
 def allowed_logs(path: Label, allowed: Label, weights: Weights) -> dict[int, float]:
@@ -50,7 +51,9 @@ def allowed_logs(path: Label, allowed: Label, weights: Weights) -> dict[int, flo
 
 def weighed(trie: LabelTrie, weights: Weights) -> list[list[float]]:
     """What an executor gives."""
-    paths = branches_of(Request(0, numbered(1), 1, labels=trie.labels, scored=True, trie=trie))
+    paths = branches_of(
+        Request(0, numbered(1), 1, rules=Rules(labels=trie.labels), scored=True, trie=trie)
+    )
     found = []
     for path, branch in zip(paths, trie.branches, strict=True):
         among = EVERY if trie.joint else branch.allowed
@@ -80,11 +83,10 @@ def decoded(
     labels: list[Label], end: frozenset[int], weights: Weights
 ) -> tuple[list[float], Label]:
     """Each label's log-probability, and the greedy one, as a decoder has them, token by token."""
-    request = Request(0, numbered(3), 9, end=end, labels=tuple(labels))
+    rules = Rules(end, tuple(labels))
 
     def allowed(path: Label) -> Label:
-        request.output = list(path)
-        return () if request.chosen() else request.allowed_next()
+        return () if rules.finish(path) else rules.allowed_next(path)
 
     def log_of(label: Label) -> float:
         steps = [
@@ -133,7 +135,7 @@ def test_jointly_every_token_but_the_last_of_each_label_is_computed_once(
     labels: list[Label], end: frozenset[int]
 ) -> None:
     trie = LabelTrie(labels, end, "joint")
-    request = Request(0, numbered(1), 1, labels=trie.labels, scored=True, trie=trie)
+    request = Request(0, numbered(1), 1, rules=Rules(labels=trie.labels), scored=True, trie=trie)
     ends = branches_of(request)
     assert len(set(ends)) == len(ends) <= 2 * len(labels)
     nodes = {label[:depth] for label in labels for depth in range(1, len(label))}
@@ -150,16 +152,14 @@ def test_branches_are_the_places_at_which_labels_part(
     paths = branches_of(request)
     assert len(set(paths)) == len(paths)
     for path, branch in zip(paths, trie.branches, strict=True):
-        request.output = list(path)
         assert branch.depth == len(path)
-        assert branch.allowed == request.allowed_next()
+        assert branch.allowed == request.rules.allowed_next(path)
         assert len(branch.allowed) > 1 or len(trie.branches) == 1
         assert branch.above is None or branch.above < paths.index(path)
     assert trie.tokens == sum(len(branch.stretch) for branch in trie.branches)
     places = {label[:depth] for label in labels for depth in range(len(label))}
     for place in places - set(paths):
-        request.output = list(place)
-        assert len(request.allowed_next()) == 1
+        assert request.rules.forced(place) is not None
 
 
 def test_labels_of_one_token_cost_none_beside_the_prompt() -> None:

@@ -6,15 +6,15 @@ import pytest
 
 from relquery.engine.request.keys import chain
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
+from relquery.prompt import Finish
 from tests.engine.harness import numbered
 
 END = 99
 
 
-def request(*output: int, choices: tuple[tuple[int, ...], ...] = (), prompt: int = 5) -> Request:
-    return Request(
-        0, numbered(prompt), 9, end=frozenset({END}), labels=choices, output=list(output)
-    )
+def request(*output: int, prompt: int = 5) -> Request:
+    return Request(0, numbered(prompt), 9, output=list(output))
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,14 @@ CHOICES = ((1, 2), (1, 3, 4), (5,), (5, 6))
 def test_the_next_token_continues_a_choice_or_ends_one_that_another_continues(
     output: tuple[int, ...], allowed: tuple[int, ...]
 ) -> None:
-    assert request(*output, labels=CHOICES).allowed_next() == allowed
+    rules = Rules(frozenset({END}), CHOICES)
+    assert rules.allowed_next(output) == allowed
+    assert rules.forced(output) == (allowed[0] if len(allowed) == 1 else None)
 
 
 def test_without_choices_all_tokens_may_follow() -> None:
-    assert request(1, 2).allowed_next() == ()
-    assert not request(1, 2).chosen()
+    assert Rules().allowed_next((1, 2)) == ()
+    assert Rules().finish((1, 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_without_choices_all_tokens_may_follow() -> None:
 def test_an_answer_is_chosen_once_no_other_choice_continues_it(
     output: tuple[int, ...], chosen: bool
 ) -> None:
-    assert request(*output, labels=CHOICES).chosen() is chosen
+    assert (Rules(labels=CHOICES).finish(output) is Finish.STOP) is chosen
 
 
 def test_two_requests_with_equal_content_are_still_two() -> None:

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from relquery.arrays import TokenIds
 from relquery.engine.request.request import Draw, Request
+from relquery.engine.request.rules import Rules
 from relquery.model.networks.load import load, prepare
 from tests.model.networks import (
     NETWORKS,
@@ -146,7 +147,7 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Any) -> 
 def test_of_allowed_answers_the_greedy_one_is_the_one_that_a_plain_loop_finds(llama: Any) -> None:
     prompts = prompts_with_shared_prefixes(8)
     choices = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40))
-    requests = [Request(i, p, TOKENS, labels=choices) for i, p in enumerate(prompts)]
+    requests = [Request(i, p, TOKENS, rules=Rules(labels=choices)) for i, p in enumerate(prompts)]
     list(finished(engine_of(llama, block_size=4), requests))
     for request in requests:
         output: list[int] = []
@@ -190,7 +191,7 @@ def test_real_weights_tell_the_same_stories(
 ) -> None:
     prompts, expected = told
     model = load(str(stories), device="cpu")
-    requests = [Request(i, prompt, 60, end=model.end) for i, prompt in enumerate(prompts)]
+    requests = [Request(i, prompt, 60, rules=Rules(model.end)) for i, prompt in enumerate(prompts)]
     list(finished(engine_of(model.network, **limits), requests))
     assert [request.output for request in requests] == expected
 

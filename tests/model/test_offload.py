@@ -14,6 +14,7 @@ from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.torch_executor import TorchExecutor
@@ -62,7 +63,7 @@ class Engine:
     def check(self, *prompts: Prompt) -> list[Request]:
         """Score prompts, together if there is room, and compare them with the stock network's."""
         requests = [
-            Request(i, np.array(prompt, np.int32), 1, labels=LABELS, end=END, scored=True)
+            Request(i, np.array(prompt, np.int32), 1, rules=Rules(END, LABELS), scored=True)
             for i, prompt in enumerate(prompts)
         ]
         for request in requests:
@@ -79,7 +80,7 @@ class Engine:
 
 def labels() -> int:
     """Tokens that weighing the labels takes."""
-    labels = Request(0, np.zeros(1, np.int32), 1, labels=LABELS, end=END, scored=True).trie
+    labels = Request(0, np.zeros(1, np.int32), 1, rules=Rules(END, LABELS), scored=True).trie
     assert labels is not None
     return labels.tokens
 
@@ -179,7 +180,7 @@ def test_a_step_that_fails_between_two_layers_saves_nothing(slice_tokens: int) -
         module for module in model.network.modules() if getattr(module, "layer_idx", None) == 1
     )
     prompt = (*COMMON, *words(30))
-    request = Request(9, np.array(prompt, np.int32), 1, labels=LABELS, end=END, scored=True)
+    request = Request(9, np.array(prompt, np.int32), 1, rules=Rules(END, LABELS), scored=True)
     engine.loop.submit(request)
     hook = layer.register_forward_pre_hook(interrupt)
     with pytest.raises(KeyboardInterrupt):

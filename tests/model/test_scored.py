@@ -19,6 +19,7 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
 from tests.model.dense import dense_logits
@@ -62,7 +63,7 @@ def served(
     trie = LabelTrie(labels, END, normalization) if scored else None
 
     def make(number: int, placing: Placing) -> Request:
-        options: dict[str, Any] = {"labels": labels, "end": END, "scored": scored}
+        options: dict[str, Any] = {"rules": Rules(END, labels), "scored": scored}
         chain = engine_chain(specs[number])
         return Request(number, chain, 9, **options, trie=trie, placing=placing)
 
@@ -246,7 +247,7 @@ def test_what_fails_between_two_layers_leaves_nothing_and_is_scored_again() -> N
     model, _ = model_of("llama")
     executor = TorchExecutor(model.network, 256)
     engine = Loop(executor, EngineConfig(cache_tokens=256, block_size=4), RealClock())
-    request = Request(0, np.array(COMMON, np.int32), 1, labels=LABELS, end=END, scored=True)
+    request = Request(0, np.array(COMMON, np.int32), 1, rules=Rules(END, LABELS), scored=True)
     engine.submit(request)
 
     def interrupt(*_: Any) -> None:

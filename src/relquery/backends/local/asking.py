@@ -12,6 +12,7 @@ from relquery.backends.local.labels import Labels
 from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Draw, Request
+from relquery.engine.request.rules import Rules
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Answer, Compared, Finish, Sampling
 
@@ -57,17 +58,21 @@ class Asking:
             if sampling.temperature == 0 and sampling.max_tokens > 1:
                 self._drafts = self._compared.drafts()
 
+        self._rules = Rules(
+            end=model.end,
+            labels=self._labels.tokens,
+            stop=self._stopped if self._stop else None,
+            decided=self._compared.is_decided if self._compared is not None else None,
+        )
+
     def request(self, number: int, group: int, prompt: Chain) -> Request:
         """A request for one prompt."""
         request = Request(
             id=number,
             source=prompt,
             max_tokens=self._max_tokens,
-            end=self._model.end,
-            stop=self._stopped if self._stop else None,
-            decided=self._compared.is_decided if self._compared is not None else None,
+            rules=self._rules,
             drafts=self._drafts,
-            labels=self._labels.tokens,
             group=group,
             scored=self._trie is not None,
             trie=self._trie,

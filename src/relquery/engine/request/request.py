@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, field
 
 import numpy as np
@@ -12,6 +11,7 @@ from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.keys import block_key
 from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.pieces import Chain, Piece, Placing, find_root, lay_out
+from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish
 
 
@@ -39,25 +39,19 @@ class Request:
     """A prompt on its way to an answer. Only the engine's loop changes it.
 
     source: the prompt, token ids (n,) or a chain. placing: see relquery.engine.request.pieces.
-    max_tokens: bound of the answer, the context's limit included. end: token ids that end the
-    answer and are not part of it. stop: whether an output that has just grown contains a stop
-    string. decided: whether one that goes on can be none of the texts that it is compared with.
-    drafts: what the answer is likely to be, computed with the prompt; for greedy draws. labels: if
-    not empty, the answer is one of these token sequences. group: id of the relQuery that the
-    request belongs to. scored: weigh all labels in the step that ends the
-    prompt, and decode nothing (paper 004). trie: the labels of a scored request, made
-    here where it is None; requests of one call share theirs.
+    max_tokens: bound of the answer, the context's limit included. rules: what the answer may be.
+    drafts: what it is likely to be, computed with the prompt; for greedy draws. group: id of the
+    relQuery that the request belongs to. scored: weigh all labels in the step that ends the prompt,
+    and decode nothing (paper 004). trie: the labels of a scored request, made here where it is
+    None; requests of one call share theirs.
     """
 
     id: int
     source: InitVar[TokenIds | Chain]
     max_tokens: int
     draw: Draw = Draw()
-    end: frozenset[int] = frozenset()
-    stop: Callable[[Sequence[int]], bool] | None = None
-    decided: Callable[[Sequence[int]], bool] | None = None
+    rules: Rules = Rules()
     drafts: Drafts | None = None
-    labels: tuple[tuple[int, ...], ...] = ()
     group: int = 0
     scored: bool = False
     trie: LabelTrie | None = None
@@ -80,7 +74,7 @@ class Request:
         self.pieces = lay_out(chain, placing)
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
         if self.scored and self.trie is None:
-            self.trie = LabelTrie(self.labels, self.end)
+            self.trie = LabelTrie(self.rules.labels, self.rules.end)
 
     @property
     def length(self) -> int:
@@ -171,25 +165,3 @@ class Request:
                 piece.root = find_root(self.pieces, piece)
             if i < index and len(piece.tokens):
                 self.key(i, self.named_blocks(i, block_size) - 1, block_size)
-
-    def allowed_next(self) -> tuple[int, ...]:
-        """Token ids that may follow the output under `labels`, sorted; empty for all.
-
-        Where the output is itself a label and a longer one begins with it, the end tokens are
-        allowed too.
-        """
-        if not self.labels:
-            return ()
-        done = len(self.output)
-        possible = [label for label in self.labels if list(label[:done]) == self.output]
-        following = {label[done] for label in possible if len(label) > done}
-        if any(len(label) == done for label in possible):
-            following |= self.end
-        return tuple(sorted(following))
-
-    def chosen(self) -> bool:
-        """Whether the output is a label that no other label continues."""
-        return bool(self.labels) and not any(
-            len(label) > len(self.output) and list(label[: len(self.output)]) == self.output
-            for label in self.labels
-        )

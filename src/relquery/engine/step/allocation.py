@@ -162,9 +162,11 @@ class Holdings:
 
 def _next_draw(request: Request) -> Draw:
     draw = request.draw
-    if draw.temperature == 0 and not request.labels:
+    if draw.temperature == 0 and not request.rules.labels:
         return draw
     # One stream per request: a draw depends on the seed and on how many tokens came before it,
     # not on what else is in the batch.
     seed = hash((draw.seed, len(request.output)))
-    return replace(draw, seed=seed, allowed=request.allowed_next() or draw.allowed)
+    return replace(
+        draw, seed=seed, allowed=request.rules.allowed_next(request.output) or draw.allowed
+    )

@@ -38,17 +38,17 @@ def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finis
 
 def _take(request: Request, token: int) -> Finish | None:
     """Add a drawn token and all that the labels then leave no choice about."""
+    rules = request.rules
     while True:
-        if token in request.end:
+        if token in rules.end:
             return Finish.STOP
         request.output.append(token)
-        if request.chosen() or (request.stop is not None and request.stop(request.output)):
-            return Finish.STOP
-        if request.decided is not None and request.decided(request.output):
-            return Finish.DECIDED
+        finish = rules.finish(request.output)
+        if finish is not None:
+            return finish
         if len(request.output) >= request.max_tokens:
             return Finish.LENGTH
-        forced = request.allowed_next()
-        if len(forced) != 1:
+        forced = rules.forced(request.output)
+        if forced is None:
             return None
-        token = forced[0]
+        token = forced
