@@ -27,6 +27,7 @@ from relquery.backends.local import embedded, labels
 from relquery.engine.loop import Loop
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish
 
 if TYPE_CHECKING:

@@ -200,11 +200,9 @@ def run(
     """Serve all requests, given when each arrives, with an empty cache at the beginning."""
     policy = make_policy(_POLICIES[mode], Settings(engine.cost, Fairness(aging=aging)))
     loop = Loop(engine.executor, workload.limits(hybrid=mode != "chunked"), engine.clock, policy)
-    labels = LabelTrie(LABELS)
+    labels, rules = LabelTrie(LABELS), Rules(labels=LABELS)
     requests = [
-        Request(
-            number, prompt, 1, rules=Rules(labels=LABELS), group=number, scored=True, trie=labels
-        )
+        Request(number, prompt, 1, rules=rules, group=number, scored=True, trie=labels)
         for number, prompt in enumerate(workload.prompts)
     ]
     order = sorted(range(len(requests)), key=arrivals.__getitem__)

@@ -34,6 +34,9 @@ class Draw:
     among_all: bool = False
 
 
+_ANY = Rules()
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """A prompt on its way to an answer. Only the engine's loop changes it.
@@ -50,7 +53,7 @@ class Request:
     source: InitVar[TokenIds | Chain]
     max_tokens: int
     draw: Draw = Draw()
-    rules: Rules = Rules()
+    rules: Rules = _ANY
     drafts: Drafts | None = None
     group: int = 0
     scored: bool = False

@@ -48,7 +48,7 @@ class Rules:
         return tuple(sorted(following))
 
     def forced(self, output: Tokens) -> int | None:
-        """The only token that may follow, which then takes no step; None where there is a choice."""
+        """The only token that may follow, which takes no step; None where there is a choice."""
         allowed = self.allowed_next(output)
         return allowed[0] if len(allowed) == 1 else None
 
