@@ -19,7 +19,7 @@ from relquery.connection import connect
 from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from tests.backends.chat_server import until
+from tests.backends.provider.chat_server import until
 from tests.ledger_file import stored
 
 ROWS = {"id": list(range(40))}

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.backends.chat_server import Serve, serving
+from tests.backends.provider.chat_server import Serve, serving
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ import pytest
 
 from relquery.cli import main
 from relquery.traces.trace import TracedQuery, save
-from tests.backends.chat_server import (
+from tests.backends.provider.chat_server import (
     Body,
     Reply,
     Silence,

@@ -16,7 +16,7 @@ from relquery.engine.request.labels import LabelTrie, Normalization
 from relquery.engine.request.request import Draw, Request
 from relquery.prompt import Finish
 from tests.engine.harness import BrokenError, Harness, Spec, expected_output
-from tests.engine.test_labels import LABELS
+from tests.engine.request.test_labels import LABELS
 
 END = frozenset({9})
 CHOICES = ((1, 2), (1, 3, 4), (1, 3, 5), (6,), (6, 7))

@@ -12,7 +12,7 @@ from relquery.ir.lower import MAX_NESTING, lower
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import optimize
 from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Role, Span
-from tests.ir.test_text import trees
+from tests.ir.forms.test_text import trees
 
 INNER = Generate(Text("inner"))
 

@@ -11,7 +11,7 @@ import torch
 from relquery.model.footprint import Footprint
 from relquery.model.networks.load import LoadedModel, load
 from relquery.model.slices.release import NOTHING
-from tests.model.test_hybrid import loaded
+from tests.model.slices.test_hybrid import loaded
 
 SPEC = "random:layers=6,hidden=32,heads=4,kv_heads=2,ffn=128"
 KV_TOKEN = 2 * 16 * 4

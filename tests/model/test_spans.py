@@ -17,8 +17,8 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Request
 from relquery.model.networks.load import LoadedModel, prepare
+from tests.model.architectures import VOCABULARY, NoTokenizer, build
 from tests.model.dense import dense_logits
-from tests.model.networks import VOCABULARY, NoTokenizer, build
 from tests.model.recorded import Recorded
 
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same

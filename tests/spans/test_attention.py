@@ -22,8 +22,8 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.spans.bags import order_bags
 from relquery.spans.orders import Orders
 from relquery.spans.run import run
+from tests.model.architectures import VOCABULARY, build
 from tests.model.dense import masked_logits
-from tests.model.networks import VOCABULARY, build
 from tests.model.recorded import Recorded, replaced
 from tests.spans.reference import Sheet, sheet_of
 

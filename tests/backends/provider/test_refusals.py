@@ -16,7 +16,7 @@ from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
 from relquery.connection import connect
 from relquery.errors import ModelError, PartialResultWarning, SamplingWarning
 from relquery.prompt import Answer, Finish, Sampling, Span
-from tests.backends.chat_server import (
+from tests.backends.provider.chat_server import (
     AnswerFunction,
     Body,
     ChatServer,

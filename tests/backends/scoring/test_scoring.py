@@ -413,7 +413,7 @@ def test_an_error_in_a_step_is_raised_and_the_next_call_is_served(
 
 
 def test_the_example_of_the_page_for_users_runs_as_it_says() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "engine.md").read_text(encoding="utf-8")
     section = page[page.index("## Scores") :]
     found = re.search(r"```python\n(.*?)```\n+```\n(.*?)```", section, re.DOTALL)
     assert found is not None

@@ -594,7 +594,7 @@ def test_it_is_a_public_name() -> None:
 
 
 def test_the_page_for_users_begins_with_an_example_that_runs() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "engine.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     assert code is not None
     names: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from relquery.backends.provider.server import OpenAIConfig, Server
 from relquery.backends.provider.streaming import Streaming
 from relquery.errors import ModelError, SamplingWarning
 from relquery.prompt import Answer, Finish, Reuse, Span
-from tests.backends.chat_server import (
+from tests.backends.provider.chat_server import (
     AnswerFunction,
     Body,
     Reply,

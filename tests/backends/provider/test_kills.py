@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.chat_server import Body, ChatServer, Reply, Serve, Silence, completion, until
+from tests.backends.provider.chat_server import (
+    Body,
+    ChatServer,
+    Reply,
+    Serve,
+    Silence,
+    completion,
+    until,
+)
 from tests.ledger_file import stored
 
 COMMAND = [sys.executable, "-m", "relquery"]

@@ -21,7 +21,7 @@ from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
 from relquery.connection import connect
 from relquery.errors import ConfigError, ModelError
 from relquery.prompt import Answer, Finish, Nest, Prompt, Reuse, Role, Sampling, Span
-from tests.backends.chat_server import (
+from tests.backends.provider.chat_server import (
     Body,
     ChatServer,
     Reply,
