@@ -1,0 +1,37 @@
+"""The notebooks of `examples/` run from their first cell to their last and show what they show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[1] / "examples"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+TIMED = re.compile(r"\d+(\.\d+)?(?= s\b)|\b\d+\.\d\d\b")
+
+
+def shown(notebook: nbformat.NotebookNode) -> list[str]:
+    """What the cells print and give, as text; times aside."""
+    texts = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", ()):
+            text = output.get("text") or output.get("data", {}).get("text/plain", "")
+            texts.append(TIMED.sub("0", text))
+    return texts
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_what_it_gives(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    before = shown(notebook)
+    assert before, "run it and save it with its outputs"
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": FOLDER}}).execute()
+    assert shown(notebook) == before
+
+
+def test_there_are_notebooks() -> None:
+    assert len(NOTEBOOKS) == 3
