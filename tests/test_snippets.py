@@ -1,0 +1,148 @@
+"""What README and documentation show runs, and prints what they say it prints."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(page for page in DOCS.rglob("*.md") if page.parent.name != "benchmarks"),
+]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
+_MEASURED = re.compile(r"\d+\.\d+|\b0\b")  # seconds, and what came too fast to be measured
+_ELSEWHERE = ("openai:", "http", "pip install", "scripts/", "tickets.csv", "export ", "^C")
+"""In commands that need a key, a server or a file of the reader's own."""
+
+
+class Snippet(NamedTuple):
+    """A block of a page, and the block right below it if that is what it prints."""
+
+    language: str
+    text: str
+    printed: str | None
+
+
+def snippets(page: Path) -> Iterator[Snippet]:
+    text = page.read_text(encoding="utf-8")
+    blocks = list(_FENCE.finditer(text))
+    for place, block in enumerate(blocks):
+        below = blocks[place + 1] if place + 1 < len(blocks) else None
+        is_output = (
+            below is not None
+            and not below[1]
+            and not text[block.end() : below.start()].strip()
+            and not below[2].startswith("$ ")
+        )
+        yield Snippet(block[1], block[2], below[2] if below and is_output else None)
+
+
+def of(language: str) -> list[Path]:
+    """Pages with such a block."""
+    return [page for page in PAGES if any(one.language == language for one in snippets(page))]
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
+@pytest.mark.parametrize("page", of("python"), ids=name)
+def test_the_code_of_a_page_runs_from_top_to_bottom(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for snippet in snippets(page):
+        for command, _ in commands_in(snippet):
+            if _writes(command):  # what code below it may read
+                _run(command, tmp_path)
+        if snippet.language != "python":
+            continue
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile(snippet.text, str(page), "exec"), names)
+        if snippet.printed is not None:
+            assert printed.getvalue().rstrip() == snippet.printed.rstrip()
+
+
+def commands(page: Path) -> Iterator[tuple[str, str]]:
+    """(command, what it prints) of all blocks that show a terminal."""
+    for snippet in snippets(page):
+        yield from commands_in(snippet)
+
+
+def commands_in(snippet: Snippet) -> Iterator[tuple[str, str]]:
+    if snippet.language or not snippet.text.startswith("$ "):
+        return
+    for part in re.split(r"^\$ ", snippet.text, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines(keepends=True)
+        size = 1
+        while _goes_on("".join(lines[:size])) and size < len(lines):
+            size += 1
+        yield "".join(lines[:size]).replace("\\\n", " "), "".join(lines[size:])
+
+
+def _writes(command: str) -> bool:
+    return "--output" in command and not any(word in command for word in _ELSEWHERE)
+
+
+def _goes_on(command: str) -> bool:
+    """Whether a command ends on a later line."""
+    if command.endswith("\\\n"):
+        return True
+    try:
+        shlex.split(command)
+    except ValueError:
+        return True
+    return False
+
+
+SHOWN = [
+    pytest.param(page, command, printed, id=f"{name(page)}: {command[:50].strip()}")
+    for page in PAGES
+    for command, printed in commands(page)
+    if command.startswith("relquery ") and not any(word in command for word in _ELSEWHERE)
+]
+
+
+@pytest.mark.parametrize(("page", "command", "printed"), SHOWN)
+def test_a_command_prints_what_the_page_shows(
+    page: Path, command: str, printed: str, tmp_path: Path
+) -> None:
+    for at, text in commands(page):  # files that commands before it show or write
+        if at == command:
+            break
+        if at.startswith("cat "):
+            (tmp_path / at.split()[1]).write_text(text, encoding="utf-8")
+        elif _writes(at):
+            _run(at, tmp_path)
+    said = _run(command, tmp_path)
+    if printed.strip():
+        assert _words(said) == _words(printed)
+
+
+def _run(command: str, folder: Path) -> str:
+    _, *arguments = shlex.split(command)
+    program = [sys.executable, "-m", "relquery", *arguments]
+    ran = subprocess.run(
+        program, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def _words(text: str) -> list[str]:
+    """Without how it is laid out, and without what is measured."""
+    return _MEASURED.sub("0", text).split()
