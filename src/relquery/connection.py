@@ -270,7 +270,7 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
     for name in settings:
         if name not in known:
             raise ConfigError(
-                f"'{name}' is no setting of a query. Settings: {', '.join(known)}."
+                f"'{name}' is not a setting of a query. Settings: {', '.join(known)}."
                 + did_you_mean(name, known)
             )
     labels = settings.get("labels")

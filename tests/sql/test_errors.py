@@ -61,7 +61,7 @@ def test_a_python_variable_is_no_table(con):
 
 
 def test_a_wrong_table_qualifier_names_the_tables_of_the_from_clause(con):
-    with pytest.raises(QueryError, match="'g' is no table of this FROM clause"):
+    with pytest.raises(QueryError, match="'g' is not a table of this FROM clause"):
         con.sql("SELECT LLM('up', g.title) FROM films f")
 
 
@@ -102,7 +102,7 @@ def test_a_caret_under_a_tab_keeps_the_tab(con):
 
 def test_a_star_of_an_unknown_table_names_the_tables(con):
     with pytest.raises(
-        QueryError, match=r"'q' is no table of this FROM clause\. Tables there: f\."
+        QueryError, match=r"'q' is not a table of this FROM clause\. Tables there: f\."
     ):
         con.sql("SELECT LLM('up', q.*) FROM films f")
 

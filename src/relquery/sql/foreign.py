@@ -108,7 +108,7 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
     if found := _NO_SOURCE.search(message):
         sources = _candidates(message)
         return QueryError(
-            f"'{found[1]}' is no table of this FROM clause. Tables there: {', '.join(sources)}."
+            f"'{found[1]}' is not a table of this FROM clause. Tables there: {', '.join(sources)}."
             + did_you_mean(found[1], sources)
         )
     return None

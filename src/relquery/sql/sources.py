@@ -235,6 +235,6 @@ def _option(column: exp.Column) -> exp.EQ | None:
 def _unknown_table(name: str, tables: list[str]) -> QueryError:
     listing = ", ".join(tables) or "none"
     return QueryError(
-        f"'{name}' is no table of this FROM clause. Tables there: {listing}."
+        f"'{name}' is not a table of this FROM clause. Tables there: {listing}."
         + did_you_mean(name, tables)
     )

@@ -10,10 +10,9 @@ from relquery.bench.harness import Figure, Say, Settings
 from relquery.bench.markdown import table
 from relquery.bench.parts import Part
 from relquery.bench.relserve import words
-from relquery.bench.relserve.parts.tables import means, shown
+from relquery.bench.relserve.parts.common import means, shown, tables_and_seeds
 from relquery.bench.relserve.simulated import MAIN, Job, Measured, run_all
 from relquery.bench.relserve.sizes import FULL, Sizes, choose
-from relquery.bench.relserve.traces import present
 
 
 @dataclass(slots=True)
@@ -28,11 +27,9 @@ class FreshRows(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         self.sizes = sizes = choose(settings.quick)
-        sources = [source.name for source in present(settings.data)][: sizes.tables]
+        sources, seeds = tables_and_seeds(settings, sizes, say)
         if not sources:
-            say(f"{settings.data} holds none of the tables")
             return
-        seeds = tuple(range(settings.seed, settings.seed + sizes.seeds))
         loads = (max(sizes.loads),)
         jobs = [
             Job(

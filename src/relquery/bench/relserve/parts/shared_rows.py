@@ -12,10 +12,9 @@ from relquery.bench.markdown import table
 from relquery.bench.parts import Part, Plot
 from relquery.bench.relserve import checks, plot, words
 from relquery.bench.relserve.checks import FIGURE_1, MODEL, TABLE, TABLE_6, Absolute, Threshold
-from relquery.bench.relserve.parts.tables import means, shown
+from relquery.bench.relserve.parts.common import means, shown, tables_and_seeds
 from relquery.bench.relserve.simulated import ABLATIONS, MAIN, POLICIES, Job, Measured, run_all
 from relquery.bench.relserve.sizes import FULL, Sizes, choose
-from relquery.bench.relserve.traces import present
 
 LATENCIES, ARRANGEMENTS, PARTS, THRESHOLDS = (
     f"relserve_{name}.png" for name in ("latencies", "arrangements", "parts", "thresholds")
@@ -37,11 +36,9 @@ class SharedRows(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         self.sizes = sizes = choose(settings.quick)
-        sources = [source.name for source in present(settings.data)][: sizes.tables]
+        sources, seeds = tables_and_seeds(settings, sizes, say)
         if not sources:
-            say(f"{settings.data} holds none of the tables")
             return
-        seeds = tuple(range(settings.seed, settings.seed + sizes.seeds))
         jobs = [
             Job(
                 model, name, sizes.count, seeds, sizes.loads, settings.data, "shared",
