@@ -12,17 +12,15 @@ import pytest
 
 from relquery import connect, span
 from relquery.backends.embedded import EmbeddedBackend
-from relquery.bench.harness import Benchmark, Figure, Settings, document
-from relquery.bench.spans import benchmark as spans
+from relquery.bench.harness import Figure, Settings
 from relquery.bench.spans import bulk as spans_bulk
 from relquery.bench.spans import decode as spans_decode
 from relquery.bench.spans import moves as spans_moves
 from relquery.bench.spans import needles as spans_needles
 from relquery.bench.spans import nested as spans_nested
 from relquery.bench.spans import rag as spans_rag
-from relquery.bench.spans.benchmark import JUDGED_AT_ANY_SIZE
+from relquery.bench.spans.benchmark import BENCHMARK
 from relquery.bench.spans.bulk import Bulk
-from relquery.bench.spans.document import Results, render
 from relquery.bench.spans.needles import Found
 from relquery.bench.spans.nested import Judged
 from relquery.bench.spans.rag import FirstTokens
@@ -246,10 +244,10 @@ def test_the_benchmark_writes_what_it_found_and_says_what_is_absent(
     data.mkdir()
     lines = [json.dumps({"row": i, "docs": row}) for i, row in enumerate(ROWS)]
     (tmp_path / PASSAGES["bulk_nq"]).write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr(spans, "choose", lambda quick: TINY)
+    monkeypatch.setattr("relquery.bench.spans.sizes.choose", lambda quick: TINY)
     monkeypatch.setattr("relquery.model.stock.set_threads", lambda count: None)
     settings = Settings(True, tmp_path, write=tmp_path / "out")
-    figures = {figure.name: figure for figure in spans.run(settings, silent)}
+    figures = {figure.name: figure for figure in BENCHMARK.run(settings, silent)}
     assert list(figures) == [
         "rag_hit_16",
         "rag_miss_16",
@@ -268,18 +266,10 @@ def test_the_benchmark_writes_what_it_found_and_says_what_is_absent(
     assert "at a small size" in figures["bulk_nq"].note
     judged = {name for name, figure in figures.items() if figure.value is not None}
     assert judged == {"bulk_nq_tokens"}, "the tiny sizes ask for names of the demo model"
-    assert judged < JUDGED_AT_ANY_SIZE
     text = (tmp_path / "out" / "spans.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in figures)
     assert text.count("\n## ") == 5
     assert (tmp_path / "out" / "spans_moves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_document_of_an_empty_run_has_no_picture() -> None:
-    benchmark = Benchmark("spans", "", lambda settings, say: iter(()))
-    run = document(benchmark, Settings(True, Path("nowhere")), [])
-    text = render(Results(replace(TINY)), run, 0, drawn=False)
-    assert ".png" not in text
 
 
 def test_passages_are_lines_of_the_first_queries(tmp_path: Path) -> None:

@@ -21,13 +21,13 @@ from relquery.cli.interrupt import interruptible
 from relquery.cli.kept import Came, what_is_kept
 from relquery.cli.options import CacheTokens, Cost
 from relquery.cli.show import errors_console, progress, result_table, shown_warnings, to_json
-from relquery.cli.tables import check_output, find_table
+from relquery.cli.tables import check_output, find_tables
 from relquery.config import Order
 from relquery.connection import connect
-from relquery.errors import LateQueryError, PartialResultWarning
+from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.result import Result, distinct_names
-from relquery.sql.run import explained
+from relquery.sql.run import explained, is_explain
 
 _SHOWN = 50
 
@@ -113,11 +113,16 @@ def sql(
         options["cache_tokens"] = cache_tokens
     if cost is not None:
         options["cost"] = cost
-    tables = dict(find_table(item) for item in table or [])
-    write = None if output is None else _writer(output)
+    tables = find_tables(table or [])
     text = sys.stdin.read() if query == "-" else query
     if explain:
         text = explained(text)
+    if output is not None and is_explain(text):
+        raise ConfigError(
+            f"--output {output} would be overwritten with an explanation. Leave --output out, or "
+            "print it with --format csv or --format json."
+        )
+    write = None if output is None else _writer(output)
     backend = LazyBackend(lambda: _load(model, options))
     kept = ":memory:" if ledger is None else ledger
     with connect(backend, database=database, order=_order(order), ledger=kept) as connection:

@@ -76,7 +76,7 @@ def _read(line: str, where: str) -> TracedQuery:
     try:
         given = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise TableError(f"{where} is no JSON: {error}. {_REMEDY}") from error
+        raise TableError(f"{where} is not valid JSON: {error}. {_REMEDY}") from error
     try:
         return TracedQuery(**_checked(given))
     except TableError as error:

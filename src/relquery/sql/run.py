@@ -73,6 +73,12 @@ class _Text:
         return cls(sql, query, (found["option"] or "").strip())
 
 
+def is_explain(sql: str) -> bool:
+    """Whether a statement asks for an explanation, and not to be run."""
+    option = _Text.of(sql).option
+    return option is not None and "ANALYZE" not in option.upper()
+
+
 def explained(sql: str) -> str:
     """The text with EXPLAIN before it. Raises QueryError for EXPLAIN ANALYZE, which runs it."""
     text = _Text.of(sql)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+INTRODUCTION = """\
+What span queries gain over the same text as ordinary prompts (paper 002). Both sides use the same
+engine with the same size of KV cache; *plain* is what a user of a chat API sends, the same text as
+one prompt. Each section says when and how it was measured.
+"""
+
 SETTING = """\
-{model}: random weights,
-{parameters:.1f} M parameters (embeddings aside), and a tokenizer of {vocabulary:,} tokens trained
-on the passages below. Both sides use the same engine with the same size of KV cache; *plain* is
-what a user of a chat API sends, the same text as one prompt.
+{model}: random weights, {parameters:.1f} M parameters (embeddings aside), and a tokenizer of
+{vocabulary:,} tokens trained on the passages of the bulks.
 """
 
 RAG = """\
-## Documents
-
 Milliseconds from the call of `Connection.run` to an answer of one token, medians of rounds in which
 the sides take turns, after one to warm up (paper 002, Fig. 13b): {repeats} rounds of the longest
 prompts, more of shorter ones. Documents are {tokens} random tokens each. *Miss*: the documents are
@@ -20,8 +22,6 @@ question. Plain documents are never cached: they are drawn anew each round.
 """
 
 NESTED = """\
-## Nested generations
-
 A judge reads the answers of several generations of {inner} tokens (Fig. 14 and 15). Milliseconds
 from when all of these are known to the judge's first token, medians over executions. They are
 generated once per execution, and their text is what the plain side sends; bytes that are no
@@ -31,8 +31,6 @@ says may be cut into other tokens than it was drawn in, often a few percent more
 """
 
 BULK = """\
-## Bulks
-
 Seconds to answer all queries, one token each, given at once (Table 4). The cache holds {share:.0%}
 of the distinct passages. *Plain* sends passages as text in the order given; *ordered* sends them
 as text, queries and the passages in each in the order of `reorder(bags=...)`, its time included.
@@ -43,13 +41,13 @@ as text, queries and the passages in each in the order of `reorder(bags=...)`, i
 would save; *reached* is the speedup of ours over plain, divided by bound x plain / no reuse. The
 last columns are the tokens of passages that came from the cache.
 
-Every side has the memory of its whole cache before it is timed. The sides run one after another, so
-that a noisy machine moves the figures in seconds by some percent.
+Every side has the memory of its whole cache before it is timed, and a clock of its own. *No reuse*
+and *ours* take turns, step by step, so that the slow minutes of a machine that others share fall on
+both alike; so do *plain* and *ordered*. More caches at once would not fit this memory: what is
+compared across pairs moves by some percent with the machine.
 """
 
 MOVES = """\
-## Relocation
-
 Tokens of a span per millisecond that are made to serve at another position, in all layers
 (Fig. 13a). The engine rotates the {queries} query tokens that see the span; rotating keys when they
 are read costs the same again in each step; CIDRA rotates them in the cache once per new position.
@@ -61,8 +59,6 @@ ordinary text: {plain:.1f}.
 """
 
 NEEDLES = """\
-## Attention locality
-
 Share of cases in which the demo model lists all {needles} names that are hidden one per text among
 so many other words (Fig. 17): each once, and no other. Their order does not count, for the texts
 are a bag, which may be asked in any order. *One judge* reads all texts; *tree* is the same query
