@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, TypeVar
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from benchmarks.turns import Turn
+from benchmarks.turns import Turn, passing_on
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig, Order
 from relquery.connection import connect
@@ -19,8 +17,6 @@ from relquery.sql.result import Result
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
-
-T = TypeVar("T")
 
 
 def run_query(
@@ -41,7 +37,7 @@ def run_query(
     with ExitStack() as stack:
         backend = stack.enter_context(closing(EmbeddedBackend(model, config or EngineConfig())))
         backend.reserve()
-        stack.enter_context(patch.object(backend.engine, "step", _then(backend.engine.step, turn)))
+        stack.enter_context(passing_on(backend.engine, turn))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
         connection.register("movies", movies)
         stack.enter_context(warnings.catch_warnings())
@@ -50,14 +46,3 @@ def run_query(
         result = connection.sql(sql, max_tokens=max_tokens)
         result.fetchall()
         return result, turn.now() - begin
-
-
-def _then(step: Callable[[], T], turn: Turn) -> Callable[[], T]:
-    """A step that passes the turn on."""
-
-    def step_and_pass_on() -> T:
-        result = step()
-        turn.pass_on()
-        return result
-
-    return step_and_pass_on

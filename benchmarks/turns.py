@@ -6,15 +6,18 @@ Where the sides' steps alternate, each has as much of the good minutes as the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from time import perf_counter
 from typing import TypeVar, cast
+from unittest.mock import patch
 
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Drawn, Executor
+from relquery.engine.loop import Loop
+from relquery.engine.request.request import Request
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -84,6 +87,20 @@ def alternate(
 
     results = take_turns([partial(run, name) for name in sides])
     return dict(zip(sides, cast(list[T], results), strict=True))
+
+
+@contextmanager
+def passing_on(engine: Loop, turn: Turn) -> Iterator[None]:
+    """A block in which each step of an engine ends a turn."""
+    step = engine.step
+
+    def step_and_pass_on() -> list[Request]:
+        finished = step()
+        turn.pass_on()
+        return finished
+
+    with patch.object(engine, "step", step_and_pass_on):
+        yield
 
 
 class SkippingClock:

@@ -108,4 +108,4 @@ def _figure(name: str, rows: Sequence[Found]) -> Figure:
         f"{lost.hay_words} words around each of {NEEDLES} names, {lost.cases} cases; "
         f"one judge {lost.flat:.0%}"
     )
-    return Figure(name, lost.tree, GOAL, note=note)
+    return Figure(name, lost.tree, GOAL, note=note, any_size=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
-from relquery.errors import ConfigError, unknown
+from relquery.errors import ConfigError, QueryError, unknown
 from relquery.ledger import Ledger
 from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
@@ -130,6 +130,8 @@ class Connection:
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
         """
+        if not isinstance(query, str):
+            raise QueryError(f"query is {query!r:.60}; it must be SQL as text.")
         config = replace(
             self.config, order=order or self.config.order, on_error=on_error or self.config.on_error
         )

@@ -115,7 +115,7 @@ class Sampling:
                 raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
             for text in texts:
                 if not text.isascii() and text.encode(errors="ignore").decode() != text:
-                    raise ConfigError(f"{name} holds {text!r}, which is no valid Unicode text.")
+                    raise ConfigError(f"{name} holds {text!r}, which is not valid Unicode text.")
             object.__setattr__(self, name, tuple(texts))
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")

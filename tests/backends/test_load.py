@@ -20,7 +20,7 @@ from relquery.errors import ConfigError
         ("o3-mini", "Write 'openai:o3-mini'"),
         ("chatgpt-4o-latest", "Write 'openai:chatgpt-4o-latest'"),
         ("openai/gpt-4o-mini", "Write 'openai:gpt-4o-mini'"),
-        ("anthropic:claude-sonnet", "'anthropic' is not supported yet. What is: 'openai:NAME'"),
+        ("anthropic:claude-sonnet", "'anthropic' is not supported yet. Use 'openai:NAME'"),
         ("claude-sonnet-4", "every server of its chat-completions form, given by base_url="),
         ("anthropic/claude-3-haiku", "'claude' is not supported yet"),
         ("gemini-2.0-flash", "OPENAI_BASE_URL"),

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchmarks.harness import Benchmark, Figure, Settings, document
-from benchmarks.spans import benchmark as spans
+from benchmarks.harness import Figure, Settings
 from benchmarks.spans import bulk as spans_bulk
 from benchmarks.spans import decode as spans_decode
 from benchmarks.spans import moves as spans_moves
 from benchmarks.spans import needles as spans_needles
 from benchmarks.spans import nested as spans_nested
 from benchmarks.spans import rag as spans_rag
-from benchmarks.spans.benchmark import JUDGED_AT_ANY_SIZE
+from benchmarks.spans.benchmark import BENCHMARK
 from benchmarks.spans.bulk import Bulk
-from benchmarks.spans.document import Results, render
 from benchmarks.spans.needles import Found
 from benchmarks.spans.nested import Judged
 from benchmarks.spans.rag import FirstTokens
@@ -246,10 +244,10 @@ def test_the_benchmark_writes_what_it_found_and_says_what_is_absent(
     data.mkdir()
     lines = [json.dumps({"row": i, "docs": row}) for i, row in enumerate(ROWS)]
     (tmp_path / PASSAGES["bulk_nq"]).write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr(spans, "choose", lambda quick: TINY)
+    monkeypatch.setattr("benchmarks.spans.sizes.choose", lambda quick: TINY)
     monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
     settings = Settings(True, tmp_path, write=tmp_path / "out")
-    figures = {figure.name: figure for figure in spans.run(settings, silent)}
+    figures = {figure.name: figure for figure in BENCHMARK.run(settings, silent)}
     assert list(figures) == [
         "rag_hit_16",
         "rag_miss_16",
@@ -268,18 +266,10 @@ def test_the_benchmark_writes_what_it_found_and_says_what_is_absent(
     assert "at a small size" in figures["bulk_nq"].note
     judged = {name for name, figure in figures.items() if figure.value is not None}
     assert judged == {"bulk_nq_tokens"}, "the tiny sizes ask for names of the demo model"
-    assert judged < JUDGED_AT_ANY_SIZE
     text = (tmp_path / "out" / "spans.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in figures)
     assert text.count("\n## ") == 5
     assert (tmp_path / "out" / "spans_moves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_document_of_an_empty_run_has_no_picture() -> None:
-    benchmark = Benchmark("spans", "", lambda settings, say: iter(()))
-    run = document(benchmark, Settings(True, Path("nowhere")), [])
-    text = render(Results(replace(TINY)), run, 0, drawn=False)
-    assert ".png" not in text
 
 
 def test_passages_are_lines_of_the_first_queries(tmp_path: Path) -> None:

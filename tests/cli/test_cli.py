@@ -114,7 +114,12 @@ def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(relquery: Run, 
         (("SELECT 1", "--order", "grr"), "Did you mean 'ggr'"),
         (("SELECT 1", "-t", "x=missing.csv"), "missing.csv"),
         (("SELECT 1", "-t", "m=demo:movie"), "Did you mean 'movies'"),
-        (("SELECT 1", "-o", "rows.xls"), ".parquet, .csv, .json"),
+        (("SELECT 1", "-o", "rows.xls"), ".parquet or .csv or .json"),
+        (("SELECT 1", "-t", "a=demo:movies", "-t", "a=demo:products"), "Two tables are called 'a'"),
+        (("SELECT LLM('?', a) FROM t", "--explain", "-o", "rows.csv"), "Leave --output out"),
+        (("EXPLAIN SELECT LLM('?', a) FROM t", "-o", "rows.csv"), "Leave --output out"),
+        (("SELECT LLM('?', a, labels := 'Yes, No') FROM t",), "it must be a list"),
+        (("SELECT 1", "--ledger", "absent/answers.db"), "folder absent does not exist"),
     ],
 )
 def test_what_a_person_may_get_wrong_is_named_without_a_traceback(

@@ -244,7 +244,10 @@ def test_a_dependency_may_name_columns_with_commas_and_arrows() -> None:
         (("demo:movies", "--fd", "genre -> yaer"), "Did you mean 'year'"),
         (("demo:movies", "--fd", "genre"), "Write 'a -> b'"),
         (("demo:movies", "--method", "tre"), "Did you mean 'tree'"),
-        (("demo:movies", "--method", "ggr", "--seconds", "1"), "not an option of ggr"),
+        (
+            ("demo:movies", "--method", "ggr", "--seconds", "1"),
+            "option 'seconds' of reorder is not known",
+        ),
         (("demo:movies", "--weight", "claude-sonet-5"), "Did you mean 'claude-sonnet-5'"),
         (("demo:movies", "--tokenizer", "nowhere"), "nowhere does not exist"),
         (("demo:movies", "--prefix", "Judge."), "Give --tokenizer"),

@@ -119,6 +119,11 @@ def test_an_empty_query_is_said_to_be_empty(text, con):
         con.sql(text)
 
 
+def test_a_query_that_is_not_text_is_refused(con):
+    with pytest.raises(QueryError, match="it must be SQL as text"):
+        con.sql(5)
+
+
 @pytest.mark.parametrize(
     ("query", "line", "column"),
     [

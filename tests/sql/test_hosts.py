@@ -274,6 +274,8 @@ def test_a_directory_is_said_to_be_one(name, con, tmp_path):
         ("", {"a": [1]}, "name of the table is empty"),
         (" ", "rows.csv", "name of the table is empty"),
         ("a\0b", {"a": [1]}, "zero byte"),
+        (5, {"a": [1]}, "it must be text"),
+        ("movies", "demo:movies", r"rq.demo_table\('movies'\)"),
     ],
 )
 def test_an_empty_name_or_path_is_refused(name, data, message, con):

@@ -212,6 +212,15 @@ def test_a_condition_by_chance_guards_no_call(con: Connection, backend: FakeBack
         "UNION SELECT title::INTEGER::VARCHAR FROM films",
         "CREATE TABLE n AS SELECT u, title::INTEGER AS t "
         "FROM (SELECT *, LLM('up', title) AS u FROM films)",
+        "SELECT id FROM films QUALIFY rank() OVER (ORDER BY title::INTEGER) > 0 "
+        "AND LLM('up', id) <> '0'",
+        "SELECT DISTINCT rank() OVER w FROM films WINDOW w AS (ORDER BY title::INTEGER) "
+        "QUALIFY LLM('up', id) = 'none' ORDER BY LLM('up', title) LIMIT 1",
+        "SELECT max(LLM('up', title)), rank() OVER (ORDER BY max(genre)::INTEGER) FROM films "
+        "GROUP BY id QUALIFY max(LLM('up', id)) = 'none'",
+        "SELECT u, list_transform(tags, lambda u: error('no')) "
+        "FROM (SELECT *, LLM('up', id) AS u FROM films)",
+        "SELECT u, [error('no') FOR u IN tags] FROM (SELECT *, LLM('up', id) AS u FROM films)",
     ],
 )
 def test_what_must_fail_fails_before_the_first_call(
@@ -252,6 +261,17 @@ def test_rows_that_a_table_takes_are_inserted(con: Connection) -> None:
                 ("u || y AS v, CASE WHEN count(*) = 6 THEN error('all') END",
                  ", (VALUES ('a')) AS w(y) GROUP BY 1"),
                 ("CASE WHEN y IS NULL THEN error('none') END", ", LATERAL (SELECT u AS y) AS w"),
+                ("list_transform(tags, lambda v: CASE WHEN u IS NULL THEN error('none') END)", ""),
+            ]
+        ),
+        *(
+            f"SELECT {item} FROM films QUALIFY {condition} AND LLM('up', id) = 'none' {rest}"
+            for item, condition, rest in [
+                ("title::INTEGER", "count(*) OVER () > 0", ""),
+                ("rank() OVER (PARTITION BY id ORDER BY title::INTEGER)", "id > 6", ""),
+                ("rank() OVER (ORDER BY title::INTEGER)", "true", "LIMIT 0"),
+                ("id AS i, rank() OVER (ORDER BY i)", "true", ""),
+                ("rank() OVER (PARTITION BY LLM('up', title) ORDER BY title)", "true", ""),
             ]
         ),
         "SELECT u FROM (SELECT LLM('yes', id) AS u FROM films) UNION ALL "

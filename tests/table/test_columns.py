@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 
 import pandas as pd
 import polars as pl
@@ -130,7 +131,7 @@ def test_a_column_without_text_form_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("table", [["a"], "a", 7, None, (c for c in "ab"), [["x"]]])
 def test_what_is_no_table_is_refused_by_its_type(table: object) -> None:
-    with pytest.raises(TableError, match=f"A {type(table).__name__} is not a table"):
+    with pytest.raises(TableError, match=f"{type(table).__name__} is not a table"):
         encode(table)
 
 
@@ -168,7 +169,8 @@ def test_a_list_of_rows_is_a_table() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (pl.LazyFrame({"a": [1]}), "A LazyFrame is not a table. Collect it first"),
+        (pl.LazyFrame({"a": [1]}), "LazyFrame is not a table. Collect it first"),
+        (Path("t.csv"), "PosixPath is not a table. Read the file first"),
         (pd.DataFrame({"a": [2**80, 1]}), "cannot be read.*cast it to text"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a name of its own"),
         (pd.DataFrame({"a": [1, "x"]}), "one kind of values"),

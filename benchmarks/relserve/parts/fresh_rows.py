@@ -9,10 +9,9 @@ from statistics import fmean
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.relserve.parts.tables import means, shown
+from benchmarks.relserve.parts.common import means, shown, tables_and_seeds
 from benchmarks.relserve.simulated import MAIN, Job, Measured, run_all
 from benchmarks.relserve.sizes import FULL, Sizes, choose
-from benchmarks.relserve.traces import present
 from benchmarks.templates import template
 
 WORDS = template("relserve")
@@ -30,11 +29,9 @@ class FreshRows(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         self.sizes = sizes = choose(settings.quick)
-        sources = [source.name for source in present(settings.data)][: sizes.tables]
+        sources, seeds = tables_and_seeds(settings, sizes, say)
         if not sources:
-            say(f"{settings.data} holds none of the tables")
             return
-        seeds = tuple(range(settings.seed, settings.seed + sizes.seeds))
         loads = (max(sizes.loads),)
         jobs = [
             Job(

@@ -12,10 +12,9 @@ from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
 from benchmarks.relserve import checks, plot
 from benchmarks.relserve.checks import FIGURE_1, MODEL, TABLE, TABLE_6, Absolute, Threshold
-from benchmarks.relserve.parts.tables import means, shown
+from benchmarks.relserve.parts.common import means, shown, tables_and_seeds
 from benchmarks.relserve.simulated import ABLATIONS, MAIN, POLICIES, Job, Measured, run_all
 from benchmarks.relserve.sizes import FULL, Sizes, choose
-from benchmarks.relserve.traces import present
 from benchmarks.templates import template
 
 WORDS = template("relserve")
@@ -40,11 +39,9 @@ class SharedRows(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         self.sizes = sizes = choose(settings.quick)
-        sources = [source.name for source in present(settings.data)][: sizes.tables]
+        sources, seeds = tables_and_seeds(settings, sizes, say)
         if not sources:
-            say(f"{settings.data} holds none of the tables")
             return
-        seeds = tuple(range(settings.seed, settings.seed + sizes.seeds))
         jobs = [
             Job(
                 model, name, sizes.count, seeds, sizes.loads, settings.data, "shared",

@@ -47,7 +47,7 @@ def _check_local(model: str) -> None:
     if found := _ELSEWHERE.fullmatch(model):
         provider = found["provider"] or found["name"]
         raise ConfigError(
-            f"The model '{model}' cannot be opened: '{provider}' is not supported yet. What is: "
+            f"The model '{model}' cannot be opened: '{provider}' is not supported yet. Use "
             "'openai:NAME', for OpenAI and for every server of its chat-completions form, given by "
             "base_url=... or OPENAI_BASE_URL." + did_you_mean(provider, ["openai", "random"])
         )

@@ -199,7 +199,7 @@ def _check_text(name: str, content: object) -> None:
         content.encode()
     except UnicodeEncodeError as error:
         raise QueryError(
-            f"{name} is no valid Unicode: character {error.start} is half of a surrogate pair."
+            f"{name} is not valid Unicode: character {error.start} is half of a surrogate pair."
         ) from None
 
 

@@ -57,6 +57,11 @@ class Ledger:
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
+            if not Path(path).absolute().parent.is_dir():
+                raise ConfigError(
+                    f"The ledger {path} cannot be opened: the folder {Path(path).parent} does not "
+                    "exist."
+                ) from error
             raise ConfigError(
                 f"The ledger {path} cannot be opened: {error}. Give the path of a file that "
                 "relquery wrote, or of a new one."

@@ -95,7 +95,7 @@ def _check(nodes: object, cache_tokens: object) -> None:
     if isinstance(nodes, str | Tree) or not isinstance(nodes, Sequence):
         raise QueryError(
             f"run_bulk has a {type(nodes).__name__}; it takes a list of queries. "
-            "For a single one there is run."
+            "For a single query use run."
         )
     if cache_tokens is not None and (
         isinstance(cache_tokens, bool) or not isinstance(cache_tokens, int) or cache_tokens < 1

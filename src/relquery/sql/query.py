@@ -77,7 +77,8 @@ class _Text:
 
 def is_explain(sql: str) -> bool:
     """Whether a statement asks for an explanation, and not to be run."""
-    return _Text.of(sql).option is not None
+    option = _Text.of(sql).option
+    return option is not None and "ANALYZE" not in option.upper()
 
 
 def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:

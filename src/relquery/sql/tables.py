@@ -40,6 +40,8 @@ def register(database: Database, name: str, data: object) -> None:
 
     Raises TableError for what cannot be read as a table.
     """
+    if not isinstance(name, str):
+        raise TableError(f"The name of a table is {name!r}; it must be text.")
     if not name.strip():
         raise TableError("The name of the table is empty. Give one, e.g. con.register('t', data).")
     if "\0" in name:
@@ -56,7 +58,10 @@ def register(database: Database, name: str, data: object) -> None:
 
 def _register_path(database: Database, name: str, path: Path) -> None:
     if not path.exists():
-        raise TableError(f"Table '{name}': the file {path} does not exist. Check the path.")
+        remedy = "Check the path."
+        if str(path).startswith("demo:"):
+            remedy = f"In Python a demo table is rq.demo_table('{str(path)[5:]}')."
+        raise TableError(f"Table '{name}': the file {path} does not exist. {remedy}")
     if path.is_dir():
         raise TableError(
             f"Table '{name}': {path} is a directory. Give one file, or read them all in SQL: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -115,8 +116,10 @@ def _as_arrow(data: Any) -> pa.Table:
         return data
     if not hasattr(data, "__arrow_c_stream__"):
         remedy = "Collect it first. " if hasattr(data, "collect") else ""
+        if isinstance(data, str | Path):
+            remedy = "Read the file first, e.g. with pyarrow.csv.read_csv or pandas.read_parquet. "
         raise TableError(
-            f"A {type(data).__name__} is not a table. {remedy}Give an Arrow, pandas or polars "
+            f"{type(data).__name__} is not a table. {remedy}Give an Arrow, pandas or polars "
             "table, a list of rows as mappings, or a mapping from column names to columns."
         )
     try:

@@ -41,6 +41,10 @@ from relquery.table.solvers.segment import Problem, pose
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
 
 DISCOVER = "discover"
+_ARGUMENTS = (
+    "method", "dependencies", "bags", "weight", "tokenizer", "prefix", "cache_tokens",
+    "requests_per_minute",
+)  # fmt: skip
 SHARE = 0.0025  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
@@ -195,7 +199,9 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
         known = {"seconds": None}
     for name, value in options.items():
         if name not in known:
-            raise ConfigError(unknown("option", name, known, of=method))
+            raise ConfigError(
+                unknown("option", name, [*known, *_ARGUMENTS], of=f"reorder with {method}")
+            )
         if value is not None and not (isinstance(value, Real) and 0 <= value < NO_LIMIT):
             raise ConfigError(f"{name} is {value!r}; it must be a number from 0 on.")
     return {**known, **options}

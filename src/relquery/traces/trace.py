@@ -76,7 +76,7 @@ def _read(line: str, where: str) -> TracedQuery:
     try:
         given = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise TableError(f"{where} is no JSON: {error}. {_REMEDY}") from error
+        raise TableError(f"{where} is not valid JSON: {error}. {_REMEDY}") from error
     try:
         return TracedQuery(**_checked(given))
     except TableError as error:
@@ -100,31 +100,31 @@ def _checked(given: object) -> dict[str, Any]:
         _check_text(name, found[name])
     for name, kind in _LISTS.items():
         if not isinstance(found[name], list):
-            raise TableError(f"Its {name} are no list.")
+            raise TableError(f"`{name}` must be a list.")
         for each in found[name]:
             if not isinstance(each, kind) or isinstance(each, bool):
-                raise TableError(f"Its {name} hold {each!r:.40}, no {_WORDS[kind]}.")
+                raise TableError(f"`{name}` holds {each!r:.40}; each must be {_WORDS[kind]}.")
             if kind is str:
                 _check_text(name, each)
         found[name] = tuple(found[name])
     if not isinstance(found["output_limit"], int) or isinstance(found["output_limit"], bool):
-        raise TableError("Its output_limit is no whole number.")
+        raise TableError("`output_limit` must be a whole number.")
     try:
         if isinstance(found["arrival"], (bool, str)):
             raise TypeError
         found["arrival"] = float(found["arrival"])
     except (TypeError, OverflowError):
-        raise TableError("Its arrival is no number of seconds.") from None
+        raise TableError("`arrival` must be a number of seconds.") from None
     return found
 
 
-_WORDS = {str: "text", int: "whole number"}
+_WORDS = {str: "text", int: "a whole number"}
 
 
 def _check_text(name: str, text: object) -> None:
     if not isinstance(text, str):
-        raise TableError(f"Its {name} is no text.")
+        raise TableError(f"`{name}` must be text.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise TableError(f"Its {name} holds half a surrogate pair, which is no text.") from None
+        raise TableError(f"`{name}` holds half a surrogate pair, which is not text.") from None

@@ -52,7 +52,7 @@ def test_known_machines_have_names() -> None:
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="is no cost model"):
+    with pytest.raises(ConfigError, match="is not a cost model"):
         find_machine(str(path))
 
 

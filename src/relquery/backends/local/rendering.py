@@ -45,7 +45,7 @@ def _check(prompt: Prompt, vocabulary: int) -> None:
                 try:
                     text.encode()
                 except UnicodeEncodeError as error:
-                    raise RequestError(f"The prompt is no valid Unicode text: {error}.") from error
+                    raise RequestError(f"The prompt is not valid Unicode text: {error}.") from error
             case Exchange(prompt=inner, output=ids):
                 _check(inner, vocabulary)
                 _check_ids(ids, vocabulary)

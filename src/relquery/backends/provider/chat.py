@@ -30,7 +30,7 @@ def _text(span: Span) -> str:
     try:
         span.content.encode()
     except UnicodeEncodeError as error:
-        raise RequestError(f"The prompt is no valid Unicode text: {error}.") from error
+        raise RequestError(f"The prompt is not valid Unicode text: {error}.") from error
     return span.content
 
 

@@ -58,7 +58,10 @@ def fit_temperature(scores: Iterable[Scores], answers: Iterable[str]) -> float:
     if not all(isinstance(one, Scores) for one in given):
         raise ConfigError("scores holds something else; give what Engine.score gave.")
     if len(given) != len(right):
-        raise ConfigError(f"There are {len(given)} scores and {len(right)} answers; give pairs.")
+        raise ConfigError(
+            f"There are {len(given)} scores and {len(right)} answers. Give one answer for each "
+            "score."
+        )
     pairs = [
         (one.log_probabilities, _known(answer, one.log_probabilities))
         for one, answer in zip(given, right, strict=True)

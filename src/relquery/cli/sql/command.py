@@ -27,10 +27,10 @@ from relquery.cli.terminal.show import (
     shown_warnings,
     to_json,
 )
-from relquery.cli.terminal.tables import check_output, find_table
+from relquery.cli.terminal.tables import check_output, find_tables
 from relquery.config import Order
 from relquery.connection import connect
-from relquery.errors import LateQueryError, PartialResultWarning
+from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.report import Report
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.explain.explanation import SqlExplanation
@@ -122,9 +122,15 @@ def sql(
     if cost is not None:
         options["cost"] = cost
     explanation: SqlExplanation | None = None
-    tables = dict(find_table(item) for item in table or [])
-    write = None if output is None else _writer(output)
+    tables = find_tables(table or [])
     text = sys.stdin.read() if query == "-" else query
+    asks_to_explain = explain or is_explain(text)
+    if output is not None and asks_to_explain:
+        raise ConfigError(
+            f"--output {output} would be overwritten with an explanation. Leave --output out, or "
+            "print it with --format csv or --format json."
+        )
+    write = None if output is None else _writer(output)
     backend = LazyBackend(lambda: _load(model, options))
     kept = ":memory:" if ledger is None else ledger
     with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
@@ -139,7 +145,7 @@ def sql(
         with shown_warnings(PartialResultWarning), progress() as advance:
             try:
                 with interruptible():
-                    if explain or is_explain(text):
+                    if asks_to_explain:
                         explanation = connection.explain(text, **sampling)
                         result = Result(explanation.arrow(), (), Report())
                     else:

@@ -30,6 +30,19 @@ def find_table(given: str) -> tuple[str, Path]:
     return name, find_file(file)
 
 
+def find_tables(given: Sequence[str]) -> dict[str, Path]:
+    """Paths of several tables by name. Raises TableError for two of one name."""
+    found: dict[str, Path] = {}
+    for name, path in map(find_table, given):
+        if name in found:
+            raise TableError(
+                f"Two tables are called '{name}': {found[name]} and {path}. Give one of them "
+                f"another name: --table other={path}."
+            )
+        found[name] = path
+    return found
+
+
 def check_rate(option: str, value: float) -> None:
     """Whether a number can be a rate or a factor of one. Raises ConfigError."""
     if not 0 < value < inf:
@@ -41,7 +54,7 @@ def check_output(
 ) -> None:
     """Whether a result can be written there, before it has cost anything. Raises ConfigError."""
     if (path.suffix.lower() if any_case else path.suffix) not in endings:
-        raise ConfigError(f"{option} {path} must end in {', '.join(endings)}.")
+        raise ConfigError(f"{option} {path} must end in {' or '.join(endings)}.")
     if not path.parent.is_dir():
         raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")
     if path.is_dir():

@@ -36,7 +36,7 @@ def find_machine(given: str) -> Served:
         raise ConfigError(f"The cost model {path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{path} is no cost model: {type(error).__name__}: {error}. Write one with "
+            f"{path} is not a cost model: {type(error).__name__}: {error}. Write one with "
             "`relquery calibrate MODEL --output FILE.json`."
         ) from error
     if not all(0 <= each < inf for each in (*cost.values(), *_slopes(job_time))):

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from relquery.sql.explain.bounds import Known
 from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.binding import is_variable
 from relquery.sql.read.source import to_sql
 
 _DECIDING = ("where", "group", "having", "qualify", "distinct", "windows", "limit", "offset")
@@ -79,9 +80,10 @@ class _Open:
     def has(self, part: exp.Expr) -> bool:
         """Whether a node of an expression reads any of it by itself."""
         if isinstance(part, exp.Column):
-            return not part.table and part.name.lower() in self.rows
+            name = part.name.lower()
+            return not part.table and name in self.rows and not is_variable(part)
         if isinstance(part, exp.Identifier):  # also of a column whose fields are read
-            return part.name.lower() in self.columns
+            return part.name.lower() in self.columns and not is_variable(part)
         is_star = isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count)
         return bool(self.columns) and (is_star or isinstance(part, exp.Columns))
 

@@ -6,9 +6,11 @@ answer can change, it says here: nothing is paid for that must fail.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
+from sqlglot.helper import ensure_list
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
@@ -22,7 +24,9 @@ from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import to_sql
 
 _NONE = slice(0, 0)
-_CLAUSES = ("distinct", "group", "having", "qualify", "order", "limit", "offset")
+_IsOpen = Callable[[exp.Expr], bool]
+_BEFORE_WINDOWS = ("group", "having", "windows")
+_AFTER_WINDOWS = ("qualify", "distinct", "order", "limit", "offset")
 
 
 @dataclass(slots=True)
@@ -96,19 +100,67 @@ class Rehearsal:
     def _without_answers(self, rows: ForeseenRows) -> str | None:
         """The final SELECT with NULL for the items that depend on answers.
 
-        None where answers decide more than these items.
+        Only its windows where answers decide which rows pass them; None where they decide more.
         """
         select = rows.plan.final.copy()
-        clauses = (select.args.get(key) for key in _CLAUSES)
         if not (rows.known.exact and rows.known.held) or self.aggregates.is_volatile(select):
             return None
         reads = reading(self.stand_ins, rows.context)
-        if any(clause is not None and rows.known.is_open(clause, reads) for clause in clauses):
+
+        def is_open(node: exp.Expr) -> bool:
+            return rows.known.is_open(node, reads)
+
+        if any(map(is_open, _clauses(select, *_BEFORE_WINDOWS))):
             return None
+        if any(map(is_open, _clauses(select, *_AFTER_WINDOWS))):
+            return self._windows(select, rows, is_open)
         for item in select.expressions:
-            if rows.known.is_open(item, reads):
+            if is_open(item):
                 item.set("this", exp.null())
         return to_sql(select)
+
+    def _windows(self, select: exp.Select, rows: ForeseenRows, is_open: _IsOpen) -> str | None:
+        """The windows of a SELECT, which DuckDB computes before any row is left out for an answer.
+
+        None if there are none, or if they cannot stand alone.
+        """
+        windows = [
+            window.copy()
+            for window in select.find_all(exp.Window)
+            if window.find_ancestor(exp.Select) is select
+            and window.arg_key != "windows"  # where it has its name
+            and not is_open(window)
+        ]
+        if not windows:
+            return None
+        qualify = select.args.get("qualify")
+        kept = [part for part in _conjuncts(qualify) if not is_open(part)]
+        select.set("expressions", windows)
+        select.set("qualify", exp.Qualify(this=exp.and_(*kept)) if kept else None)
+        for key in ("distinct", "order"):
+            select.set(key, None)
+        for clause in _clauses(select, "limit", "offset"):
+            if is_open(clause):
+                clause.pop()
+        try:
+            self.database.describe(rows.sql(to_sql(select)))
+        except QueryError:  # a window reads the name of an item
+            return None
+        return to_sql(select)
+
+
+def _clauses(select: exp.Select, *keys: str) -> list[exp.Expr]:
+    """Those of its clauses that a SELECT has; named windows are several."""
+    found = (select.args.get(key) for key in keys)
+    return [clause for each in found if each for clause in ensure_list(each)]
+
+
+def _conjuncts(clause: exp.Expr | None) -> list[exp.Expr]:
+    """What all must hold for a row to pass."""
+    if clause is None:
+        return []
+    condition = clause.this.unnest()
+    return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
 
 
 def _is_certain(call: PlannedCall, rows: ForeseenRows) -> bool:

@@ -15,9 +15,11 @@ from relquery.sql.read.scopes import Context, context_of
 def is_variable(node: exp.Expr) -> bool:
     """Whether a column, an identifier, or what stands before a dot is a variable.
 
-    That is: of a lambda or a list comprehension. Where a table has a column of this name, the
-    variable goes first.
+    That is: of a lambda or a list comprehension, where it is read or declared. Where a table has a
+    column of this name, the variable goes first.
     """
+    if _is_declared(node):
+        return True
     name = _first_part(node).name.lower()
     inside, parent = node, node.parent
     while parent is not None:
@@ -25,6 +27,13 @@ def is_variable(node: exp.Expr) -> bool:
             return True
         inside, parent = parent, parent.parent
     return False
+
+
+def _is_declared(node: exp.Expr) -> bool:
+    parent = node.parent
+    if isinstance(parent, exp.Lambda):
+        return node.arg_key == "expressions"
+    return isinstance(parent, exp.Comprehension) and node.arg_key in ("expression", "position")
 
 
 def _first_part(node: exp.Expr) -> exp.Expr:

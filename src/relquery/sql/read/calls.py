@@ -88,6 +88,8 @@ def _read_option(node: exp.Expr, text: str) -> tuple[str, Any]:
     value = _literal(node.expression)
     wanted = OPTIONS[name]
     if name in ("stop", "labels"):
+        if name == "labels" and isinstance(value, str):
+            raise QueryError(f"labels of {_short(text)} is {value!r}; it must be a list: {_LABELS}")
         value = (value,) if isinstance(value, str) else value
         if name == "labels" and isinstance(value, tuple):
             value = tuple(str(item) if isinstance(item, int) else item for item in value)

@@ -28,7 +28,7 @@ reads; their number is limited. Using an entry keeps alive the shorter ones that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class Bill:
     uncached: int
     written: int
     read: int
-    breakpoints: Marks
+    breakpoints: Marks = field(repr=False)
 
     @property
     def tokens(self) -> int:

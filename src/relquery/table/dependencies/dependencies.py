@@ -67,7 +67,7 @@ def parse_dependency(given: str | Sequence[str] | Dependency) -> tuple[Dependenc
     if isinstance(given, Dependency):
         return (given,)
     if isinstance(given, bytes) or not isinstance(given, str | Sequence):
-        raise _unreadable(repr(given), "is no text or list of names")
+        raise _unreadable(repr(given), "is not text or a list of names")
     if not isinstance(given, str):
         return _group(tuple(given), ", ".join(map(str, given)))
     arrow = TWO_WAY if TWO_WAY in given else ONE_WAY

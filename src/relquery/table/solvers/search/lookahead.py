@@ -16,8 +16,8 @@ from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.groups import split_by_value
 from relquery.table.solvers.objective import Objective, is_plain
 from relquery.table.solvers.search.rollout import (
+    Look,
     Reach,
-    Scratch,
     best_slot,
     measure_gains,
     most_of,
@@ -50,24 +50,22 @@ def look_ahead(problem: Problem, objective: Objective, reach: Reach) -> tuple[In
     order = np.arange(rows, dtype=np.int64)
     chosen = np.empty((rows, slots), np.int32)
     members = np.empty(rows * slots, np.int32)
-    segment, scratch = new_segment(problem), new_scratch(problem, reach)
-    _solve(problem, objective, reach, scratch, segment, members, order, chosen)
+    look = Look(problem, objective, reach, new_scratch(problem, reach))
+    _solve(look, new_segment(problem), members, order, chosen)
     go_on(problem.stopped)
     return order, chosen
 
 
 @compiled
 def _solve(
-    problem: Problem,
-    objective: Objective,
-    reach: Reach,
-    scratch: Scratch,
+    look: Look,
     segment: Segment,
     members: Int32s,
     order: Int64s,
     chosen: Int32s,
 ) -> None:
     """Fill `order`, and `chosen` by row."""
+    problem, objective = look.problem, look.objective
     slots = len(problem.items)
     gain, distinct = np.empty(slots), np.empty(slots, np.int64)
     todo = [(0, len(order), 0, 0.0)]  # rows order[start:stop] share `placed` fields of that weight
@@ -76,7 +74,7 @@ def _solve(
         rows = order[start:stop].copy()
         left = _left(chosen[rows[0], :placed], slots)
         if len(rows) > 1:
-            measure_gains(problem, objective, scratch, rows, left, begin, gain, distinct)
+            measure_gains(look, rows, left, begin, gain, distinct)
             live, agreed = put_agreed_last(left, gain, distinct)
             for row in rows:
                 chosen[row, placed : placed + agreed] = left[live:]
@@ -84,15 +82,13 @@ def _solve(
             begin += weigh_slots(problem, rows[0], left[live:])
             left = left[:live]
             if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
-                measure_gains(problem, objective, scratch, rows, left, begin, gain, distinct)
+                measure_gains(look, rows, left, begin, gain, distinct)
         for row in rows:
             chosen[row, placed:] = left
         if len(rows) == 1 or len(left) == 0:
             continue
         known = chosen[rows[0], :placed]
-        split = _best_split(
-            problem, objective, reach, scratch, segment, members, rows, known, left, begin, gain
-        )
+        split = _best_split(look, segment, members, rows, known, left, begin, gain)
         order[start:stop], starts, slot_of = split
         for k in range(len(slot_of)):
             a, b = start + starts[k], start + starts[k + 1]
@@ -104,10 +100,7 @@ def _solve(
 
 @compiled
 def _best_split(
-    problem: Problem,
-    objective: Objective,
-    reach: Reach,
-    scratch: Scratch,
+    look: Look,
     segment: Segment,
     members: Int32s,
     rows: Int64s,
@@ -117,15 +110,16 @@ def _best_split(
     gain: Floats,
 ) -> Split:
     """Rows by group, for one slot or for the slots of the groups worth most."""
+    reach, scratch = look.reach, look.scratch
     best = most_of(gain[: len(left)])
     visits = scratch.visits[0] + len(rows) * len(left) * (1 + min(reach.first, len(left)))
     if len(rows) > 2 and len(left) > 1 and visits <= reach.visits:
-        by_value = split_by_value(problem, segment, members, rows, placed)
-        value = value_of_groups(problem, objective, reach, scratch, by_value, left, begin)
-        best, value_of_best = best_slot(problem, objective, reach, scratch, rows, left, begin, gain)
+        by_value = split_by_value(look.problem, segment, members, rows, placed)
+        value = value_of_groups(look, by_value, left, begin)
+        best, value_of_best = best_slot(look, rows, left, begin, gain)
         if value > value_of_best:
             return by_value
-    groups = split_by_slot(problem, scratch, rows, left[best], reach.depth)
+    groups = split_by_slot(look, rows, left[best], reach.depth)
     return (
         scratch.rows[reach.depth, : len(rows)].copy(),
         scratch.starts[reach.depth, : groups + 1].copy(),

@@ -57,6 +57,15 @@ def new_scratch(problem: Problem, reach: Reach) -> Scratch:
     )
 
 
+class Look(NamedTuple):
+    """A look ahead: at what, for what, how far, and the space that it takes."""
+
+    problem: Problem
+    objective: Objective
+    reach: Reach
+    scratch: Scratch
+
+
 @compiled
 def weigh_slots(problem: Problem, row: int, slots: Int32s) -> float:
     total = 0.0
@@ -83,9 +92,7 @@ def put_agreed_last(left: Int32s, gain: Floats, distinct: Int64s) -> tuple[int, 
 
 @compiled
 def measure_gains(
-    problem: Problem,
-    objective: Objective,
-    scratch: Scratch,
+    look: Look,
     rows: Int64s,
     slots: Int32s,
     begin: float,
@@ -93,6 +100,7 @@ def measure_gains(
     distinct: Int64s,
 ) -> None:
     """Per slot, what rows gain if it comes next, and its distinct items."""
+    problem, scratch = look.problem, look.scratch
     scratch.visits[0] += len(slots) * len(rows)
     for k in range(len(slots)):
         if problem.stopped[0]:
@@ -114,13 +122,14 @@ def measure_gains(
         for item in scratch.found[:found]:
             if scratch.tally[item] > 1:
                 end = begin + problem.weights[item]
-                total += worth(objective, begin, end, scratch.tally[item])
+                total += worth(look.objective, begin, end, scratch.tally[item])
         gain[k], distinct[k] = total, found
 
 
 @compiled
-def split_by_slot(problem: Problem, scratch: Scratch, rows: Int64s, slot: int, depth: int) -> int:
+def split_by_slot(look: Look, rows: Int64s, slot: int, depth: int) -> int:
     """Put rows by group into the scratch space of that depth; gives the number of groups."""
+    problem, scratch = look.problem, look.scratch
     scratch.stamp[0] += 1
     stamp = scratch.stamp[0]
     out, starts = scratch.rows[depth], scratch.starts[depth]
@@ -150,20 +159,18 @@ def split_by_slot(problem: Problem, scratch: Scratch, rows: Int64s, slot: int, d
 
 @compiled
 def best_slot(
-    problem: Problem,
-    objective: Objective,
-    reach: Reach,
-    scratch: Scratch,
+    look: Look,
     rows: Int64s,
     left: Int32s,
     begin: float,
     gain: Floats,
 ) -> tuple[int, float]:
     """(where in `left` the slot stands that should come next, what it leads to)."""
+    problem = look.problem
     best, best_value = 0, -1.0
     untried = gain[: len(left)].copy()
     tried = np.zeros(len(problem.classes), np.bool_)
-    for _ in range(min(reach.first, len(left))):
+    for _ in range(min(look.reach.first, len(left))):
         k = most_of(untried)
         untried[k] = -1.0
         if problem.stopped[0]:
@@ -172,7 +179,7 @@ def best_slot(
         if tried[which]:
             continue  # a slot that determines this one, and is determined by it, was tried
         tried[which] = True
-        value = gain[k] + _after(problem, objective, reach, scratch, rows, left, k, begin)
+        value = gain[k] + _after(look, rows, left, k, begin)
         if value > best_value:
             best, best_value = k, value
     return best, best_value
@@ -180,18 +187,16 @@ def best_slot(
 
 @compiled
 def _after(
-    problem: Problem,
-    objective: Objective,
-    reach: Reach,
-    scratch: Scratch,
+    look: Look,
     rows: Int64s,
     left: Int32s,
     k: int,
     begin: float,
 ) -> float:
     """What the groups of slot left[k] can gain with what follows it."""
-    depth = reach.depth
-    groups = split_by_slot(problem, scratch, rows, left[k], depth)
+    problem, scratch = look.problem, look.scratch
+    depth = look.reach.depth
+    groups = split_by_slot(look, rows, left[k], depth)
     starts = scratch.starts[depth]
     others = _without(left, left[k])
     total = 0.0
@@ -199,53 +204,47 @@ def _after(
         if starts[group + 1] - starts[group] > 1:
             members = scratch.rows[depth, starts[group] : starts[group + 1]]
             end = begin + problem.weights[problem.items[left[k], members[0]]]
-            total += _roll_out(problem, objective, reach, scratch, members, others, end, depth - 1)
+            total += _roll_out(look, members, others, end, depth - 1)
     return total
 
 
 @compiled
 def value_of_groups(
-    problem: Problem,
-    objective: Objective,
-    reach: Reach,
-    scratch: Scratch,
+    look: Look,
     split: tuple[Int64s, Int64s, Int32s],
     left: Int32s,
     begin: float,
 ) -> float:
     """What groups with a slot each gain, together with what can follow."""
+    problem = look.problem
     by_group, starts, slots = split
     total = 0.0
     for k in range(len(slots)):
         members = by_group[starts[k] : starts[k + 1]]
         end = begin + problem.weights[problem.items[slots[k], members[0]]]
         others = _without(left, slots[k])
-        total += worth(objective, begin, end, len(members))
-        total += _roll_out(
-            problem, objective, reach, scratch, members, others, end, reach.depth - 1
-        )
+        total += worth(look.objective, begin, end, len(members))
+        total += _roll_out(look, members, others, end, look.reach.depth - 1)
     return total
 
 
 @compiled
 def _roll_out(
-    problem: Problem,
-    objective: Objective,
-    reach: Reach,
-    scratch: Scratch,
+    look: Look,
     rows: Int64s,
     slots: Int32s,
     begin: float,
     depth: int,
 ) -> float:
     """What a group of at least two rows can gain with these slots, `depth` columns deep."""
+    problem, objective, scratch = look.problem, look.objective, look.scratch
     if len(slots) == 0 or problem.stopped[0]:
         return 0.0
     if len(rows) == 2:
         scratch.visits[0] += len(slots)
         return _pair(problem, objective, rows, slots, begin)
     gain, distinct = np.empty(len(slots)), np.empty(len(slots), np.int64)
-    measure_gains(problem, objective, scratch, rows, slots, begin, gain, distinct)
+    measure_gains(look, rows, slots, begin, gain, distinct)
     slots = slots.copy()
     live, agreed = put_agreed_last(slots, gain, distinct)
     end = begin + weigh_slots(problem, rows[0], slots[live:])
@@ -254,26 +253,24 @@ def _roll_out(
     if live == 0:
         return base
     if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
-        measure_gains(problem, objective, scratch, rows, slots, end, gain, distinct)
+        measure_gains(look, rows, slots, end, gain, distinct)
     gain = gain[:live]
     best = float(gain[most_of(gain)])
     if depth == 0 or live < 2:
         return base + best
-    for _ in range(min(reach.width, live)):
+    for _ in range(min(look.reach.width, live)):
         k = most_of(gain)
         value, gain[k] = gain[k], -1.0
         if distinct[k] == len(rows):
             break
-        groups = split_by_slot(problem, scratch, rows, slots[k], depth)
+        groups = split_by_slot(look, rows, slots[k], depth)
         starts = scratch.starts[depth]
         others = _without(slots, slots[k])
         for group in range(groups):
             if starts[group + 1] - starts[group] > 1:
                 members = scratch.rows[depth, starts[group] : starts[group + 1]]
                 here = end + problem.weights[problem.items[slots[k], members[0]]]
-                value += _roll_out(
-                    problem, objective, reach, scratch, members, others, here, depth - 1
-                )
+                value += _roll_out(look, members, others, here, depth - 1)
         best = max(best, value)
     return base + best
 

@@ -1,11 +1,24 @@
-"""What several parts show: mean latencies by load."""
+"""What several parts share: the tables that they serve, and mean latencies by load."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from benchmarks.harness import Say, Settings
 from benchmarks.markdown import table
 from benchmarks.relserve.simulated import Measured, Scheduler
+from benchmarks.relserve.sizes import Sizes
+from benchmarks.relserve.traces import present
+
+
+def tables_and_seeds(
+    settings: Settings, sizes: Sizes, say: Say
+) -> tuple[list[str], tuple[int, ...]]:
+    """Names of the tables to serve, none if none is there; and the seeds to draw services with."""
+    names = [source.name for source in present(settings.data)][: sizes.tables]
+    if not names:
+        say(f"{settings.data} holds none of the tables")
+    return names, tuple(range(settings.seed, settings.seed + sizes.seeds))
 
 
 def means(settings: Sequence[Measured], names: Sequence[Scheduler]) -> Iterator[str]:

@@ -1,0 +1,47 @@
+"""A part that runs on the model of random weights."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Say, Settings
+from benchmarks.parts import Part
+from benchmarks.spans import sizes
+from benchmarks.spans.setup import load_model
+from benchmarks.spans.sizes import PROCESSOR, VOCABULARY, Sizes
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+from benchmarks.templates import template
+
+WORDS = template("spans")
+
+
+@dataclass(slots=True)
+class OnModel(Part, ABC):
+    """sizes: how much is measured. parameters: of the model, embeddings aside."""
+
+    sizes: Sizes = PROCESSOR
+    parameters: int = 0
+
+    def load(self, settings: Settings, say: Say) -> LoadedModel:
+        """The model, and the sizes for this machine."""
+        from relquery.model.networks.stock import parameters, set_threads
+
+        set_threads(settings.threads)
+        self.sizes = sizes.choose(settings.quick)
+        model = load_model(self.sizes, settings.data)
+        self.parameters = parameters(model.network)
+        say(f"{self.sizes.model}: {self.parameters / 1e6:.1f} M parameters, embeddings aside")
+        return model
+
+    def setting(self) -> str:
+        """What the section says of the model."""
+        return WORDS.block(
+            "setting",
+            model=f"`{self.sizes.model}`",
+            parameters=self.parameters / 1e6,
+            vocabulary=VOCABULARY,
+        )

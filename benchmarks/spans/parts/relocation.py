@@ -1,0 +1,65 @@
+"""What it costs to read a span at another position, and to decode after spans."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Plot
+from benchmarks.spans import decode, moves
+from benchmarks.spans.decode import Decoded
+from benchmarks.spans.moves import QUERIES, Moved
+from benchmarks.spans.parts.on_model import OnModel
+from benchmarks.spans.plot import plot
+from benchmarks.templates import template
+
+WORDS = template("spans")
+
+PICTURE = "spans_moves.png"
+
+
+@dataclass(slots=True)
+class Relocation(OnModel):
+    """The part."""
+
+    name = "relocation"
+    title = "Relocation"
+    moved: list[Moved] = field(default_factory=list)
+    decoded: Decoded | None = None
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        model = self.load(settings, say)
+        for tokens in self.sizes.spans:
+            self.moved.append(moves.measure(model, tokens, self.sizes.repeats, say))
+        self.decoded = decode.measure(model, self.sizes, settings.seed)
+        yield decode.figure(self.decoded)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        yield self.setting()
+        yield WORDS.block("moves", queries=QUERIES)
+        if PICTURE in drawn:
+            yield f"![Tokens per millisecond over the span's size]({PICTURE})\n"
+        yield from table(
+            ("tokens", "queries rotated", "keys rotated", "CIDRA"),
+            [
+                (
+                    f"{each.tokens:,}",
+                    *(f"{speed:,.0f}" for speed in (each.queries, each.keys, each.cidra)),
+                )
+                for each in self.moved
+            ],
+        )
+        at = self.decoded
+        if at is not None:
+            yield WORDS.block(
+                "decode", spans=at.spans, tokens=at.tokens, ours=at.ours, plain=at.plain
+            )
+
+    def pictures(self) -> Mapping[str, Plot]:
+        """See Part."""
+        return {PICTURE: partial(plot, self.moved)} if self.moved else {}
