@@ -246,7 +246,7 @@ def test_a_dependency_may_name_columns_with_commas_and_arrows() -> None:
         (("demo:movies", "--method", "tre"), "Did you mean 'tree'"),
         (
             ("demo:movies", "--method", "ggr", "--seconds", "1"),
-            "option 'seconds' of reorder is not known",
+            "option 'seconds' of reorder with ggr",
         ),
         (("demo:movies", "--weight", "claude-sonet-5"), "Did you mean 'claude-sonnet-5'"),
         (("demo:movies", "--tokenizer", "nowhere"), "nowhere does not exist"),
