@@ -71,9 +71,10 @@ Where inputs have nothing in common, no order changes the throughput, and where 
 and a half times the shortest, the shortest first gains little: of the mean, with all there at
 once, 7 % where time goes with the length, 15 % where it goes with its square. *Clairvoyant* is the
 least mean that any order could have: the request with the least left first, by the seconds that
-each took under `srjf`, interrupting others at no cost. `wl2_fifo_over_clairvoyant` is what there
-is to be gained at all. The paper's gain on this workload is over engines of less throughput: here,
-over `chunked`.
+each took under `srjf`, interrupting others at no cost. It foresees the machine's noise, which no
+scheduler can, and lets inputs wait that λ does not (see below). `wl2_fifo_over_clairvoyant` is what
+there is to be gained at all. The paper's gain on this workload is over engines of less throughput:
+here, over `chunked`.
 """
 
 SPACINGS = """\
