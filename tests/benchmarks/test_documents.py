@@ -15,6 +15,7 @@ CLAIMS = {
     r"against no cache ([\d.]+) times": ("sql", "filter_ggr_over_no_cache", 1.0),
     r"(\d+)% of the filter's prompt tokens": ("sql", "filter_hit_rate", 100.0),
     r"first served takes ([\d.]+) times as long": ("relserve", "fcfs_over_ours", 1.0),
+    r"first in, first out takes ([\d.]+) times": ("prefill_only", "wl1_fifo_over_srjf_mean", 1.0),
     r"may be (\d+) times as long as with plain": ("prefill_only", "max_input_over_plain", 1.0),
     r"and (\d+) times as with chunked": ("prefill_only", "max_input_over_chunked", 1.0),
 }

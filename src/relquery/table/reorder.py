@@ -49,7 +49,7 @@ SHARE = 0.0025  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 MOST_CELLS_POLISHED = 50_000
-POLISH_SECONDS = 0.6  # at least, by default: what a lattice of 100 rows takes to be of use
+POLISH_SECONDS = 1.0  # at least, by default: what a lattice of 100 rows takes to be of use
 
 
 def reorder(
