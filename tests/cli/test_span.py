@@ -194,3 +194,17 @@ def test_standard_input_is_utf_8_whatever_the_terminal_says(
     done = subprocess.run(command, input=given, capture_output=True, env=environment, check=False)
     assert done.returncode == status
     assert shown in (done.stderr if status else done.stdout).decode()
+
+
+def test_tokens_stand_in_parentheses_that_begin_blocks(relquery: Run, tmp_path: Path) -> None:
+    file = tmp_path / "passages.span"
+    file.write_text(
+        'generate max_tokens=8\n  seq\n    user "Which?"\n    plus\n      user "a"\n      user "b"\n'
+    )
+    out, _ = relquery("span", "tokens", str(file), "--block-size", "4")
+    items = out.split()
+    begin, between = items.index("("), items.index(")(")
+    end = next(at for at, item in enumerate(items) if item.startswith(")") and item[1:].isdigit())
+    assert begin % 4 == between % 4 == end % 4 == 0
+    assert items[end] == f"){end - begin + 1}"
+    assert items[1:begin].count("□") == sum(item == "□" for item in items[:begin])
