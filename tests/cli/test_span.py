@@ -198,10 +198,9 @@ def test_standard_input_is_utf_8_whatever_the_terminal_says(
 
 def test_tokens_stand_in_parentheses_that_begin_blocks(relquery: Run, tmp_path: Path) -> None:
     file = tmp_path / "passages.span"
-    file.write_text(
-        'generate max_tokens=8\n  seq\n    user "Which?"\n    plus\n      user "a"\n      user "b"\n'
-    )
-    out, _ = relquery("span", "tokens", str(file), "--block-size", "4")
+    lines = ["generate max_tokens=8", "  seq", '    user "Which?"', "    plus"]
+    file.write_text("\n".join([*lines, '      user "a"', '      user "b"', ""]))
+    out, _ = relquery("tokens", str(file), "--block-size", "4")
     items = out.split()
     begin, between = items.index("("), items.index(")(")
     end = next(at for at, item in enumerate(items) if item.startswith(")") and item[1:].isdigit())
