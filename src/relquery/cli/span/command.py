@@ -124,7 +124,9 @@ def run_file(
     cache_tokens: CacheTokens = None,
     independent: Annotated[
         bool,
-        typer.Option(help="Children of plus attend only to themselves; a provider needs them not."),
+        typer.Option(
+            help="Children of plus attend only to themselves. Providers need --no-independent."
+        ),
     ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Answer and report as JSON.")] = False,
 ) -> None:

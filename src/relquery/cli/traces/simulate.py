@@ -45,8 +45,8 @@ def simulate(
     starvation: Annotated[
         float | None,
         typer.Option(
-            help="Seconds per request, since its arrival, after which a relQuery of which requests "
-            "wait goes first. Like --weight for policies that rank relQueries."
+            help="A relQuery that has waited this many seconds per request goes first. Only for "
+            "policies that rank relQueries, as is --weight."
         ),
     ] = None,
     aging: Annotated[
