@@ -115,4 +115,4 @@ def test_an_interrupt_before_the_first_answer_says_so(
     chat = serve(lambda body: Silence.UNTIL_CLIENT_LEAVES)
     monkeypatch.setenv("OPENAI_BASE_URL", chat.url)
     _, said = stop_when(lambda: chat.running == 16, signal.SIGINT)
-    assert "Interrupted. No answer had come." in said
+    assert "Interrupted. No answer had arrived." in said

@@ -30,7 +30,7 @@ def what_is_kept(ledger: Ledger | None, came: int) -> str:
     """In words. came: how many answers did."""
     kept = 0 if ledger is None else ledger.stored
     if not kept and not came:
-        return "No answer had come."
+        return "No answer had arrived."
     if not kept:
         return (
             "No answer of this run is kept: only whole ones are, and above temperature 0 only with "

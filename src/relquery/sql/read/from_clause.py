@@ -211,7 +211,7 @@ def _error_at(column: exp.Column, sources: Sources) -> QueryError | None:
     if (equals := _option(column)) is not None:
         name, value = column.name, to_sql(equals.expression)
         return QueryError(
-            f"'{name} = {value}' compares a column '{name}', which is not there. To set an option "
+            f"'{name} = {value}' compares a column '{name}', which does not exist. To set an option "
             f"of LLM, write {name} := {value}."
         )
     tables = [alias] if alias else list(sources.columns)

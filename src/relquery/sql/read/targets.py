@@ -19,7 +19,7 @@ def check_target(database: Database, tree: exp.Expr) -> None:
     if isinstance(tree, exp.Create) and not tree.args.get("exists") and _is_there(database, tree):
         name = tree.this.sql(dialect="duckdb")
         raise QueryError(
-            f"The table {name} is there already. Write CREATE OR REPLACE TABLE {name} to replace "
+            f"The table {name} already exists. Write CREATE OR REPLACE TABLE {name} to replace "
             "it, or give another name."
         )
     if isinstance(tree, exp.Copy):
