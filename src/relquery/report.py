@@ -123,7 +123,8 @@ class Report:
         from rich.table import Table
 
         orders = " and ".join(sorted({stage.order for stage in self.stages}))
-        title = f"{self.calls:,} LLM {'call' if self.calls == 1 else 'calls'} in {self.seconds:.2f} s, {orders} order"
+        calls = "call" if self.calls == 1 else "calls"
+        title = f"{self.calls:,} LLM {calls} in {self.seconds:.2f} s, {orders} order"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         columns = {name: cells for name, cells in self._columns().items() if name != "order"}
         for heading in columns:

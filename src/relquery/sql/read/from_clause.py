@@ -211,8 +211,8 @@ def _error_at(column: exp.Column, sources: Sources) -> QueryError | None:
     if (equals := _option(column)) is not None:
         name, value = column.name, to_sql(equals.expression)
         return QueryError(
-            f"'{name} = {value}' compares a column '{name}', which does not exist. To set an option "
-            f"of LLM, write {name} := {value}."
+            f"'{name} = {value}' compares a column '{name}', which does not exist. To set an "
+            f"option of LLM, write {name} := {value}."
         )
     tables = [alias] if alias else list(sources.columns)
     where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
