@@ -540,7 +540,7 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
     prompts = [(nested(depth), Span("Why?")) for depth in (5, 200)]
     served, too_long = engine.submit(prompts, max_tokens=2).result(PATIENCE)
     assert (served.finish, served.output_tokens) == (Finish.LENGTH, 2)
-    assert "the KV cache has room for 0 and one of the answer. Raise cache_tokens" in str(too_long.error)
+    assert "has room for 0 and one of the answer. Raise cache_tokens" in str(too_long.error)
 
 
 @pytest.mark.parametrize(
