@@ -29,7 +29,7 @@ def bench(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="The same path at a small size, under 45 seconds once compiled."
+            "--quick", help="The same path at a small size, within two minutes on two cores."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

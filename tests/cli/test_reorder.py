@@ -254,7 +254,7 @@ def test_a_dependency_may_name_columns_with_commas_and_arrows() -> None:
         (("demo:movies", "--tokenizer", "demo", "--prefix", "@/no/file"), "/no/file"),
         (("demo:movies", "--requests-per-minute", "9"), "Give one as --weight"),
         (("demo:movies", "--cache-tokens", "3"), "one block of 16"),
-        (("demo:movies", "-o", "order.xls"), ".parquet, .csv, .json"),
+        (("demo:movies", "-o", "order.xls"), ".parquet or .csv or .json"),
         (("demo:movies", "-o", "/no/folder/order.csv"), "/no/folder does not exist"),
         (("demo:movies", "-o", "/proc/order.csv"), "--output /proc/order.csv cannot be written"),
         (("demo:movies", "--fd", '"a'), "Dependency '\"a' names fewer than two columns"),

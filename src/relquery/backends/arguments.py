@@ -21,7 +21,9 @@ def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise ConfigError(f"{name} holds {text!r}, no valid Unicode text: {error}.") from error
+            raise ConfigError(
+                f"{name} holds {text!r}, which is not valid Unicode text: {error}."
+            ) from error
     return texts
 
 

@@ -179,7 +179,7 @@ def test_a_prompt_that_cannot_be_scored_leaves_the_others_theirs(engine: Engine)
     good, long, text, ids, again = engine.score(asked, labels=LABELS)
     assert good.probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
     assert again.probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
-    for failed, why in ((long, "256|255"), (text, "no valid Unicode"), (ids, "999")):
+    for failed, why in ((long, "256|255"), (text, "not valid Unicode"), (ids, "999")):
         assert failed.best is None
         assert failed.probabilities == {}
         assert re.search(why, str(failed.error))
@@ -368,7 +368,7 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
         ({"labels": "Yes"}, "labels is 'Yes'; it must be a list"),
         ({"labels": ["Yes", ""]}, "labels holds ''"),
         ({"labels": ["Yes", "No", "Yes"]}, "labels holds 'Yes' 2 times"),
-        ({"labels": ["\ud800"]}, "no valid Unicode"),
+        ({"labels": ["\ud800"]}, "not valid Unicode"),
         ({"normalization": "sum"}, "normalization is 'sum'. Labels: joint, branch"),
         ({"temperature": 0}, "temperature is 0"),
         ({"temperature": "1"}, "temperature is '1'"),

@@ -258,7 +258,7 @@ def test_a_prompt_with_what_the_model_cannot_read_breaks_no_other(gate: Gate) ->
         good, text, above, below, again = job.result(PATIENCE)
         assert good.tokens == again.tokens
         assert (text.text, above.text, below.text) == (None, None, None)
-        assert "no valid Unicode text" in str(text.error)
+        assert "not valid Unicode text" in str(text.error)
         assert "1000000" in str(above.error)
         assert "-1" in str(below.error)
         assert other.result(PATIENCE)[0].output_tokens == 3
@@ -557,8 +557,8 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
         (["x"], {"labels": []}, "labels is empty"),
         (["x"], {"labels": ["Yes", 3]}, "labels holds 3"),
         (["x"], {"labels": ["Yes", ""]}, "labels holds ''"),
-        (["x"], {"labels": ["\ud800"]}, "labels holds .* no valid Unicode"),
-        (["x"], {"stop": ["\ud800"]}, "stop holds .* no valid Unicode"),
+        (["x"], {"labels": ["\ud800"]}, "labels holds .* not valid Unicode"),
+        (["x"], {"stop": ["\ud800"]}, "stop holds .* not valid Unicode"),
         (["x"], {"tenant": 3}, "tenant is 3"),
         (["x", (Span([1, 2]),)], {}, "Prompt 1 has Span.*tuple of token ids"),  # type: ignore[arg-type]
         ([(Span("x", role="user"),)], {}, "role is a Role"),  # type: ignore[arg-type]
