@@ -15,7 +15,7 @@ from relquery.errors import ConfigError
     [
         ({"policy": "lifo"}, "The policy 'lifo' is not known. Known: fcfs"),
         ({"policy": "relserv"}, "relserve"),
-        ({"relocation": "none"}, "relocation is 'none'"),
+        ({"relocation": "none"}, "relocation 'none' is not known"),
         ({"starvation": -1}, "starvation is -1"),
         ({"starvation": float("nan")}, "starvation is nan"),
         ({"starvation": "x"}, "starvation is 'x'"),
@@ -37,9 +37,9 @@ def test_an_engine_is_not_configured_wrongly(given: dict[str, Any], message: str
 
 
 def test_a_query_is_not_configured_wrongly() -> None:
-    with pytest.raises(ConfigError, match="order is 'sorted'"):
+    with pytest.raises(ConfigError, match="order 'sorted' is not known"):
         QueryConfig(order="sorted")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="on_error is 'skip'"):
+    with pytest.raises(ConfigError, match="on_error 'skip' is not known"):
         QueryConfig(on_error="skip")  # type: ignore[arg-type]
 
 

@@ -83,10 +83,10 @@ def test_what_is_no_child_is_an_error_that_names_the_constructor(build, message)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_token": 3}, "no setting 'max_token'.*Did you mean 'max_tokens'"),
+        ({"max_token": 3}, "setting 'max_token' is not known.*Did you mean 'max_tokens'"),
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"stop": "."}, "stop is '.'; it must be a list"),
-        ({"allowed": 3}, r"allowed is 3; it must be a list"),
+        ({"labels": 3}, r"labels is 3; it must be a list"),
     ],
 )
 def test_settings_that_do_not_exist_or_fit_are_refused(settings, message):

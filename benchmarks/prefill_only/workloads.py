@@ -13,7 +13,7 @@ from relquery.config import EngineConfig
 
 BLOCK = EngineConfig().block_size
 CHUNK = 2_048
-"""TokenIds of a step of an engine of today: vLLM's default, for prompts of the paper's lengths."""
+"""Tokens of a step of an engine of today: vLLM's default, for prompts of the paper's lengths."""
 USERS, POSTS, INPUTS = 20, 50, 60
 POST = 150
 HISTORY = (14_000, 3_000)
@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def longest(self) -> int:
-        """TokenIds of the longest prompt."""
+        """Tokens of the longest prompt."""
         return max(map(len, self.prompts))
 
     @property

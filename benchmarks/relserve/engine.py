@@ -75,7 +75,7 @@ class Served:
 
     @property
     def throughput(self) -> float:
-        """TokenIds of prompts and answers per second of service."""
+        """Tokens of prompts and answers per second of service."""
         return self.tokens / self.seconds
 
     @property

@@ -88,12 +88,12 @@ class LedgerExecutor(SimulatedExecutor):
 
     @property
     def computed(self) -> int:
-        """TokenIds of all steps."""
+        """Tokens of all steps."""
         return sum(len(chunk.tokens) for step in self.steps for chunk in step)
 
     @property
     def loaded(self) -> int:
-        """TokenIds that all steps have read from the host."""
+        """Tokens that all steps have read from the host."""
         return sum(len(slots) for step in self.steps for slots in _all_loads(step))
 
     def _load(self, chunks: Sequence[Chunk]) -> None:

@@ -34,7 +34,7 @@ def assert_scored(*requests: Request) -> None:
         assert request.output == expected_output(request)
         assert request.scores is not None
         assert fsum(map(exp, request.scores)) == pytest.approx(1)
-        assert len(request.scores) == len(request.labels)
+        assert len(request.scores) == len(request.rules.labels)
 
 
 def test_one_step_gives_the_answer_and_holds_nothing_afterwards() -> None:

@@ -85,15 +85,15 @@ def test_a_wide_query_is_shown_in_part_with_what_it_all_comes_to():
 
 def test_seconds_are_told_where_the_backend_predicts_them():
     class Predicting(Inspected):
-        def predict(self, prompt, max_tokens):
-            return 0.5 + max_tokens
+        def predict(self, prompt_tokens, sampling, cached=0):
+            return 0.5 * (sum(prompt_tokens) - cached) + sampling.max_tokens
 
     query = span.generate("q", max_tokens=7)
     assert explain(query, Inspected()).asks[0].seconds is None
     assert "at most" not in str(explain(query, Inspected()))
     explanation = explain(query, Predicting())
-    assert explanation.asks[0].seconds == 7.5
-    assert "in the cache, at most 7.5 s by itself" in str(explanation)
+    assert explanation.asks[0].seconds == 9
+    assert "in the cache, at most 9 s by itself" in str(explanation)
 
 
 def test_what_is_nested_stands_further_right():

@@ -35,7 +35,7 @@ class Segment(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """TokenIds whose keys and values are in host memory, and are copied to where chunks read them.
+    """Tokens whose keys and values are in host memory, and are copied to where chunks read them.
 
     host: (tokens,) host slots. slots: (tokens,) where they go.
     """
@@ -74,7 +74,7 @@ class Chunk(NamedTuple):
 
     @property
     def context_tokens(self) -> int:
-        """TokenIds before the chunk that it attends to."""
+        """Tokens before the chunk that it attends to."""
         return sum(len(segment.slots) for segment in self.context)
 
 

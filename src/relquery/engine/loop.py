@@ -220,7 +220,7 @@ class Loop:
         self._offload.withdraw()
         for request in list(self.running):
             self._holdings.withdraw(request)
-        for request in list(reversed(self.running)):
+        for request in reversed(list(self.running)):
             self._preempt(request)
 
     def _relocate(self) -> None:

@@ -123,7 +123,7 @@ def explain_query(sql: str, database: Database, asker: Asker, defaults: Sampling
     with _turn(text, database):
         read = _read(text, database)
         if read is None:
-            return SqlExplanation(())
+            return SqlExplanation((), "")
         if read.source is None:
             plan = database.result(read.text.given).column(1).to_pylist()
             return SqlExplanation((), "\n".join(plan))

@@ -10,6 +10,7 @@ from relquery.engine.clock import Clock
 from relquery.engine.loop import Loop
 from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
+from relquery.engine.request.rules import Rules
 from relquery.errors import RequestError
 from relquery.traces.trace import TracedQuery
 
@@ -26,7 +27,11 @@ def requests_of(
     """The requests of a relQuery, whose answers are as long as the trace says."""
     return [
         Request(
-            next(numbers), tokenize(prompt), query.output_limit, stop=_after(length), group=group
+            next(numbers),
+            tokenize(prompt),
+            query.output_limit,
+            rules=Rules(stop=_after(length)),
+            group=group,
         )
         for prompt, length in zip(query.prompts, query.outputs, strict=True)
     ]

@@ -251,7 +251,7 @@ def test_one_part_in_two_places_is_read_in_both():
         ({"user": "\ud800"}, None, "At user: character 0 of the text is half of a surrogate pair"),
         ({"g": "m"}, None, "At g: got 'm'; expected an object with model, input, max_tokens"),
         ({"g": {"model": "m"}}, None, "At g: the key 'input' is missing"),
-        ({"g": {**G, "max_token": 1}}, None, "the key 'max_token' is not.*mean 'max_tokens'"),
+        ({"g": {**G, "max_token": 1}}, None, "The key 'max_token' is not.*mean 'max_tokens'"),
         ({"g": {**G, "max_tokens": 1.0}}, None, "At g.max_tokens: got 1.0; expected an integer"),
         ({"g": {**G, "max_tokens": True}}, None, "At g.max_tokens: got true; expected an integer"),
         ({"g": {**G, "max_tokens": -5}}, None, "At g: max_tokens is -5; it must be at least 1"),

@@ -16,7 +16,7 @@ from relquery.errors import (
     UnsupportedQueryError,
 )
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.explain.explain import SCHEMA
+from relquery.sql.explain.explanation import SCHEMA
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend
 from tests.sql.test_queries import ORDERED

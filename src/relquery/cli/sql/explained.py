@@ -14,7 +14,7 @@ _WORDS = ("stage", "answers", "asks")
 def shown(explanation: SqlExplanation) -> Group | Text:
     """A row per call, what is not known left out, and below it how calls would be cheaper."""
     if not explanation.calls:
-        return Text(explanation.plan)
+        return Text(str(explanation))
     view = Table(title=explanation.title, title_justify="left", box=None, pad_edge=False)
     columns = explanation.columns()
     for title in columns:

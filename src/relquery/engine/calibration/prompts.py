@@ -18,7 +18,7 @@ from relquery.errors import ConfigError
 
 GRAIN = 1_000  # tokens between two lengths, as in the paper
 LEAST = 64
-"""TokenIds of the longest prompt, under which times are mostly noise."""
+"""Tokens of the longest prompt, under which times are mostly noise."""
 FEWEST, MOST = 6, 16  # lengths on the grid, where the cache is small or large
 
 

@@ -21,7 +21,7 @@ from relquery.engine.request.keys import ROOT, key_after, key_at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """TokenIds that attend to what stands before them in the chain, and to nothing outside of it.
+    """Tokens that attend to what stands before them in the chain, and to nothing outside of it.
 
     parts: token ids (n,), and chains that stand among them: independent spans.
     """

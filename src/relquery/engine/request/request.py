@@ -81,12 +81,12 @@ class Request:
 
     @property
     def length(self) -> int:
-        """TokenIds of prompt and output."""
+        """Tokens of prompt and output."""
         return self.prompt_tokens + len(self.output)
 
     @property
     def computed(self) -> int:
-        """TokenIds whose keys and values are in the cache."""
+        """Tokens whose keys and values are in the cache."""
         if len(self.pieces) == 1:  # nearly all are: this is asked for every request in every step
             return self.pieces[0].done
         return sum(piece.done for piece in self.pieces)
@@ -104,7 +104,7 @@ class Request:
 
     @property
     def beside(self) -> int:
-        """TokenIds that the step which ends the prompt computes beside it."""
+        """Tokens that the step which ends the prompt computes beside it."""
         if self.trie is not None:
             return self.trie.tokens
         return self.drafts.tokens if self.drafts is not None and self.drafting else 0
@@ -123,7 +123,7 @@ class Request:
         return [block for piece in self.pieces for block in piece.blocks]
 
     def size(self, index: int) -> int:
-        """TokenIds of a piece, the output among them in the last one."""
+        """Tokens of a piece, the output among them in the last one."""
         piece = self.pieces[index]
         return len(piece.tokens) + (0 if piece.closed else len(self.output))
 

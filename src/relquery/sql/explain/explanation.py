@@ -84,15 +84,16 @@ SCHEMA = pa.schema(
 class SqlExplanation:
     """What a query would ask, in the order in which its stages run.
 
-    plan: DuckDB's own explanation of a query without LLM calls, else empty.
+    plan: DuckDB's own explanation of a query without LLM calls; None for one with calls, even if
+        it would make none.
     """
 
     calls: tuple[ExplainedCall, ...]
-    plan: str = ""
+    plan: str | None = None
 
     def arrow(self) -> pa.Table:
         """As a table, a row per call; DuckDB's plan where there is none."""
-        if not self.calls:
+        if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
         rows = [asdict(call) for call in self.calls]
         return pa.Table.from_pylist([row | (row["effort"] or {}) for row in rows], SCHEMA)
@@ -100,6 +101,8 @@ class SqlExplanation:
     @property
     def title(self) -> str:
         """How many calls, and in which order they would be sent."""
+        if not self.calls:
+            return "No LLM calls"
         orders = " and ".join(sorted({call.order for call in self.calls}))
         return (
             f"{len(self.calls)} LLM {'call' if len(self.calls) == 1 else 'calls'}, {orders} order"
@@ -122,8 +125,10 @@ class SqlExplanation:
         return {title: column for title, column in columns.items() if any(column)}
 
     def __str__(self) -> str:
-        if not self.calls:
+        if self.plan is not None:
             return self.plan
+        if not self.calls:
+            return self.title
         columns = [[title, *cells] for title, cells in self.columns().items()]
         widths = [max(map(len, column)) for column in columns]
         rows = [

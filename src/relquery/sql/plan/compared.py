@@ -50,12 +50,13 @@ def _compared_with(node: exp.Expr | None) -> list[str]:
     """The string literals of the comparison that a column is a side of; empty if it is not."""
     if not isinstance(node, exp.Column):
         return []
-    while isinstance(node.parent, exp.Paren):
-        node = node.parent
-    comparison = node.parent
+    side: exp.Expr = node
+    while isinstance(side.parent, exp.Paren):
+        side = side.parent
+    comparison = side.parent
     if not isinstance(comparison, _COMPARISONS) or comparison.args.get("query"):
         return []
-    others = [other for other in comparison.iter_expressions() if other is not node]
+    others = [other for other in comparison.iter_expressions() if other is not side]
     if not all(isinstance(other, exp.Literal) and other.is_string for other in others):
         return []
     return [other.name for other in others]
