@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
 import pytest
+
+import relquery as rq
+from relquery.demo.files import TABLES
+from tests.backends.provider.chat_server import completion, serving
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -22,8 +30,8 @@ PAGES = [
 ]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
 _MEASURED = re.compile(r"\d+\.\d+|\b0\b")  # seconds, and what came too fast to be measured
-_ELSEWHERE = ("openai:", "http", "pip install", "scripts/", "tickets.csv", "export ", "^C")
-"""In commands that need a key, a server or a file of the reader's own."""
+_NOT_RUN = ("relquery replay",)
+"""Takes as long as the trace that it replays. tests/cli/test_replay.py runs it."""
 
 
 class Snippet(NamedTuple):
@@ -32,6 +40,26 @@ class Snippet(NamedTuple):
     language: str
     text: str
     printed: str | None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[None]:
+    """A provider for the models that pages name, which answers each question alike."""
+    with (
+        serving(lambda body: completion("Billing.")) as chat,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("OPENAI_BASE_URL", chat.url)
+        patch.setenv("OPENAI_API_KEY", "none")
+        yield
+
+
+@pytest.fixture(scope="module")
+def tickets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The table that pages call `tickets.csv`, as a reader's own."""
+    path = tmp_path_factory.mktemp("tables") / "tickets.csv"
+    csv.write_csv(parquet.read_table(rq.demo_table("tickets")).slice(0, 20), path)
+    return path
 
 
 def snippets(page: Path) -> Iterator[Snippet]:
@@ -74,7 +102,18 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
         with redirect_stdout(printed):
             exec(compile(snippet.text, str(page), "exec"), names)
         if snippet.printed is not None:
-            assert printed.getvalue().rstrip() == snippet.printed.rstrip()
+            assert _lines(printed.getvalue()) == _lines(snippet.printed)
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
+@pytest.mark.parametrize("page", of("sql"), ids=name)
+def test_the_sql_of_a_page_runs_on_the_demo_tables(page: Path) -> None:
+    with rq.connect(model="demo") as connection:
+        for table in TABLES:
+            connection.register(table, rq.demo_table(table))
+        for snippet in snippets(page):
+            if snippet.language == "sql":
+                assert connection.sql(snippet.text).fetchall()
 
 
 def commands(page: Path) -> Iterator[tuple[str, str]]:
@@ -95,7 +134,7 @@ def commands_in(snippet: Snippet) -> Iterator[tuple[str, str]]:
 
 
 def _writes(command: str) -> bool:
-    return "--output" in command and not any(word in command for word in _ELSEWHERE)
+    return "--output" in command and not command.startswith(_NOT_RUN)
 
 
 def _goes_on(command: str) -> bool:
@@ -113,14 +152,15 @@ SHOWN = [
     pytest.param(page, command, printed, id=f"{name(page)}: {command[:50].strip()}")
     for page in PAGES
     for command, printed in commands(page)
-    if command.startswith("relquery ") and not any(word in command for word in _ELSEWHERE)
+    if command.startswith("relquery ") and not command.startswith(_NOT_RUN)
 ]
 
 
 @pytest.mark.parametrize(("page", "command", "printed"), SHOWN)
 def test_a_command_prints_what_the_page_shows(
-    page: Path, command: str, printed: str, tmp_path: Path
+    page: Path, command: str, printed: str, tmp_path: Path, tickets: Path
 ) -> None:
+    shutil.copy(tickets, tmp_path)
     for at, text in commands(page):  # files that commands before it show or write
         if at == command:
             break
@@ -137,10 +177,21 @@ def _run(command: str, folder: Path) -> str:
     _, *arguments = shlex.split(command)
     program = [sys.executable, "-m", "relquery", *arguments]
     ran = subprocess.run(
-        program, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        program,
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return ran.stdout
+
+
+def _lines(text: str) -> list[str]:
+    """Without what is measured, and the width that it takes."""
+    return [" ".join(_MEASURED.sub("0", line).split()) for line in text.rstrip().splitlines()]
 
 
 def _words(text: str) -> list[str]:

@@ -130,8 +130,8 @@ class PromptTooLongError(RequestError):
     def __init__(self, tokens: int, limit: int, what: str, remedy: str = "") -> None:
         shorten = "Shorten what it reads; in SQL, e.g. substring(column, 1, 2000)."
         super().__init__(
-            f"The prompt has {tokens} tokens; {what} has room for {limit - 1} and one of the "
-            f"answer. {remedy or shorten}"
+            f"The prompt has {tokens} tokens; {what} has room for {limit - 1} and one token "
+            f"of the answer. {remedy or shorten}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What the README says of a benchmark's figures is what its document says."""
+"""What README and pages say of figures is what the benchmarks' documents say."""
 
 from __future__ import annotations
 
@@ -8,32 +8,51 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = re.sub(r"\s+", " ", (ROOT / "README.md").read_text(encoding="utf-8"))
-CLAIMS = {
-    r"the filter runs ([\d.]+) times faster": ("sql", "filter_ggr_over_original", 1.0),
-    r"the projection ([\d.]+) times": ("sql", "projection_ggr_over_original", 1.0),
-    r"against no cache ([\d.]+) times": ("sql", "filter_ggr_over_no_cache", 1.0),
-    r"(\d+)% of the filter's prompt tokens": ("sql", "filter_hit_rate", 100.0),
-    r"first served takes ([\d.]+) times as long": ("relserve", "fcfs_over_ours", 1.0),
-    r"first in, first out takes ([\d.]+) times": ("prefill_only", "wl1_fifo_over_srjf_mean", 1.0),
-    r"may be (\d+) times as long as with plain": ("prefill_only", "max_input_over_plain", 1.0),
-    r"and (\d+) times as with chunked": ("prefill_only", "max_input_over_chunked", 1.0),
+BENCHMARKS = ROOT / "docs" / "benchmarks"
+HOW_IT_WORKS = sorted((ROOT / "docs" / "how-it-works").glob("*.md"))
+README = {
+    r"a filter runs ([\d.]+) times faster": ("sql", "filter_ggr_over_original"),
+    r"and ([\d.]+) times faster than without reuse": ("sql", "filter_ggr_over_no_cache"),
+}
+_SHOWN = re.compile(r"^\| `(\w+)` \| ([\d.]+) \|", re.MULTILINE)
+_CLAIM = re.compile(r"([\d.]+)(%?)[^|`\d]*\(`(\w+)`\)")
+_PATH = re.compile(r"`((?:tests|[a-z]+)/[\w/]+(?:\.py|/)?)`")
+
+
+def figures(document: str) -> dict[str, float]:
+    """Of all its parts, by name."""
+    text = (BENCHMARKS / f"{document}.md").read_text(encoding="utf-8")
+    return {name: float(value) for name, value in _SHOWN.findall(text)}
+
+
+ALL = {
+    name: value for path in BENCHMARKS.glob("*.md") for name, value in figures(path.stem).items()
 }
 
 
-def value(document: str, figure: str) -> float:
-    """Of a figure, as the table of its document has it."""
-    text = (ROOT / "docs" / "benchmarks" / f"{document}.md").read_text(encoding="utf-8")
-    found = re.search(rf"^\| `{figure}` \| ([\d.]+) \|", text, re.MULTILINE)
-    assert found, f"{document}.md has no figure {figure}"
-    return float(found[1])
+def is_rounded(said: str, shown: float) -> bool:
+    return float(said) == pytest.approx(shown, abs=0.51 * 10 ** -len(said.partition(".")[2]))
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
+@pytest.mark.parametrize("claim", README)
 def test_the_readme_claims_what_the_documents_show(claim: str) -> None:
-    said = re.search(claim, README)
+    text = re.sub(r"\s+", " ", (ROOT / "README.md").read_text(encoding="utf-8"))
+    said = re.search(claim, text)
     assert said, "the README says it in other words: change them here, too"
-    decimals = len(said[1].partition(".")[2])
-    document, figure, unit = CLAIMS[claim]
-    shown = unit * value(document, figure)
-    assert float(said[1]) == pytest.approx(shown, abs=0.51 * 10**-decimals)
+    document, figure = README[claim]
+    assert is_rounded(said[1], figures(document)[figure])
+
+
+@pytest.mark.parametrize("page", HOW_IT_WORKS, ids=lambda page: page.stem)
+def test_a_page_claims_what_the_documents_show(page: Path) -> None:
+    claims = _CLAIM.findall(page.read_text(encoding="utf-8"))
+    assert claims or page.stem in ("index", "prompt-cache")
+    for said, percent, figure in claims:
+        assert is_rounded(said, ALL[figure] * (100 if percent else 1)), figure
+
+
+@pytest.mark.parametrize("page", HOW_IT_WORKS, ids=lambda page: page.stem)
+def test_a_page_names_modules_and_tests_that_are_there(page: Path) -> None:
+    for path in _PATH.findall(page.read_text(encoding="utf-8")):
+        root = ROOT if path.startswith("tests/") else ROOT / "src" / "relquery"
+        assert (root / path).exists(), path

@@ -62,7 +62,7 @@ def test_a_run_measures_all_parts_or_those_named() -> None:
 
 def test_an_unknown_part_lists_the_known() -> None:
     with pytest.raises(
-        ConfigError, match=r"'fats' is not known. Known: fast, slow. Did you mean 'fast'"
+        ConfigError, match=r"'fats' of the .* 'race' .* Known: fast, slow. Did you mean 'fast'"
     ):
         race().start(settings(None, "fats"), print)
     whole = Benchmark("whole", "", lambda settings, say: iter(()))

@@ -27,7 +27,7 @@ def described(figures: list[Figure]) -> dict[str, object]:
 SETTINGS = Settings(quick=False, data=Path("nowhere"))
 
 
-def test_the_document_shows_what_was_missed_and_its_picture(tmp_path: Path) -> None:
+def test_the_document_shows_what_was_missed_and_its_pictures(tmp_path: Path) -> None:
     results = Results(growth=GROWN)
     said: list[str] = []
     figures = [Figure("slow", 2.0, 1.0, at_least=False, note="twice"), Figure("x", None, 1.0)]
@@ -38,7 +38,8 @@ def test_the_document_shows_what_was_missed_and_its_picture(tmp_path: Path) -> N
     assert "seed 7" in text
     assert "(reorder_growth.png)" in text
     assert (tmp_path / "reorder_growth.png").read_bytes().startswith(b"\x89PNG")
-    assert len(said) == 2
+    assert (tmp_path / "reorder_gain.png").read_bytes().startswith(b"\x89PNG")
+    assert len(said) == 3
 
 
 def test_without_matplotlib_the_document_has_no_picture_and_says_how_to_get_one(

@@ -219,7 +219,7 @@ def test_one_token_more_is_refused_at_once_with_the_longest(engine: Engine) -> N
     (answer,) = engine.submit([text], labels=["Yes", "No"]).result()
     assert answer.finish is Finish.ERROR
     assert f"{sizing.max_input + 1} tokens" in str(answer.error)
-    assert f"a step holds {sizing.max_input}." in str(answer.error)
+    assert f"a step has room for {sizing.max_input} " in str(answer.error)
 
 
 @pytest.mark.parametrize(

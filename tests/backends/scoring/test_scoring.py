@@ -369,7 +369,7 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
         ({"labels": ["Yes", ""]}, "labels holds ''"),
         ({"labels": ["Yes", "No", "Yes"]}, "labels holds 'Yes' 2 times"),
         ({"labels": ["\ud800"]}, "not valid Unicode"),
-        ({"normalization": "sum"}, "normalization is 'sum'. Labels: joint, branch"),
+        ({"normalization": "sum"}, "normalization 'sum' is not known. Known: joint, branch"),
         ({"temperature": 0}, "temperature is 0"),
         ({"temperature": "1"}, "temperature is '1'"),
         ({"temperature": inf}, "temperature is inf"),

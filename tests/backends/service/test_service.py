@@ -540,7 +540,7 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
     prompts = [(nested(depth), Span("Why?")) for depth in (5, 200)]
     served, too_long = engine.submit(prompts, max_tokens=2).result(PATIENCE)
     assert (served.finish, served.output_tokens) == (Finish.LENGTH, 2)
-    assert "has room for 0 and one of the answer. Raise cache_tokens" in str(too_long.error)
+    assert "has room for 0 and one token of the answer. Raise cache_tokens" in str(too_long.error)
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_what_cannot_be_an_engine_is_refused() -> None:
         Engine(MODEL, policy="shorest")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"relquery\.connect"):
         Engine("openai:gpt")
-    with pytest.raises(ConfigError, match="no cost model 'a100'"):
+    with pytest.raises(ConfigError, match="cost model 'a100' is not known"):
         Engine(MODEL, cost="a100")
     with pytest.raises(ConfigError, match="Give a LinearCost"):
         Engine(MODEL, cost=3)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from relquery.table.columns import Columns, encode
 from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.dependencies.discover import CERTAINTY, CHANCE, LEAST_REPEATS, discover
 from tests.data import data_path
-from tests.table.rules.dependency_reference import Data, g3, related, rows_to_remove
+from tests.table.dependencies.dependency_reference import Data, g3, related, rows_to_remove
 
 TOLERANCES = st.sampled_from([0.0, 0.01, 0.05])
 Numbers = npt.NDArray[np.int64]

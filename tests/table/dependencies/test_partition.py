@@ -17,7 +17,7 @@ from relquery.table.dependencies.partition import (
     violations_of_each,
     whole,
 )
-from tests.table.rules.dependency_reference import rows_to_remove
+from tests.table.dependencies.dependency_reference import rows_to_remove
 
 ROWS = st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=25)
 VALUES = 5
