@@ -14,9 +14,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.csv as csv
-import pyarrow.parquet as parquet
 import pytest
+from pyarrow import csv, parquet
 
 import relquery as rq
 from relquery.demo.files import TABLES
