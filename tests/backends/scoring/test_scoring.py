@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from math import exp, fsum, inf
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -410,14 +409,3 @@ def test_an_error_in_a_step_is_raised_and_the_next_call_is_served(
             engine.score(PROMPTS, labels=LABELS)
     engine._worker.ask(lambda: check_empty(engine._worker._backend), None)
     assert engine.score(["x"], labels=LABELS)[0].error is None
-
-
-def test_the_example_of_the_page_for_users_runs_as_it_says() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "engine.md").read_text(encoding="utf-8")
-    section = page[page.index("## Scores") :]
-    found = re.search(r"```python\n(.*?)```\n+```\n(.*?)```", section, re.DOTALL)
-    assert found is not None
-    names: dict[str, Any] = {}
-    exec(found[1], names)
-    printed = [repr(scores) for scores in names["scores"]]
-    assert printed == found[2].strip().splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -591,14 +589,3 @@ def test_what_cannot_be_an_engine_is_refused() -> None:
 def test_it_is_a_public_name() -> None:
     assert relquery.Engine is Engine
     assert relquery.Job is Job
-
-
-def test_the_page_for_users_begins_with_an_example_that_runs() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "engine.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert code is not None
-    names: dict[str, Any] = {}
-    exec(code[1], names)
-    assert {answer.text for answer in names["job"].result()} <= {"Yes", "No"}
-    assert len(names["answers"]) == 1
-    assert names["job"].latency is not None
