@@ -75,53 +75,44 @@ def snippets(page: Path) -> Iterator[Snippet]:
         yield Snippet(block[1], block[2], below[2] if below and is_output else None)
 
 
-def of(language: str) -> list[Path]:
-    """Pages with such a block."""
-    return [page for page in PAGES if any(one.language == language for one in snippets(page))]
-
-
 def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
 @pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
-@pytest.mark.parametrize("page", of("python"), ids=name)
-def test_the_code_of_a_page_runs_from_top_to_bottom(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("page", [page for page in PAGES if any(snippets(page))], ids=name)
+def test_a_page_does_what_it_shows_from_top_to_bottom(
+    page: Path, tickets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    shutil.copy(tickets, tmp_path)
     names: dict[str, Any] = {}
     for snippet in snippets(page):
-        for command, _ in commands_in(snippet):
-            if _writes(command):  # what code below it may read
-                _run(command, tmp_path)
-        if snippet.language != "python":
-            continue
-        printed = io.StringIO()
-        with redirect_stdout(printed):
-            exec(compile(snippet.text, str(page), "exec"), names)
-        if snippet.printed is not None:
-            assert _lines(printed.getvalue()) == _lines(snippet.printed)
+        if snippet.language == "python":
+            printed = io.StringIO()
+            with redirect_stdout(printed):
+                exec(compile(snippet.text, str(page), "exec"), names)
+            if snippet.printed is not None:
+                assert _lines(printed.getvalue()) == _lines(snippet.printed)
+        elif snippet.language == "sql":
+            assert _on_the_demo_tables(snippet.text)
+        for command, shown in commands_in(snippet):
+            if command.startswith("cat "):
+                (tmp_path / command.split()[1]).write_text(shown, encoding="utf-8")
+            elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
+                said = _run(command, tmp_path)
+                assert not shown.strip() or _words(said) == _words(shown), command
 
 
-@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
-@pytest.mark.parametrize("page", of("sql"), ids=name)
-def test_the_sql_of_a_page_runs_on_the_demo_tables(page: Path) -> None:
+def _on_the_demo_tables(query: str) -> list[tuple[Any, ...]]:
     with rq.connect(model="demo") as connection:
         for table in TABLES:
             connection.register(table, rq.demo_table(table))
-        for snippet in snippets(page):
-            if snippet.language == "sql":
-                assert connection.sql(snippet.text).fetchall()
-
-
-def commands(page: Path) -> Iterator[tuple[str, str]]:
-    """(command, what it prints) of all blocks that show a terminal."""
-    for snippet in snippets(page):
-        yield from commands_in(snippet)
+        return connection.sql(query).fetchall()
 
 
 def commands_in(snippet: Snippet) -> Iterator[tuple[str, str]]:
+    """(command, what it prints) of a block that shows a terminal."""
     if snippet.language or not snippet.text.startswith("$ "):
         return
     for part in re.split(r"^\$ ", snippet.text, flags=re.MULTILINE)[1:]:
@@ -130,10 +121,6 @@ def commands_in(snippet: Snippet) -> Iterator[tuple[str, str]]:
         while _goes_on("".join(lines[:size])) and size < len(lines):
             size += 1
         yield "".join(lines[:size]).replace("\\\n", " "), "".join(lines[size:])
-
-
-def _writes(command: str) -> bool:
-    return "--output" in command and not command.startswith(_NOT_RUN)
 
 
 def _goes_on(command: str) -> bool:
@@ -145,31 +132,6 @@ def _goes_on(command: str) -> bool:
     except ValueError:
         return True
     return False
-
-
-SHOWN = [
-    pytest.param(page, command, printed, id=f"{name(page)}: {command[:50].strip()}")
-    for page in PAGES
-    for command, printed in commands(page)
-    if command.startswith("relquery ") and not command.startswith(_NOT_RUN)
-]
-
-
-@pytest.mark.parametrize(("page", "command", "printed"), SHOWN)
-def test_a_command_prints_what_the_page_shows(
-    page: Path, command: str, printed: str, tmp_path: Path, tickets: Path
-) -> None:
-    shutil.copy(tickets, tmp_path)
-    for at, text in commands(page):  # files that commands before it show or write
-        if at == command:
-            break
-        if at.startswith("cat "):
-            (tmp_path / at.split()[1]).write_text(text, encoding="utf-8")
-        elif _writes(at):
-            _run(at, tmp_path)
-    said = _run(command, tmp_path)
-    if printed.strip():
-        assert _words(said) == _words(printed)
 
 
 def _run(command: str, folder: Path) -> str:
