@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -16,8 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyarrow import csv, parquet
+from typer.testing import CliRunner
 
 import relquery as rq
+from relquery.cli.app import app
 from relquery.demo.files import TABLES
 from tests.backends.provider.chat_server import completion, serving
 
@@ -100,7 +99,7 @@ def test_a_page_does_what_it_shows_from_top_to_bottom(
             if command.startswith("cat "):
                 (tmp_path / command.split()[1]).write_text(shown, encoding="utf-8")
             elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
-                said = _run(command, tmp_path)
+                said = _run(command)
                 assert not shown.strip() or _words(said) == _words(shown), command
 
 
@@ -134,19 +133,9 @@ def _goes_on(command: str) -> bool:
     return False
 
 
-def _run(command: str, folder: Path) -> str:
-    _, *arguments = shlex.split(command)
-    program = [sys.executable, "-m", "relquery", *arguments]
-    ran = subprocess.run(
-        program,
-        cwd=folder,
-        env=os.environ | {"COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+def _run(command: str) -> str:
+    ran = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "200"})
+    assert ran.exit_code == 0, ran.output
     return ran.stdout
 
 

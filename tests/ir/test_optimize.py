@@ -155,13 +155,13 @@ def test_both_goals_can_be_had_one_after_the_other():
     verify(tree, desugared=True)
 
 
-def a_million_nodes_of_candidates():
-    emails = (Generate(Seq((Text("S"), Text(str(i))))) for i in range(250_000))
+def a_quarter_million_nodes_of_candidates():
+    emails = (Generate(Seq((Text("S"), Text(str(i))))) for i in range(62_500))
     return Generate(Seq((Text("Which?"), Bag(tuple(emails), independent=True))))
 
 
-def a_million_texts():
-    return Generate(Bag(tuple(Text(str(i)) for i in range(1_000_000)), ","))
+def a_quarter_million_texts():
+    return Generate(Bag(tuple(Text(str(i)) for i in range(250_000)), ","))
 
 
 def joins_in_a_join():
@@ -179,8 +179,8 @@ def generations_fifty_thousand_deep():
 @pytest.mark.parametrize(
     ("build", "goal"),
     [
-        (a_million_nodes_of_candidates, "cache"),
-        (a_million_texts, "attention"),
+        (a_quarter_million_nodes_of_candidates, "cache"),
+        (a_quarter_million_texts, "attention"),
         (joins_in_a_join, "cache"),
         (generations_fifty_thousand_deep, "cache"),
         (generations_fifty_thousand_deep, "attention"),
@@ -190,4 +190,4 @@ def test_large_trees_are_optimized_in_seconds(build, goal):
     tree = build()
     began = time.process_time()
     optimize(tree, goal)
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < 8

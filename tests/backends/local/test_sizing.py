@@ -264,16 +264,16 @@ def kib(name):
     return int(open("/proc/self/status").read().split(f"{name}:")[1].split()[0])
 
 torch.set_num_threads(1)
-with relquery.Engine("random:layers=1,hidden=32,heads=2", cache_tokens=64) as engine:
-    engine.score(["x"], ["Yes", "No"])
+def used(network, memory):
+    with relquery.Engine(network, device="cpu", max_input="auto", memory=memory) as engine:
+        (short,) = engine.score(["x"], ["Yes", "No"])
+        text = "x" * (engine.sizing.max_input - short.prompt_tokens + 1)
+        (scores,) = engine.score([text], ["Yes", "No"])
+        assert scores.error is None and scores.prompt_tokens == engine.sizing.max_input
+
+used("random:layers=1,hidden=32,heads=2", "4MiB")
 before = kib("VmRSS")
-with relquery.Engine(
-    "random:layers=2,hidden=256,heads=4", device="cpu", max_input="auto", memory="48MiB"
-) as engine:
-    (short,) = engine.score(["x"], ["Yes", "No"])
-    text = "x" * (engine.sizing.max_input - short.prompt_tokens + 1)
-    (scores,) = engine.score([text], ["Yes", "No"])
-    assert scores.error is None and scores.prompt_tokens == engine.sizing.max_input
+used("random:layers=2,hidden=256,heads=4", "48MiB")
 print((kib("VmHWM") - before) / 1024)
 """
 
