@@ -42,7 +42,7 @@ def test_the_wheel_is_small_and_holds_the_demo_model_alone(wheel: Path) -> None:
 def test_the_wheel_runs_in_an_environment_of_its_own(wheel: Path, tmp_path: Path) -> None:
     _run(sys.executable, "-m", "venv", str(tmp_path / "env"))
     python = tmp_path / "env" / "bin" / "python"
-    _run(str(python), "-m", "pip", "install", "--quiet", str(wheel))
+    _run(str(python), "-m", "pip", "install", "--quiet", "--no-compile", str(wheel))
     code = (
         "import relquery; con = relquery.connect('openai:m', api_key='none'); "
         "print(relquery.__version__, con.sql('SELECT 6 * 7').fetchall())"

@@ -9,7 +9,6 @@ con.sql("SELECT movietitle, LLM('Is the review positive?', reviewcontent) FROM m
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +72,6 @@ __all__ = [
     "reorder",
     "span",
 ]
-
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

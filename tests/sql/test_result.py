@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 
+from relquery.connection import Connection
 from relquery.report import Report
 from relquery.sql.result import Result
 
@@ -27,3 +30,11 @@ def test_a_notebook_shows_the_first_rows_escaped(result):
     assert "<script>" not in html
     assert html.count("<tr>") == 11
     assert html.endswith("<p>12 rows, first 10 shown</p>")
+
+
+def test_the_logger_names_each_stage(con: Connection, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="relquery"):
+        con.sql("SELECT LLM('up', title) FROM films")
+    (record,) = caplog.records
+    assert re.fullmatch(r"projection 1: 6 rows, \d calls, \d+\.\d\d s", record.getMessage())
+    assert record.name.startswith("relquery.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections import Counter
@@ -45,6 +46,7 @@ from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import Source, read_source
 from relquery.sql.result import OUTER, Result, RowError, missing_values
 
+_LOG = logging.getLogger(__name__)
 _MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
@@ -301,7 +303,9 @@ class _Asked:
         if errors and self.asker.config.on_error == "raise":
             raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
         self.errors += errors
-        self.stages.append(_report(name, call, replies, self.asker, len(wanted), start))
+        stage = _report(name, call, replies, self.asker, len(wanted), start)
+        self.stages.append(stage)
+        _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
     def check(self, checks: tuple[OuterCheck, ...]) -> None:
         """Look for answers that are no value where SELECTs around that of their call read them."""

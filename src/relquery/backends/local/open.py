@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 import warnings
 from dataclasses import fields, replace
 from pathlib import Path
@@ -19,6 +21,7 @@ from relquery.errors import ConfigError, MissingExtraError, unknown
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
+_LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
 _KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory"]
@@ -51,7 +54,9 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     budget = None if memory is None else read_memory(memory)
     # Before the model, which takes long to load.
     cost, job_time = _costs(options.get("cost"), model)
+    began = time.perf_counter()
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
+    _LOG.info("loaded %s in %.1f s", model, time.perf_counter() - began)
     loaded = replace(loaded, name=model)
     if config.host_tokens:
         _check_host(loaded, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from relquery.backends.provider.server import Server
 from relquery.backends.provider.trial import Failure
 from relquery.errors import ModelError, RequestError, SamplingWarning
 from relquery.prompt import Answer, Prompt, Sampling
+
+_LOG = logging.getLogger(__name__)
 
 Outcome = tuple[Answer, Failure | None]
 
@@ -71,6 +74,8 @@ class Batch:
 
     def _learn(self, without: frozenset[str]) -> None:
         """The server has taken a request without these."""
+        for setting in without - self.server.learnt:
+            _LOG.info("%s answers without %s", self.server.model, setting)
         self.server.learnt.update(without)
         if "temperature" in without and self.sampling.temperature == 0 and not self.warned:
             self.warned = True
