@@ -221,6 +221,10 @@ def test_a_condition_by_chance_guards_no_call(con: Connection, backend: FakeBack
         "SELECT u, list_transform(tags, lambda u: error('no')) "
         "FROM (SELECT *, LLM('up', id) AS u FROM films)",
         "SELECT u, [error('no') FOR u IN tags] FROM (SELECT *, LLM('up', id) AS u FROM films)",
+        "SELECT (SELECT r.id FROM reviews r WHERE r.film <> f.id)::VARCHAR || u "
+        "FROM (SELECT id, LLM('up', title) AS u FROM films) f",
+        "SELECT (SELECT g.title::INTEGER FROM films g WHERE g.id = f.id) || u "
+        "FROM (SELECT id, LLM('up', title) AS u FROM films) f",
     ],
 )
 def test_what_must_fail_fails_before_the_first_call(
@@ -253,6 +257,7 @@ def test_rows_that_a_table_takes_are_inserted(con: Connection) -> None:
             f"SELECT {item} FROM (SELECT *, LLM('up', id) AS u FROM films) AS f {rest}"
             for item, rest in [
                 ("coalesce(u, title::INTEGER::VARCHAR)", ""),
+                ("CASE WHEN u = '' THEN (SELECT g.id FROM films g WHERE g.id = f.id) END", ""),
                 ("CASE WHEN f IS NULL OR f.u IS NULL THEN error('none') END", ""),
                 ("title::INTEGER", "WHERE u = 'Maybe'"),
                 ("f.title::INTEGER", "JOIN films g ON u = g.title"),

@@ -18,6 +18,7 @@ from relquery.sql.read.binding import is_variable
 from relquery.sql.read.source import to_sql
 
 _DECIDING = ("where", "group", "having", "qualify", "distinct", "windows", "limit", "offset")
+_GUARDING = (exp.Case, exp.If, exp.Coalesce, exp.And, exp.Or)
 _CUTS = ("limit", "offset")
 
 
@@ -195,14 +196,23 @@ class _Settler:
                 name = item.alias_or_name
                 given.add(name.lower())
                 open_.columns.add(name.lower())
-                null = self._null_for(item)
+                null = self._null_for(item, open_)
                 item.replace(exp.alias_(null, name, quoted=True) if name else null)
         return frozenset(given)
 
-    def _null_for(self, item: exp.Expr) -> exp.Expr:
-        """NULL, for an item that folds rows as an aggregate: there are as many rows as before."""
-        folds = next(self.aggregates.inside(item), None) is not None
-        return exp.Max(this=exp.null()) if folds else exp.null()
+    def _null_for(self, item: exp.Expr, open_: _Open) -> exp.Expr:
+        """NULL, for an item that folds rows as an aggregate: there are as many rows as before.
+
+        It reads the item's subqueries that do not depend on answers and that no condition guards:
+        DuckDB computes them for all rows.
+        """
+        if next(self.aggregates.inside(item), None) is not None:
+            return exp.Max(this=exp.null())
+        null: exp.Expr = exp.null()
+        for query in _subqueries(item):
+            if not self._is_open(query, open_):
+                null = exp.Case().when(exp.Is(this=query.copy(), expression=exp.null()), null)
+        return null
 
     def _keeps_rows(self, select: exp.Select, open_: _Open) -> bool:
         """Whether no clause lets answers decide on rows; takes out an ORDER BY that does not."""
@@ -230,6 +240,14 @@ class _Settler:
         if not isinstance(node, exp.Expr):
             return False
         return self._reads_answers(node) or any(map(open_.has, node.walk()))
+
+
+def _subqueries(node: exp.Expr) -> Iterator[exp.Subquery]:
+    """The scalar subqueries of an expression that are computed whatever its other parts are."""
+    for found in node.find_all(exp.Subquery):
+        outer = found.find_ancestor(exp.Query, *_GUARDING)
+        if found is not node and outer is node.find_ancestor(exp.Query):
+            yield found
 
 
 def _sources(select: exp.Select) -> list[exp.Expr]:
