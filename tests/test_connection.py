@@ -218,7 +218,7 @@ def test_a_connection_may_be_used_from_another_thread():
 
 @pytest.mark.parametrize("model", [None, 3])
 def test_what_is_no_model_is_refused(model):
-    with pytest.raises(ConfigError, match="Give a model's name"):
+    with pytest.raises(ConfigError, match="Give a model name"):
         connect(model)
 
 

@@ -87,10 +87,10 @@ class EngineConfig:
             allowed = value is None and name == "starvation"
             if not allowed and not (_is_number(value) and 0 <= value < inf):
                 raise ConfigError(
-                    f"{name} is {value!r}; it must be a number from 0 on, and finite."
+                    f"{name} is {value!r}; it must be a finite number that is not negative."
                 )
         if not isinstance(self.weights, Mapping):
-            raise ConfigError(f"weights is {self.weights!r}; it must be a dict, tenant to number.")
+            raise ConfigError(f"weights is {self.weights!r}; it must map tenants to numbers.")
         for tenant, weight in self.weights.items():
             if not (_is_number(weight) and 0 < weight < inf):
                 raise ConfigError(
@@ -112,7 +112,7 @@ class EngineConfig:
     def _check_host(self) -> None:
         tokens, block = self.host_tokens, self.block_size
         if not isinstance(tokens, int) or (tokens != 0 and tokens < block):
-            raise ConfigError(f"host_tokens is {tokens!r}; it must be 0, or at least a block.")
+            raise ConfigError(f"host_tokens is {tokens!r}; it must be 0 or at least one block.")
 
 
 _COUNTS = (

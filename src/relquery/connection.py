@@ -49,12 +49,12 @@ def connect(
 
     model: a backend, "openai:NAME" for a provider's model, or the name or folder of a model for
         the embedded engine.
-    database: a DuckDB file whose tables are at hand, ":memory:", or a connection of
-        duckdb.connect(...), which is used as it is: its tables, views and settings are at hand,
-        what is registered stays there, and it is not closed.
+    database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
+        duckdb.connect(...), which is used as is: its tables, views and settings are available,
+        registered tables stay in it, and it is not closed.
     order, on_error: see QueryConfig.
-    ledger: where answers are kept: ":memory:" as long as the connection lives, a file to find
-        them again later, None for nowhere (benchmarks). Only calls that would give the same
+    ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
+        reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
     options: settings of the embedded engine, e.g. cache_tokens, or of a provider, e.g. base_url.
 
@@ -81,16 +81,16 @@ def _load(model: str, options: dict[str, Any]) -> Backend:
 def _adopted(model: Backend | Answering, options: dict[str, Any]) -> Backend:
     if not isinstance(model, Backend | Answering):
         raise ConfigError(
-            f"model is {model!r}. Give a model's name or folder, e.g. 'demo', or a backend."
+            f"model is {model!r}. Give a model name or folder, e.g. 'demo', or a backend."
         )
     if options:
-        raise ConfigError(f"{', '.join(options)}: options go with a model's name, not a backend.")
+        raise ConfigError(f"{', '.join(options)}: options need a model name, not a backend.")
     return model if isinstance(model, Backend) else Adopted(model)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Connection:
-    """A database that can call a model. Made by `connect`; not for use by several threads.
+    """A database that can call a model. Made by `connect`; not thread-safe.
 
     owns_backend: whether closing the connection closes the backend.
     """
@@ -102,7 +102,7 @@ class Connection:
     clock: Callable[[], float]
     owns_backend: bool
     orders: Orders = field(default_factory=Orders)
-    """In which order bags of span queries were asked."""
+    """The order in which bags of span queries were asked."""
 
     def register(self, name: str, data: object) -> None:
         """Make a file or an object of another library readable as a table; see sql.hosts."""
@@ -123,15 +123,15 @@ class Connection:
     ) -> Result:
         """Run a statement, which may call LLM('prompt', column, ...).
 
-        order, on_error: in place of the connection's. sampling: labels, max_tokens, temperature,
-        top_p, top_k, seed and stop, for calls that do not say otherwise. progress: called with
-        (stage, answers so far, answers in all).
+        order, on_error: override the connection's. sampling: defaults for calls that do not set
+        labels, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
+        (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
         """
         if not isinstance(query, str):
-            raise QueryError(f"query is {query!r:.60}; it must be SQL as text.")
+            raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
         config = replace(
             self.config, order=order or self.config.order, on_error=on_error or self.config.on_error
         )
@@ -150,16 +150,16 @@ class Connection:
     ) -> SpanResult:
         """Answer a span query, made with `relquery.span`.
 
-        for_, arity: as for `relquery.optimize`; "attention" asks other questions, and more of them,
-            so that answers differ. corpora: what `span.retrieve` reads, by name:
-            texts, or a function of (query, limit) that gives texts. independent: False sends
+        for_, arity: as for `relquery.optimize`; "attention" asks different and more questions,
+            so answers differ. corpora: what `span.retrieve` reads, by name:
+            texts, or a function of (query, limit) that returns texts. independent: False sends
             children of plus as ordinary text, for providers. progress: called with ("generations",
-            answered so far, in all).
+            answered so far, total).
 
-        The ledger is not asked: an answer in it has no attention states, and it is those of inner
-        generations that the outer ones reuse.
+        The ledger is not used: it stores answers without attention states, and outer generations
+        reuse the states of inner ones.
 
-        Raises QueryError, and RequestError where a generation fails.
+        Raises QueryError, and RequestError if a generation fails.
         """
         from relquery.spans.run import run
 
@@ -187,12 +187,12 @@ class Connection:
         independent: bool = True,
         progress: Progress | None = None,
     ) -> list[SpanResult]:
-        """Answer span queries in an order in which what they share comes close in time.
+        """Answer span queries in an order that puts queries with shared content close in time.
 
         Results come in the order given; one that failed has an `error`.
 
-        cache_tokens: what the backend's cache holds, if it does not say so itself. The other
-            arguments: see `run`.
+        cache_tokens: the size of the backend's cache, if the backend does not report it. For the
+            other arguments see `run`.
         """
         from relquery.spans.bulk import run_bulk
 
@@ -227,10 +227,10 @@ class Connection:
     ) -> SpanExplanation: ...
 
     def explain(self, query: str | Node, **options: Any) -> SqlExplanation | SpanExplanation:
-        """Say what `sql` or `run` would do with a query, and ask nothing. Print what it gives.
+        """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
-        Of SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. order and sampling: see `sql`. Of a span query: rules, prompts, tokens, what is in
+        For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
+        known. order and sampling: see `sql`. For a span query: rules, prompts, tokens, what is in
         the cache. for_, arity, corpora: see `run`; warm: run the inner generations first, see
         relquery.spans.explain.
         """

@@ -5,7 +5,7 @@ RelqueryError
 │   ├── SqlSyntaxError       does not parse; carries line, column and a caret
 │   ├── UnknownColumnError   names the nearest column
 │   ├── UnknownTableError    names the nearest table
-│   ├── LateQueryError       found when calls were paid for already
+│   ├── LateQueryError       found after calls were paid for
 │   └── UnsupportedQueryError  valid SQL that relquery does not run yet
 ├── TableError               a file or object cannot be read as a table
 ├── ConfigError              a setting is out of range or contradicts another
@@ -76,7 +76,7 @@ class UnknownTableError(QueryError):
 
 
 class LateQueryError(QueryError):
-    """What no check could find before the answers were there.
+    """An error that no check could find before the answers were known.
 
     calls: how many were made. kept: whether the ledger has their answers.
     """
@@ -86,8 +86,8 @@ class LateQueryError(QueryError):
         made = "a call was made" if calls == 1 else f"{calls} calls were made"
         answers = "answer is" if calls == 1 else "answers are"
         where = (
-            f"The {answers} in the ledger, so that a corrected query asks only for what is new; "
-            "TRY(...) gives NULL where an expression fails."
+            f"The {answers} in the ledger, so a corrected query only asks what is new; "
+            "TRY(...) returns NULL if an expression fails."
             if kept
             else f"The {answers} not kept."
         )
@@ -128,10 +128,10 @@ class PromptTooLongError(RequestError):
     """A prompt that, with room for an answer, exceeds a limit counted in tokens."""
 
     def __init__(self, tokens: int, limit: int, what: str, remedy: str = "") -> None:
-        shorten = "Shorten what it reads; in SQL, e.g. substring(column, 1, 2000)."
+        shorten = "Shorten its input; in SQL, e.g. substring(column, 1, 2000)."
         super().__init__(
-            f"The prompt has {tokens} tokens; {what} has room for {limit - 1} and one token "
-            f"of the answer. {remedy or shorten}"
+            f"The prompt has {tokens} tokens; {what} has room for {limit - 1} and one answer "
+            f"token. {remedy or shorten}"
         )
 
 
@@ -140,17 +140,17 @@ class PartialResultWarning(UserWarning):
 
 
 class LedgerWarning(UserWarning):
-    """Answers that the ledger's file does not hold, as it could not be written."""
+    """Answers that could not be written to the ledger file."""
 
 
 class SamplingWarning(UserWarning):
-    """A server that refuses a setting and answers without it, by its own."""
+    """A server that rejects a setting and answers with its own default instead."""
 
 
 def unknown(what: str, name: object, known: Iterable[str], *, of: str = "", more: str = "") -> str:
     """What is wrong with a name that is not among those known.
 
-    of: whose, such as "tree" for an option of tree. more: what would do besides, after a comma.
+    of: whose, such as "tree" for an option of tree. more: further valid values, after a comma.
     """
     whose, names = f" of {of}" if of else "", list(known)
     listing, hint = ", ".join(names) or "none", did_you_mean(str(name), names)

@@ -21,7 +21,7 @@ from relquery.errors import ConfigError
         ("chatgpt-4o-latest", "Write 'openai:chatgpt-4o-latest'"),
         ("openai/gpt-4o-mini", "Write 'openai:gpt-4o-mini'"),
         ("anthropic:claude-sonnet", "'anthropic' is not supported yet. Use 'openai:NAME'"),
-        ("claude-sonnet-4", "every server of its chat-completions form, given by base_url="),
+        ("claude-sonnet-4", "any OpenAI-compatible server; set its address with base_url="),
         ("anthropic/claude-3-haiku", "'claude' is not supported yet"),
         ("gemini-2.0-flash", "OPENAI_BASE_URL"),
         ("ollama:llama3", "'ollama' is not supported yet"),

@@ -105,7 +105,7 @@ def test_ophr_is_left_out_of_all_with_a_reason_where_the_table_is_large(
     figures: Callable[..., dict[str, Any]], run: Run
 ) -> None:
     assert "1,536 rows" in figures("demo:movies")["left_out"]["ophr"]
-    assert "ophr is left out. The table has 1,536 rows" in run("demo:movies")[0]
+    assert "ophr was skipped. The table has 1,536 rows" in run("demo:movies")[0]
     _, err = run("demo:movies", "--method", "ophr", code=1)
     assert "Use method 'tree'" in err
 

@@ -92,7 +92,7 @@ def test_requests_that_cannot_be_served_are_told(run: Run, day: Path) -> None:
         file.write(json.dumps(query))
     shown, told = run("simulate", "-t", day, "-p", "fcfs", "--cache-tokens", 8_192, status=3)
     assert "13 relQueries" in shown
-    assert "1 requests have no answer" in told
+    assert "1 requests got no answer" in told
 
 
 def test_a_timeline_is_drawn(run: Run, day: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_wrong_option_is_named(run: Run, day: Path, options: list[str], messag
     ("options", "message"),
     [
         (["--rows", "5"], "LEAST,MOST"),
-        (["--rows", "5,2"], "the least first"),
+        (["--rows", "5,2"], "LEAST must be at least 1"),
         (["--rate", "0"], "above 0"),
         (["--sampling", "share"], "Known: independent, shared. Did you mean 'shared'?"),
         (["demo:movies"], "Two tables are named"),

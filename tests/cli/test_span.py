@@ -82,7 +82,7 @@ def test_run_answers_a_query_in_the_wire_form(relquery: Run, wire: str) -> None:
 def test_run_prints_the_text_and_on_standard_error_notes_and_cost(relquery: Run, wire: str) -> None:
     out, err = relquery("run", wire, "--var", "n=5", "--max-tokens", "2", "-m", MODEL)
     assert out.strip()
-    assert "Note: generate/seq[1]/plus[0]/generate: cut after 2 tokens" in err
+    assert "Note: generate/seq[1]/plus[0]/generate: cut off after 2 tokens" in err
     assert "more notes" in err
 
 
@@ -90,7 +90,7 @@ def test_run_prints_the_text_and_on_standard_error_notes_and_cost(relquery: Run,
 def test_help_says_that_attention_asks_something_else(relquery: Run, command: str) -> None:
     out, _ = relquery(command, "--help")
     words = " ".join(re.findall(r"[\w:]+", out))
-    assert "attention: candidates judged few at a time answers differ" in words
+    assert "attention: judge a few candidates at a time answers differ" in words
     assert "it takes more calls" in words
 
 

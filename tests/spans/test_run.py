@@ -113,7 +113,7 @@ def test_an_answer_that_was_cut_is_read_on_and_noted():
     assert backend.asked[-1] == "judge [a>3][b>3]"
     assert result.answer.finish is Finish.LENGTH
     assert len(result.report.notes) == 3
-    assert "generate/seq[1]/plus[0]/generate: cut after 256 tokens" in result.report.notes[0]
+    assert "generate/seq[1]/plus[0]/generate: cut off after 256 tokens" in result.report.notes[0]
     assert "Raise max_tokens (now 9)" in result.report.notes[-1]
 
 

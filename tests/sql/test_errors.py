@@ -120,7 +120,7 @@ def test_an_empty_query_is_said_to_be_empty(text, con):
 
 
 def test_a_query_that_is_not_text_is_refused(con):
-    with pytest.raises(QueryError, match="it must be SQL as text"):
+    with pytest.raises(QueryError, match="it must be a string of SQL"):
         con.sql(5)
 
 

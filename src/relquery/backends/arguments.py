@@ -17,12 +17,12 @@ def texts_of(name: str, given: Sequence[str]) -> tuple[str, ...]:
     texts = tuple(str(text) if isinstance(text, str) else text for text in given)  # NumPy's, too
     for text in texts:
         if not isinstance(text, str) or not text:
-            raise ConfigError(f"{name} holds {text!r}; it must hold strings that are not empty.")
+            raise ConfigError(f"{name} contains {text!r}; it must contain non-empty strings.")
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise ConfigError(
-                f"{name} holds {text!r}, which is not valid Unicode text: {error}."
+                f"{name} contains {text!r}, which is not valid Unicode text: {error}."
             ) from error
     return texts
 
@@ -31,8 +31,8 @@ def prompts_of(given: Iterable[str | Prompt], name: str = "prompts") -> list[Pro
     """Texts and tuples of Spans as prompts. name: of the argument. Raises ConfigError."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ConfigError(
-            f"{name} is a {type(given).__name__}; it must be a list of prompts. For one prompt "
-            "give a list of one, [prompt]."
+            f"{name} is a {type(given).__name__}; it must be a list of prompts. For a single "
+            "prompt, give [prompt]."
         )
     return [_prompt(index, each) for index, each in enumerate(given)]
 
@@ -52,7 +52,7 @@ def _prompt(index: int, given: object) -> Prompt:
             shown = "spans in spans without end" if depth > _DEEPEST else repr(span)
             raise ConfigError(
                 f"Prompt {index} has {shown}. A span's content is a string, a tuple of token ids, "
-                f"an Exchange or a Nest of spans, at most {_DEEPEST} in one another; its role is a "
+                f"an Exchange or a Nest of spans, at most {_DEEPEST} levels deep; its role is a "
                 "Role, and its reuse a Reuse."
             )
         todo += [(below, depth + 1) for below in _spans_in(span)]

@@ -43,12 +43,12 @@ def _check_local(model: str) -> None:
     if Path(model).exists() or model.startswith("random:"):
         return
     if found := _OF_OPENAI.fullmatch(model):
-        raise ConfigError(f"The model '{model}' is OpenAI's. Write 'openai:{found['name']}'.")
+        raise ConfigError(f"'{model}' is an OpenAI model. Write 'openai:{found['name']}'.")
     if found := _ELSEWHERE.fullmatch(model):
         provider = found["provider"] or found["name"]
         raise ConfigError(
             f"The model '{model}' cannot be opened: '{provider}' is not supported yet. Use "
-            "'openai:NAME', for OpenAI and for every server of its chat-completions form, given by "
+            "'openai:NAME' for OpenAI or any OpenAI-compatible server; set its address with "
             "base_url=... or OPENAI_BASE_URL." + did_you_mean(provider, ["openai", "random"])
         )
 

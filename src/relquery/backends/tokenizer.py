@@ -34,8 +34,8 @@ def load_tokenizer(name: str) -> Encode:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise ModelError(
-            f"{path} cannot be read as a tokenizer: {error}. Give a tokenizer.json as "
-            "transformers' save_pretrained writes it."
+            f"{path} cannot be read as a tokenizer: {error}. Give a tokenizer.json written by "
+            "transformers' save_pretrained."
         ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -20,7 +20,7 @@ from relquery.cli.traces.trace import trace
 from relquery.errors import RelqueryError
 
 app = typer.Typer(
-    help="LLM queries over relational data. Exit codes: 0 done, 1 error, 2 wrong usage, "
+    help="LLM queries over relational data. Exit codes: 0 success, 1 error, 2 usage error, "
     "3 some rows have no value, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,

@@ -1,4 +1,4 @@
-"""`relquery calibrate`: what the steps of a model on this machine cost."""
+"""`relquery calibrate`: measure what a model's steps cost on this machine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _JOB_WORDS = {
 
 
 def calibrate(
-    model: Annotated[str, typer.Argument(help="A model's name or folder, as in `relquery sql`.")],
+    model: Annotated[str, typer.Argument(help="A model name or folder, as in `relquery sql`.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.json", help="Where to write it.")
     ] = None,
@@ -46,17 +46,17 @@ def calibrate(
         int | None,
         typer.Option(
             metavar="TOKENS",
-            help="Also time prompts of up to so many tokens, cached in part, for policy srjf.",
+            help="Also time prompts of up to this many tokens, partly cached, for policy srjf.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the batches' random tokens.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The cost model as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the cost model as JSON.")] = False,
 ) -> None:
     """Measure batches of many sizes and fit the linear cost model that predicts their seconds.
 
-    R² on batches of other sizes, which the model was not fitted to, tells how well it predicts.
-    Let the machine be quiet meanwhile. With --longest-prompt, a prompt's time by its length and
-    cached tokens is fitted, too; policy srjf then goes by it, else by the uncached tokens alone.
+    R² on batches of other sizes, which the model was not fitted to, shows how well it predicts.
+    Keep the machine idle while it runs. --longest-prompt also fits a prompt's time to its length
+    and cached tokens; policy srjf then uses that fit instead of the uncached tokens alone.
 
     [bold]Examples[/bold]
 
@@ -69,7 +69,7 @@ def calibrate(
     if output is not None:
         check_output(output, [".json"])
     if model.startswith("openai:"):
-        raise ConfigError("The steps of a provider cannot be measured; calibrate a local model.")
+        raise ConfigError("A provider's steps cannot be measured; calibrate a local model.")
     limits = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
     backend = load_backend(model, **limits)
     try:
@@ -93,16 +93,16 @@ def calibrate(
             console.print(_prompts(model, jct))
     if jct is not None and jct.fitted < TRUSTED:
         typer.echo(
-            f"A prompt's time is told badly (Pearson's r {jct.fitted:.2f}): something else ran "
-            "meanwhile, or the prompts are too short to time. Measure again on a quiet machine, or "
+            f"Prompt times are predicted badly (Pearson's r {jct.fitted:.2f}): something else was "
+            "running, or the prompts are too short to time. Measure again on an idle machine, or "
             "without --longest-prompt.",
             err=True,
         )
     told = fit.r2 if fit.held_out is None else min(fit.r2, fit.held_out)
     if told < TRUSTED:
         typer.echo(
-            f"This cost model predicts badly (R² {told:.2f}): something else ran meanwhile, or the "
-            "steps are too short to time. Measure again on a quiet machine.",
+            f"This cost model predicts badly (R² {told:.2f}): something else was running, or the "
+            "steps are too short to time. Measure again on an idle machine.",
             err=True,
         )
 

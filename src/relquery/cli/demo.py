@@ -30,7 +30,7 @@ def demo(
     rows: Annotated[int, typer.Option(help="Result rows to show.")] = 10,
     model: Annotated[str, typer.Option("--model", "-m", help="As in `relquery sql`.")] = "demo",
 ) -> None:
-    """Show what relquery does: one query, reordered and in original order, and what each cost."""
+    """Run one query in relquery's order and in the original order, and compare the costs."""
     console = Console()
     console.print(Syntax(QUERY, "sql", background_color="default"))
     with errors_console().status("compiling the solver (once per installation)"):
@@ -44,7 +44,7 @@ def demo(
     speedup = original.report.seconds / reordered.report.seconds
     console.print(
         f"{speedup:.1f} times faster than in original order; "
-        f"{'the same rows' if same else 'rows differ where the order of fields sways the model'}.",
+        f"{'same rows' if same else 'rows differ because the field order affects the model'}.",
         highlight=False,
     )
 

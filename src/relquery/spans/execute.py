@@ -141,4 +141,4 @@ def _cut(work: Work, task: Generate, answer: Answer) -> str:
     remedy = f"Raise max_tokens (now {limit}) for a whole one."
     if answer.output_tokens < limit:
         remedy = "The model's context or the cache is full: shorten what it reads."
-    return f"{work.where(task)}: cut after {answer.output_tokens} tokens; {used}. {remedy}"
+    return f"{work.where(task)}: cut off after {answer.output_tokens} tokens; {used}. {remedy}"

@@ -115,7 +115,7 @@ def test_calibration_fits_the_machine_and_leaves_nothing_wrong_in_the_cache() ->
     assert after[0].text == before[0].text
     assert after[0].cached_tokens == 0
     waiting = one.answer([prompt("x")], Sampling(max_tokens=1))
-    with pytest.raises(ConfigError, match="Requests are open"):
+    with pytest.raises(ConfigError, match="Requests are still running"):
         one.calibrate()
     assert len(list(waiting)) == 1
     one.close()
@@ -126,7 +126,7 @@ def test_prompts_are_timed_and_policies_go_by_what_was_fitted(tmp_path: Path) ->
     one = load_backend(model, cache_tokens=1024)
     found = one.time_prompts(96)
     assert (len(found.timed), max(each.length for each in found.timed)) == (21, 96)
-    with pytest.raises(ConfigError, match="has 1025 tokens; it must have at least 64, and at most"):
+    with pytest.raises(ConfigError, match="has 1025 tokens; it must have at least 64 and at most"):
         one.time_prompts(1025)
     with pytest.raises(ConfigError, match="has 63 tokens"):
         one.time_prompts(63)
@@ -319,7 +319,7 @@ def test_a_cost_that_is_none_is_refused_before_the_model_is_loaded() -> None:
 def test_costs_that_another_model_was_measured_with_are_told(tmp_path: Path) -> None:
     path, fit = tmp_path / "cost.json", Fit(LinearCost(1e-3, 0.1), 40, 0.99, 0.97)
     write_machine(path, "demo", fit, EngineConfig())
-    with pytest.warns(UserWarning, match="measured with the model 'demo', and this is 'random:"):
+    with pytest.warns(UserWarning, match="measured with the model 'demo', but this is 'random:"):
         assert load_backend(MODEL, cost=str(path)).cost == fit.cost
     write_machine(path, MODEL, fit, EngineConfig())
     with warnings.catch_warnings():

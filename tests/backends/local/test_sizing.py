@@ -237,11 +237,11 @@ def test_the_longest_prompt_may_be_scored_with_labels_of_some_tokens(given: dict
         assert scores.prompt_tokens == sizing.max_input
         (scores,) = engine.score([text], [*labels, labels[1] + "o"])
         in_context = "the model's context but for 16 of labels" in str(sizing)
-        assert ("after which 17 of a label" in str(scores.error)) == in_context
+        assert ("the labels takes 17 more" in str(scores.error)) == in_context
 
 
 def test_more_memory_than_there_is_cannot_be_given() -> None:
-    with pytest.raises(ConfigError, match=r"memory is 99999.00 GiB, and this machine has"):
+    with pytest.raises(ConfigError, match=r"memory is 99999.00 GiB, but this machine has"):
         Engine(MODEL, device="cpu", max_input="auto", memory="99999GiB")
 
 

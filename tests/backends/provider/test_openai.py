@@ -117,10 +117,10 @@ def test_an_answer_says_what_it_cost(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("reply", "finish", "error"),
     [
-        (completion("cut of", "length", output_tokens=5), Finish.LENGTH, "cut after 5 tokens"),
+        (completion("cut of", "length", output_tokens=5), Finish.LENGTH, "cut off after 5 tokens"),
         (completion(None, "content_filter"), Finish.ERROR, "content filter"),
         (completion(None, refusal="I must not."), Finish.ERROR, "refused: I must not."),
-        (completion(None), Finish.ERROR, "no whole answer"),
+        (completion(None), Finish.ERROR, "answer is incomplete"),
         (completion("x", "tool_calls"), Finish.ERROR, "tool_calls"),
         (Reply({"error": {"message": "busy"}}), Finish.ERROR, "not a chat completion"),
         (Reply({"choices": []}), Finish.ERROR, "not a chat completion"),
@@ -305,7 +305,7 @@ def test_a_server_without_schemas_is_told_the_choices_in_words(serve: Serve) -> 
     a, b, c = ask(backend(server, max_concurrency=1), ["a", "b", "a"], LABELS)
     assert (a.text, a.attempts, c.text, c.attempts) == ("No", 2, "No", 1)
     assert b.text is None
-    assert "'Hardly' is none of the labels" in str(b.error)
+    assert "'Hardly' is not one of the labels" in str(b.error)
     assert [asks_for_json(body) for body in server.asked] == [True, False, False, False]
     system = server.asked[1]["messages"][0]
     assert system["content"].startswith("Be brief.\n")

@@ -46,7 +46,7 @@ def test_an_answer_is_whole_by_whatever_reason_it_ended_but_those_that_say_other
 def test_an_answer_that_was_cut_is_told_as_such(reason: str) -> None:
     answer = read(reply("It is", reason))
     assert (answer.text, answer.finish) == ("It is", Finish.LENGTH)
-    assert "cut after 2 tokens. Raise max_tokens" in str(answer.error)
+    assert "cut off after 2 tokens. Raise max_tokens" in str(answer.error)
 
 
 @pytest.mark.parametrize(("reason", "cut"), [(None, True), ("new", True), ("stop", False)])
@@ -62,17 +62,17 @@ def test_an_answer_of_as_many_tokens_as_allowed_was_cut_unless_it_is_said_to_be_
     ("text", "error"),
     [
         (reply("x", "tool_calls"), "tool_calls"),
-        (reply("x", "error"), "no whole answer"),
-        (reply("x", "abort"), "no whole answer"),
+        (reply("x", "error"), "answer is incomplete"),
+        (reply("x", "abort"), "answer is incomplete"),
         (reply("x", "SAFETY"), "content filter"),
         (reply("x", refusal="I must not."), "refused: I must not."),
         (reply("x", refusal={"why": 3}), "refused"),
-        (reply(None), "no whole answer"),
-        (reply(None, None), "no whole answer"),
-        (reply("", None), "no whole answer"),
-        (reply("", reasoning_content="Hm."), "reasoned and gave no answer"),
-        (reply(None, reasoning="Hm."), "reasoned and gave no answer"),
-        (reply("<think>Hm.</think>\n"), "reasoned and gave no answer"),
+        (reply(None), "answer is incomplete"),
+        (reply(None, None), "answer is incomplete"),
+        (reply("", None), "answer is incomplete"),
+        (reply("", reasoning_content="Hm."), "reasoned but gave no answer"),
+        (reply(None, reasoning="Hm."), "reasoned but gave no answer"),
+        (reply("<think>Hm.</think>\n"), "reasoned but gave no answer"),
     ],
 )
 def test_what_is_no_answer_says_why(text: str, error: str) -> None:
@@ -152,7 +152,7 @@ def test_reasoning_that_never_ends_was_cut_whatever_the_server_says() -> None:
     for reason in ("stop", "length", None):
         answer = read(reply("<think>Yes, as", reason, output=9), LABELS)
         assert (answer.text, answer.finish) == (None, Finish.LENGTH)
-        assert "cut after 9 tokens, within the model's reasoning" in str(answer.error)
+        assert "cut off after 9 tokens, during the model's reasoning" in str(answer.error)
 
 
 # choices

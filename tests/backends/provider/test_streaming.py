@@ -194,7 +194,7 @@ def test_what_was_streamed_is_read_as_a_reply_is(
 @pytest.mark.parametrize(
     ("status", "code", "message"),
     [
-        (401, None, "refuses the API key"),
+        (401, None, "rejects the API key"),
         (404, None, "does not serve the model 'm'"),
         (429, "insufficient_quota", "no quota left"),
     ],

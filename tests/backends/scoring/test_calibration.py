@@ -110,8 +110,8 @@ def test_prompts_with_an_error_are_left_out() -> None:
     ("scores", "answers", "message"),
     [
         ([Scores(logs_of(Yes=0.5, No=0.5))], [], "1 scores and 0 answers"),
-        ([], [], "no score to fit"),
-        ([Scores({}, "too long")], ["Yes"], "no score to fit"),
+        ([], [], "No scores to fit"),
+        ([Scores({}, "too long")], ["Yes"], "No scores to fit"),
         ([Scores(logs_of(Yes=0.5, No=0.5))], ["yes"], "Did you mean 'Yes'"),
         ([Scores({"a": -inf, "ab": 0.0})], ["a"], "another label continues it"),
     ],
@@ -133,8 +133,8 @@ def test_pairs_may_come_from_anywhere_but_must_be_some() -> None:
     for wrong, message in (
         ((scores, "a" * 50), "answers is 'aaa"),
         ((None, answers), "scores is None"),
-        ((["a"], ["a"]), "scores holds something else"),
-        ((scores[:1], [None]), "The answer None is none of the labels: 'a', 'b'[^?]*$"),
+        ((["a"], ["a"]), "scores must be a list"),
+        ((scores[:1], [None]), "The answer None is not one of the labels: 'a', 'b'[^?]*$"),
     ):
         with pytest.raises(ConfigError, match=message):
             fit_temperature(*wrong)  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ def test_a_prompt_that_leaves_no_room_for_what_is_read_of_a_label_says_so(engine
     room, labels = 256 - len("\nAnswer:"), ["Yes", "No"]
     fits, not_quite = engine.score(["x" * (room - 2), "x" * (room - 1)], labels=labels)
     assert fits.error is None
-    assert "after which 2 of a label are to be read" in str(not_quite.error)
+    assert "reading the labels takes 2 more" in str(not_quite.error)
     # Where they part, nothing of them has been read.
     (fits,) = engine.score(["x" * (room - 1)], labels=labels, normalization="branch")
     assert fits.error is None
@@ -365,8 +365,8 @@ def test_a_prior_by_label_is_divided_out_in_any_unit(engine: Engine) -> None:
     [
         ({"labels": []}, "labels is empty; give at least one"),
         ({"labels": "Yes"}, "labels is 'Yes'; it must be a list"),
-        ({"labels": ["Yes", ""]}, "labels holds ''"),
-        ({"labels": ["Yes", "No", "Yes"]}, "labels holds 'Yes' 2 times"),
+        ({"labels": ["Yes", ""]}, "labels contains ''"),
+        ({"labels": ["Yes", "No", "Yes"]}, "labels contains 'Yes' 2 times"),
         ({"labels": ["\ud800"]}, "not valid Unicode"),
         ({"normalization": "sum"}, "normalization 'sum' is not known. Known: joint, branch"),
         ({"temperature": 0}, "temperature is 0"),

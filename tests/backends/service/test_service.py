@@ -538,13 +538,13 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
     prompts = [(nested(depth), Span("Why?")) for depth in (5, 200)]
     served, too_long = engine.submit(prompts, max_tokens=2).result(PATIENCE)
     assert (served.finish, served.output_tokens) == (Finish.LENGTH, 2)
-    assert "has room for 0 and one token of the answer. Raise cache_tokens" in str(too_long.error)
+    assert "has room for 0 and one answer token. Raise cache_tokens" in str(too_long.error)
 
 
 @pytest.mark.parametrize(
     ("prompts", "options", "message"),
     [
-        ("x", {}, "list of one"),
+        ("x", {}, "For a single prompt"),
         (3, {}, "list of prompts"),
         (["x", None], {}, "Prompt 1 is a NoneType"),
         ((Span("x"),), {}, "Prompt 0 is a Span"),
@@ -553,10 +553,10 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
         (["x"], {"stop": None}, "stop is None"),
         (["x"], {"labels": "Yes"}, "labels is 'Yes'"),
         (["x"], {"labels": []}, "labels is empty"),
-        (["x"], {"labels": ["Yes", 3]}, "labels holds 3"),
-        (["x"], {"labels": ["Yes", ""]}, "labels holds ''"),
-        (["x"], {"labels": ["\ud800"]}, "labels holds .* not valid Unicode"),
-        (["x"], {"stop": ["\ud800"]}, "stop holds .* not valid Unicode"),
+        (["x"], {"labels": ["Yes", 3]}, "labels contains 3"),
+        (["x"], {"labels": ["Yes", ""]}, "labels contains ''"),
+        (["x"], {"labels": ["\ud800"]}, "labels contains .* not valid Unicode"),
+        (["x"], {"stop": ["\ud800"]}, "stop contains .* not valid Unicode"),
         (["x"], {"tenant": 3}, "tenant is 3"),
         (["x", (Span([1, 2]),)], {}, "Prompt 1 has Span.*tuple of token ids"),  # type: ignore[arg-type]
         ([(Span("x", role="user"),)], {}, "role is a Role"),  # type: ignore[arg-type]

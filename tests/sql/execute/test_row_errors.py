@@ -32,7 +32,7 @@ def test_a_row_that_a_filter_cannot_judge_is_left_out_and_listed(con, backend):
 
 def test_an_answer_that_was_cut_is_no_value(con, backend):
     backend.function = lambda query, fields: Answer("Al", Finish.LENGTH, output_tokens=2)
-    with pytest.warns(PartialResultWarning, match="cut after 2 tokens.*Raise max_tokens"):
+    with pytest.warns(PartialResultWarning, match="cut off after 2 tokens.*Raise max_tokens"):
         result = con.sql("SELECT LLM('up', title) FROM films WHERE id = 1")
     assert result.fetchall() == [(None,)]
     (error,) = result.errors

@@ -96,9 +96,9 @@ class Asking:
             assert request.trie is not None
             if size + request.trie.depth > context:
                 raise RequestError(
-                    f"The prompt has {size} tokens, after which {request.trie.depth} of a label "
-                    f"are to be read, more than the model's context of {context} holds. Shorten "
-                    "the prompt or the labels."
+                    f"The prompt has {size} tokens, and reading the labels takes "
+                    f"{request.trie.depth} more; together they exceed the model's context of "
+                    f"{context}. Shorten the prompt or the labels."
                 )
         elif size + self._max_tokens > context:
             request.scored, request.trie = False, None
@@ -132,11 +132,11 @@ class Asking:
     def _why_cut(self, tokens: int) -> str:
         if tokens < self._max_tokens:
             return (
-                f"The answer was cut after {tokens} tokens, as prompt and answer have no more room "
+                f"The answer was cut off after {tokens} tokens, as prompt and answer have no more room "
                 "in the model's context or the KV cache. Shorten the prompt, or raise cache_tokens."
             )
         return (
-            f"The answer was cut after {tokens} tokens. "
+            f"The answer was cut off after {tokens} tokens. "
             "Raise max_tokens, or ask for a shorter answer."
         )
 

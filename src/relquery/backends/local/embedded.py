@@ -234,8 +234,8 @@ class EmbeddedBackend(Backend):
         most = self._slots if context is None else min(self._slots, context)
         if not LEAST <= longest <= most:
             raise ConfigError(
-                f"The longest prompt to be timed has {longest} tokens; it must have at least "
-                f"{LEAST}, and at most {most}, what the cache holds and the model reads."
+                f"The longest prompt to time has {longest} tokens; it must have at least "
+                f"{LEAST} and at most {most}, the limit of the cache and the model's context."
             )
         self._make_way()
         return measure_jct(
@@ -259,7 +259,7 @@ class EmbeddedBackend(Backend):
         """Empty the cache. Raises ConfigError while requests are open."""
         engine = self.engine
         if engine.waiting or engine.running:
-            raise ConfigError("Requests are open; calibrate before or after them.")
+            raise ConfigError("Requests are still running; calibrate before or after them.")
         engine.pool.evict(engine.pool.total)
 
     def _measure_in_haste(self) -> Fit:

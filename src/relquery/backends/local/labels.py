@@ -57,7 +57,7 @@ class Labels:
             if self._texts[tokens] != text:
                 raise ConfigError(
                     f"The labels {text!r} and {self._texts[tokens]!r} are the same tokens in this "
-                    "model. Leave one out."
+                    "model. Remove one."
                 )
         return LabelTrie(self.tokens, self._end, normalization)
 

@@ -76,7 +76,7 @@ def _size(
     budget = usable_bytes(device) if budget is None else budget
     if budget > all_bytes(device):
         raise ConfigError(
-            f"memory is {shown(budget)}, and this machine has {shown(all_bytes(device))}."
+            f"memory is {shown(budget)}, but this machine has {shown(all_bytes(device))}."
         )
     max_input: MaxInput = "auto" if auto else config.max_input
     return share_out(budget, Footprint(model), config, max_input, cache_given)
@@ -90,7 +90,7 @@ def _check_host(model: LoadedModel, config: EngineConfig) -> None:
     asked, there = config.host_tokens * Footprint(model).cached_token, host_bytes()
     if asked > there:
         raise ConfigError(
-            f"host_tokens is {config.host_tokens:,}, which take {shown(asked)}, and this machine "
+            f"host_tokens is {config.host_tokens:,}, which takes {shown(asked)}, but this machine "
             f"has {shown(there)}. Lower host_tokens."
         )
 
@@ -103,8 +103,8 @@ def _costs(
         machine = find_machine(str(given))
         if machine.model not in (None, model):
             warnings.warn(
-                f"{given} was measured with the model '{machine.model}', and this is '{model}': "
-                "seconds told and the order of jobs may be wrong. Measure with `relquery "
+                f"{given} was measured with the model '{machine.model}', but this is '{model}': "
+                "time estimates and the order of jobs may be wrong. Measure with `relquery "
                 f"calibrate {model} --output FILE.json`.",
                 stacklevel=3,
             )
@@ -112,7 +112,7 @@ def _costs(
     if given is not None and not isinstance(given, LinearCost):
         raise ConfigError(
             f"cost is {given!r}. Give a LinearCost, the name of a machine "
-            f"({', '.join(SERVED)}), or a file that `relquery calibrate` wrote."
+            f"({', '.join(SERVED)}), or a file written by `relquery calibrate`."
         )
     return given, None
 

@@ -59,6 +59,6 @@ def _check_ids(ids: tuple[int, ...], vocabulary: int) -> None:
     for token in ids:
         if not (isinstance(token, (int, np.integer)) and 0 <= token < vocabulary):
             raise RequestError(
-                f"The prompt has the token id {token!r}; this model's are from 0 to "
+                f"The prompt contains the token id {token!r}; this model's ids range from 0 to "
                 f"{vocabulary - 1}."
             )

@@ -90,13 +90,13 @@ def share_out(
     free = memory - footprint.weights
     if free <= 0:
         raise ConfigError(
-            f"memory is {shown(memory)}, and the weights alone take {shown(footprint.weights)}."
+            f"memory is {shown(memory)}, but the weights alone take {shown(footprint.weights)}."
         )
     if (hidden := footprint.hidden_token * config.max_num_batched_tokens) > free:
         raise ConfigError(
-            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}; in the network's first "
-            f"layer alone so many tokens take {shown(hidden)}, and {shown(free)} are left beside "
-            "the weights. Lower max_num_batched_tokens, or raise memory."
+            f"max_num_batched_tokens is {config.max_num_batched_tokens:,}; that many tokens take "
+            f"{shown(hidden)} in the network's first layer alone, and the weights leave only "
+            f"{shown(free)}. Lower max_num_batched_tokens, or raise memory."
         )
     config = replace(config, slice_tokens=slices_for(free, footprint, config))
     slices = config.slice_tokens

@@ -26,7 +26,7 @@ def _text(span: Span) -> str:
             "independent=False, which sends them as ordinary text, or use the embedded engine."
         )
     if not isinstance(span.content, str):
-        raise RequestError("A provider takes text, and this prompt holds token ids.")
+        raise RequestError("A provider only accepts text, but this prompt contains token ids.")
     try:
         span.content.encode()
     except UnicodeEncodeError as error:

@@ -42,7 +42,7 @@ class OpenAIBackend(Backend):
         """
         if len(sampling.stop) > _MOST_STOPS:
             raise ConfigError(
-                f"stop holds {len(sampling.stop)} strings; a provider takes at most {_MOST_STOPS}."
+                f"stop has {len(sampling.stop)} strings; a provider accepts at most {_MOST_STOPS}."
             )
         return taken(Mailbox(heard), lambda box: self._serve(prompts, sampling, box))
 

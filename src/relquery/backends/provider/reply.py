@@ -50,7 +50,7 @@ def to_answer(
         label = None if problem or text is None else _label(text, sampling.labels)
         if problem is None and label is None:
             finish = Finish.ERROR
-            problem = f"The answer {short(str(text))!r} is none of the labels."
+            problem = f"The answer {short(str(text))!r} is not one of the labels."
         text = label
     usage = said.usage
     return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
@@ -108,9 +108,7 @@ class Said:
             return "The provider's content filter withheld the answer."
         if self.refusal:
             return f"The model refused: {short(str(self.refusal))}"
-        return (
-            f"The server sent no whole answer (it ended by {reason!r})." if reason in _NO else None
-        )
+        return f"The server's answer is incomplete (finish: {reason!r})." if reason in _NO else None
 
     def _seems_cut(self, reason: str | None, answer: str | None, limit: int | None) -> bool:
         """In the middle of reasoning; or at the limit, where the server does not say why."""
@@ -121,18 +119,18 @@ class Said:
     def _cut(self, answer: str | None) -> str:
         if not answer and (self.reasoned or answer != self.text):
             return (
-                f"The answer was cut after {self.usage.output} tokens, within the model's "
-                "reasoning. Raise max_tokens, or turn its reasoning off."
+                f"The answer was cut off after {self.usage.output} tokens, during the model's "
+                "reasoning. Raise max_tokens, or turn off reasoning."
             )
         return (
-            f"The answer was cut after {self.usage.output} tokens. "
+            f"The answer was cut off after {self.usage.output} tokens. "
             "Raise max_tokens, or ask for a shorter answer."
         )
 
     def _empty(self, answer: str | None) -> str:
         if self.reasoned or answer != self.text:
-            return "The model reasoned and gave no answer. Raise max_tokens, or ask for one."
-        return f"The server sent no whole answer (it ended by {self.reason!r})."
+            return "The model reasoned but gave no answer. Raise max_tokens, or ask for an answer."
+        return f"The server's answer is incomplete (finish: {self.reason!r})."
 
 
 def no_answer(error: str, attempts: int) -> Answer:
@@ -155,7 +153,7 @@ def _text_of(content: object) -> str | None:
 
 
 def _count(said: object) -> int:
-    """A number of tokens; 0 for what is none."""
+    """A number of tokens; 0 if it is not a valid count."""
     if isinstance(said, bool) or not isinstance(said, (int, float)):
         return 0
     is_count = 0 <= said <= _MOST_TOKENS and said == int(said)  # false of NaN and infinity

@@ -80,7 +80,7 @@ class Server:
             raise _no_key("No API key is set") from error
         except Exception as error:
             raise ConfigError(
-                f"No client can be made: {error}. Check base_url, OPENAI_BASE_URL and HTTP_PROXY."
+                f"Cannot create a client: {error}. Check base_url, OPENAI_BASE_URL and HTTP_PROXY."
             ) from error
         url, key = client.base_url, client.api_key
         if url.scheme not in ("http", "https") or not url.host:
@@ -92,5 +92,5 @@ class Server:
 
 def _no_key(what: str) -> ModelError:
     return ModelError(
-        f"{what}. Set OPENAI_API_KEY or pass api_key (any word for a server that asks for none)."
+        f"{what}. Set OPENAI_API_KEY or pass api_key (any value if the server needs no key)."
     )

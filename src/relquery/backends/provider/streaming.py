@@ -197,6 +197,6 @@ def _reached(error: openai.APIConnectionError) -> bool:
 
 def _wrong_key(url: object, said: str) -> ModelError:
     return ModelError(
-        f"{url} refuses the API key. {said} Give this server's key; on the command line, "
-        "--api-key-env names the variable that holds it."
+        f"{url} rejects the API key. {said} Give this server's key; on the command line, "
+        "--api-key-env names the environment variable with the key."
     )

@@ -56,7 +56,7 @@ def fit_temperature(scores: Iterable[Scores], answers: Iterable[str]) -> float:
     """
     given, right = _listed("scores", scores), _listed("answers", answers)
     if not all(isinstance(one, Scores) for one in given):
-        raise ConfigError("scores holds something else; give what Engine.score gave.")
+        raise ConfigError("scores must be a list of what Engine.score returns.")
     if len(given) != len(right):
         raise ConfigError(
             f"There are {len(given)} scores and {len(right)} answers. Give one answer for each "
@@ -68,7 +68,7 @@ def fit_temperature(scores: Iterable[Scores], answers: Iterable[str]) -> float:
         if one.error is None
     ]
     if not pairs:
-        raise ConfigError("There is no score to fit a temperature to. Give some without an error.")
+        raise ConfigError("No scores to fit a temperature to. Give scores without errors.")
 
     def loss(log_temperature: float) -> float:
         scaled = [(corrected(logs, None, exp(log_temperature)), label) for logs, label in pairs]
@@ -87,12 +87,12 @@ def _known(answer: str, logs: Logs) -> str:
     if answer not in logs:
         guess = did_you_mean(answer, logs) if isinstance(answer, str) else ""
         raise ConfigError(
-            f"The answer {answer!r} is none of the labels: {', '.join(map(repr, logs))}.{guess}"
+            f"The answer {answer!r} is not one of the labels: {', '.join(map(repr, logs))}.{guess}"
         )
     if logs[answer] == -inf:
         raise ConfigError(
             f"The answer {answer!r} has no probability at any temperature: another label continues "
-            "it, and this model has no token that ends an answer. Leave it out."
+            "it, and this model has no token that ends an answer. Remove it."
         )
     return answer
 

@@ -60,15 +60,15 @@ def _labels(given: Sequence[str]) -> tuple[str, ...]:
         raise ConfigError("labels is empty; give at least one text, e.g. labels=['Yes', 'No'].")
     (label, count), *_ = Counter(labels).most_common(1)
     if count > 1:
-        raise ConfigError(f"labels holds {label!r} {count} times; give each label once.")
+        raise ConfigError(f"labels contains {label!r} {count} times; give each label once.")
     return labels
 
 
 def _known_prior(prior: Mapping[str, float], labels: tuple[str, ...]) -> Logs:
     if set(prior) != set(labels):
         raise ConfigError(
-            f"prior has {', '.join(map(repr, prior)) or 'nothing'}; it must have a probability of "
-            f"each label and of nothing else: {', '.join(map(repr, labels))}."
+            f"prior has {', '.join(map(repr, prior)) or 'nothing'}; it must give a probability for "
+            f"each label and nothing else: {', '.join(map(repr, labels))}."
         )
     for label, share in prior.items():
         number = isinstance(share, (int, float)) and not isinstance(share, bool)
@@ -96,7 +96,7 @@ def _measured_prior(answers: Sequence[Answer]) -> Logs:
     for label, share in prior.items():
         if share == -inf:
             raise ConfigError(
-                f"The prior of {label!r} is 0, as another label continues it, and this model has "
-                "no token that ends an answer. Leave one of them out."
+                f"The prior of {label!r} is 0 because another label continues it, and this model "
+                "has no token that ends an answer. Remove one of them."
             )
     return prior

@@ -83,8 +83,8 @@ class Job:
                 self._worker.hear(bell, until)
             except TimeoutError:
                 raise TimeoutError(
-                    f"{self.answered} of {len(self)} answers have come in time. The job goes on: "
-                    "ask again, or cancel it."
+                    f"Timed out with {self.answered} of {len(self)} answers. The job is still "
+                    "running: call result() again, or cancel it."
                 ) from None
 
         return self._delivery.follow(wait)

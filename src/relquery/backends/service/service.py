@@ -95,7 +95,7 @@ class Engine:
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
         if labels is not None and not given:
-            raise ConfigError("labels is empty; give at least one text, or leave it out.")
+            raise ConfigError("labels is empty; give at least one text, or omit it.")
         sampling = Sampling(
             max_tokens,
             temperature,

@@ -25,15 +25,15 @@ from relquery.table.reorder import DISCOVER
 def reorder(
     file: Annotated[
         str,
-        typer.Argument(help="A CSV, Parquet, JSON or DuckDB file, or demo:movies and the like."),
+        typer.Argument(help="A CSV, Parquet, JSON or DuckDB file, or a demo table: demo:movies."),
     ],
     table: Annotated[
         str | None, typer.Option("--table", "-t", help="Which table of a DuckDB file.")
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", "-c", metavar="A,B,...", help="Only these.")
+        str | None, typer.Option("--columns", "-c", metavar="A,B,...", help="Only these columns.")
     ] = None,
-    rows: Annotated[int | None, typer.Option(min=0, help="Only the first so many.")] = None,
+    rows: Annotated[int | None, typer.Option(min=0, help="Use only the first N rows.")] = None,
     bag: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,7 +49,7 @@ def reorder(
         ),
     ] = None,
     discover: Annotated[
-        bool, typer.Option(help="Find functional dependencies, beside those given.")
+        bool, typer.Option(help="Find functional dependencies in addition to --fd.")
     ] = True,
     method: Annotated[
         str, typer.Option("--method", "-m", help="original, fixed, ggr, tree, ophr or all.")
@@ -66,19 +66,19 @@ def reorder(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Count hits in its tokens: demo, a model folder or a tokenizer.json.",
+            help="Count hits in tokens of this tokenizer: demo, a model folder or tokenizer.json.",
         ),
     ] = None,
     prefix: Annotated[
-        str, typer.Option(metavar="TEXT|@FILE", help="What stands before the fields of every row.")
+        str, typer.Option(metavar="TEXT|@FILE", help="Text that precedes the fields of every row.")
     ] = "",
     cache_tokens: Annotated[
-        int | None, typer.Option(help="Take the order that hits most in an LRU cache of this size.")
+        int | None, typer.Option(help="Pick the order with the most hits in an LRU cache this big.")
     ] = None,
     requests_per_minute: Annotated[
-        float | None, typer.Option(help="How fast requests are sent, for prices.")
+        float | None, typer.Option(help="Request rate; used with a price as --weight.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(help="How long tree may search, about.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Approximate search time of tree.")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -89,13 +89,13 @@ def reorder(
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON; --output has the order.")
+        bool, typer.Option("--json", help="Print the figures as JSON; the order goes to --output.")
     ] = False,
 ) -> None:
-    """Order a table so that prompts share prefixes, and show what each method reaches.
+    """Order a table so that prompts share prefixes, and show what each method achieves.
 
-    A row is a prompt of one line "column: value" per field. Column names that hold a comma stand
-    in double quotes: --columns 'id,"city, state"'.
+    A row becomes a prompt with one line "column: value" per field. Put column names that contain
+    a comma in double quotes: --columns 'id,"city, state"'.
 
     [bold]Examples[/bold]
 
@@ -142,12 +142,12 @@ def _settings(
     priced = weight not in WEIGHTS
     if requests_per_minute is not None and not priced:
         raise ConfigError(
-            "--requests-per-minute matters to prices only. Give one as --weight, e.g. "
+            "--requests-per-minute only matters with a price. Give one as --weight, e.g. "
             "claude-sonnet-5."
         )
     if prefix and not priced and tokenizer is None and cache_tokens is None:
         raise ConfigError(
-            "--prefix matters where tokens are counted. Give --tokenizer, --cache-tokens, or a "
+            "--prefix only matters when tokens are counted. Give --tokenizer, --cache-tokens, or a "
             "price as --weight."
         )
     return {
@@ -192,7 +192,7 @@ def _print(comparison: Comparison, estimated: bool) -> None:
     if not figures.is_cached(comparison) and best.bill is not None:
         say(figures.too_short(best.bill))
     for method, reason in comparison.left_out.items():
-        say(f"{method} is left out. {reason}")
+        say(f"{method} was skipped. {reason}")
     for text in figures.dependency_lines(comparison, best):
         say(text)
     say("")

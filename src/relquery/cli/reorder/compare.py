@@ -94,7 +94,7 @@ def compare(
 def _check_size(method: Order, rows: int) -> None:
     if method == "ophr" and rows > OPHR_ROWS:
         raise ConfigError(
-            f"The table has {rows:,} rows, and beside others it is tried on at most {OPHR_ROWS}. "
+            f"The table has {rows:,} rows; with --method all it runs on at most {OPHR_ROWS}. "
             "Give --rows, or --method ophr."
         )
 

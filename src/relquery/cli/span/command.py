@@ -30,7 +30,7 @@ from relquery.spans.result import SpanResult
 from relquery.spans.run import run
 
 span = typer.Typer(
-    help="""Span queries: generations that read generations, and what is reused between them.
+    help="""Span queries: generations that read other generations and reuse their states.
 
     [bold]Example[/bold]
 
@@ -75,7 +75,7 @@ _Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="As in `relquery sql`. Default: the one that the file names, else demo.",
+        help="As in `relquery sql`. Default: the model named in the file, else demo.",
     ),
 ]
 _Var = Annotated[
@@ -85,22 +85,22 @@ _Var = Annotated[
 _Corpus = Annotated[
     list[str] | None,
     typer.Option(
-        "--corpus", metavar="NAME=FILE", help="Text to retrieve from; blank lines part passages."
+        "--corpus", metavar="NAME=FILE", help="Text to retrieve from; blank lines end passages."
     ),
 ]
 _For = Annotated[
     For,
     typer.Option(
         "--for",
-        help="cache: exactly what the query says. attention: candidates judged few at a time; "
-        "answers differ, and it takes more calls.",
+        help="cache: run the query exactly as written. attention: judge a few candidates at a "
+        "time; answers differ, and it takes more calls.",
     ),
 ]
 _Arity = Annotated[
     int, typer.Option(min=2, help="With --for attention: how many answers one judge reads.")
 ]
 _MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help="Longest answer, for generations that allow more.")
+    int | None, typer.Option(min=1, help="Upper limit on the max_tokens of every generation.")
 ]
 
 
@@ -125,10 +125,10 @@ def run_file(
     independent: Annotated[
         bool,
         typer.Option(
-            help="Children of plus attend only to themselves. Providers need --no-independent."
+            help="Children of plus attend only to themselves. Use --no-independent for providers."
         ),
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Answer and report as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Answer the query in a file.
 
@@ -175,7 +175,7 @@ def explain_file(
     warm: Annotated[bool, typer.Option("--warm", help="Run the inner generations first.")] = False,
     cost: Cost = None,
 ) -> None:
-    """Show which rules apply, and the tokens of each prompt, by span and in the cache.
+    """Show which rules apply, and how many tokens of each prompt and span are cached.
 
     [bold]Example[/bold]
 
@@ -201,7 +201,7 @@ def draw_file(
     form: Annotated[Format, typer.Option("--format", "-f", help="How to draw.")] = Format.TEXT,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
-    """Draw the query's tree, in the operators of the paper for SVG and Mermaid.
+    """Draw the query's tree; SVG and Mermaid use the paper's operators.
 
     [bold]Example[/bold]
 
@@ -228,11 +228,11 @@ def tokens_file(
     var: _Var = None,
     corpus: _Corpus = None,
 ) -> None:
-    """Write the prompt for engines that know spans by special tokens alone.
+    """Write the prompt for engines that mark spans only with special tokens.
 
-    An independent span stands in parentheses that begin blocks: ( a )( b )n, where n counts the
-    tokens back to the opening one, and □ fills blocks up. Queries with inner generations have no
-    such prompt before these are answered.
+    An independent span is put in parentheses that start blocks: ( a )( b )n, where n counts the
+    tokens back to the opening one, and □ pads blocks. Queries with inner generations have no
+    such prompt until these are answered.
 
     [bold]Example[/bold]
 

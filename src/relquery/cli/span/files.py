@@ -32,7 +32,7 @@ def read_query(
     if file.endswith(_TEXT_FORMS) or (file == "-" and not text.lstrip().startswith(_JSON)):
         if given:
             raise QueryError(
-                "--var fills placeholders of the JSON form, and this is the text form; "
+                "--var only fills placeholders in the JSON form. This is the text form: "
                 "write the values into the text."
             )
         return WireQuery(parse_tree(text))
@@ -93,6 +93,4 @@ def _decoded(name: str, content: str | bytes) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise QueryError(
-            f"Byte {error.start} of {name} is not UTF-8; give it as text in UTF-8."
-        ) from None
+        raise QueryError(f"Byte {error.start} of {name} is not UTF-8; save it as UTF-8.") from None

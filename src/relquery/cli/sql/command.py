@@ -50,7 +50,7 @@ class Format(Enum):
 
 def sql(
     query: Annotated[
-        str, typer.Argument(help="SQL with LLM('prompt', column, ...); '-' reads standard input.")
+        str, typer.Argument(help="SQL with LLM('prompt', column, ...); '-' reads from stdin.")
     ],
     table: Annotated[
         list[str] | None,
@@ -59,7 +59,7 @@ def sql(
             "-t",
             metavar="NAME=FILE",
             help="A CSV, Parquet, JSON or DuckDB file, or demo:movies, demo:tickets, "
-            "demo:products. NAME defaults to the file's.",
+            "demo:products. NAME defaults to the file name.",
         ),
     ] = None,
     model: Annotated[
@@ -71,23 +71,23 @@ def sql(
         ),
     ] = "demo",
     database: Annotated[
-        str, typer.Option(help="A DuckDB file whose tables are at hand.")
+        str, typer.Option(help="A DuckDB file whose tables the query can use.")
     ] = ":memory:",
     order: Annotated[
-        str, typer.Option(help="original, fixed, ggr, tree, or, for small tables, ophr.")
+        str, typer.Option(help="original, fixed, ggr, tree, or ophr (small tables only).")
     ] = "tree",
     max_tokens: Annotated[
-        int | None, typer.Option(help="Longest answer, in tokens (default 256).")
+        int | None, typer.Option(help="Maximum answer length in tokens (default 256).")
     ] = None,
     temperature: Annotated[float | None, typer.Option(help="0 (default) is greedy.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes sampled answers repeat.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes sampled answers reproducible.")] = None,
     cache_tokens: CacheTokens = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="No prefix caching.")] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Turn off prefix caching.")] = False,
     ledger: Annotated[
         Path | None,
         typer.Option(
-            help="File that keeps answers as they come, so that a stopped query goes on later. "
-            "At temperature 0, or with --seed."
+            help="File that stores answers as they arrive, so an interrupted query can resume. "
+            "Only at temperature 0 or with --seed."
         ),
     ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How rows are printed.")] = (
@@ -99,11 +99,11 @@ def sql(
     ] = None,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Say what the calls would be, and make none: EXPLAIN ..."),
+        typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
     cost: Cost = None,
     allow_errors: Annotated[
-        bool, typer.Option("--allow-errors", help="Exit 0 although some rows have no value.")
+        bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
     ] = False,
 ) -> None:
     """Run a query whose SQL calls a model.
@@ -127,8 +127,8 @@ def sql(
     asks_to_explain = explain or is_explain(text)
     if output is not None and asks_to_explain:
         raise ConfigError(
-            f"--output {output} would be overwritten with an explanation. Leave --output out, or "
-            "print it with --format csv or --format json."
+            f"--output {output} would be overwritten with an explanation. Remove --output, or "
+            "print the explanation with --format csv or --format json."
         )
     write = None if output is None else _writer(output)
     backend = LazyBackend(lambda: _load(model, options))

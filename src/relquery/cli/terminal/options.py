@@ -11,6 +11,6 @@ Cost = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|FILE.json",
-        help="What steps cost (`relquery calibrate`), for seconds to be told beforehand.",
+        help="What steps cost (`relquery calibrate`), needed to estimate seconds.",
     ),
 ]

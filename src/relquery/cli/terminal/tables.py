@@ -36,8 +36,8 @@ def find_tables(given: Sequence[str]) -> dict[str, Path]:
     for name, path in map(find_table, given):
         if name in found:
             raise TableError(
-                f"Two tables are called '{name}': {found[name]} and {path}. Give one of them "
-                f"another name: --table other={path}."
+                f"Two tables are named '{name}': {found[name]} and {path}. Rename one of them: "
+                f"--table other={path}."
             )
         found[name] = path
     return found
@@ -58,7 +58,7 @@ def check_output(
     if not path.parent.is_dir():
         raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")
     if path.is_dir():
-        raise ConfigError(f"{option} {path} is a folder. Give the name of a file.")
+        raise ConfigError(f"{option} {path} is a folder. Give a file name.")
     if path.exists() and not path.is_file():  # a pipe: to open it would wait for its reader
         return
     is_new = not path.exists()
@@ -104,7 +104,7 @@ def _source(database: Database, path: Path, table: str | None) -> str:
     if path.name in attached["name"].to_pylist():
         return _source_in_database(database, path, table)
     if table is not None:
-        raise ConfigError(f"--table {table}: {path} is one table. It is for DuckDB files.")
+        raise ConfigError(f"--table {table}: {path} has one table. Use it for DuckDB files.")
     if path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith((".csv", ".tsv")):
         return csv_reader(path, "all_varchar = true")
     return quoted(path.name)

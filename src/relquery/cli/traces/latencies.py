@@ -18,9 +18,9 @@ _PARTS = ("waiting", "core", "tail")
 
 
 def latency_table(summaries: Mapping[str, Summary], what: str, where: str) -> Table:
-    """A run a row, and below it its latencies' parts. what: the heading; where: what served them.
+    """One row per run, with the parts of its latencies below. what: heading; where: the server.
 
-    A hit rate that is no number is not known.
+    A hit rate of NaN is unknown.
     """
     first = next(iter(summaries.values()))
     view = Table(

@@ -1,4 +1,4 @@
-"""`relquery replay`: a trace of relQueries sent to a server at its true times."""
+"""`relquery replay`: send a trace of relQueries to a server in real time."""
 
 from __future__ import annotations
 
@@ -37,24 +37,20 @@ def replay(
         Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")
     ],
     server: Annotated[
-        str, typer.Option("--server", "-s", help="Its address, usually ending in /v1.")
+        str, typer.Option("--server", "-s", help="Server address, usually ending in /v1.")
     ],
-    model: Annotated[str, typer.Option("--model", "-m", help="The name that the server knows.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="The model name on the server.")],
     api_key_env: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The environment variable that holds the API key."),
+        typer.Option(metavar="NAME", help="The environment variable with the API key."),
     ] = None,
-    faster: Annotated[
-        float, typer.Option(help="Let the relQueries arrive so many times as fast.")
-    ] = 1.0,
+    faster: Annotated[float, typer.Option(help="Speed up the arrivals by this factor.")] = 1.0,
     concurrency: Annotated[
         int,
-        typer.Option(
-            min=1, max=1000, help="Requests under way at once at most; more wait in the client."
-        ),
+        typer.Option(min=1, max=1000, help="Maximum concurrent requests; more wait in the client."),
     ] = 1000,
     timeout: Annotated[
-        float, typer.Option(help="Seconds of silence after which a request has failed.")
+        float, typer.Option(help="Seconds without a reply after which a request fails.")
     ] = 600.0,
     output: Annotated[
         Path | None,
@@ -63,11 +59,11 @@ def replay(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw when each relQuery ran.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
 ) -> None:
-    """Measure the latencies of relQueries on a server of the OpenAI chat-completions form.
+    """Measure the latencies of relQueries on an OpenAI-compatible chat-completions server.
 
-    All prompts of a relQuery are sent when it arrives, greedy and streamed; none is tried again.
+    All prompts of a relQuery are sent when it arrives, greedy and streamed, without retries.
 
     [bold]Examples[/bold]
 
@@ -78,7 +74,7 @@ def replay(
     relquery replay -t day.jsonl -s https://api.openai.com/v1 -m NAME --api-key-env OPENAI_API_KEY
     """
     if not model:
-        raise ConfigError("--model is empty. Give the name that the server knows.")
+        raise ConfigError("--model is empty. Give the model name used on the server.")
     check_rate("--faster", faster)
     for option, file, ending in (("--output", output, ".jsonl"), ("--plot", plot, ".png")):
         if file is not None:
@@ -109,7 +105,7 @@ def _key(variable: str | None) -> str:
     key = os.environ.get(variable)
     if not key:
         raise ConfigError(
-            f"--api-key-env is {variable}, and it is not set. Write: export {variable}=KEY"
+            f"--api-key-env is {variable}, which is not set. Run: export {variable}=KEY"
         )
     return key
 
@@ -159,8 +155,8 @@ def _show(replayed: Replay, streaming: Streaming, as_json: bool) -> None:
         return
     view = latency_table({model: summary}, "model", str(streaming.server.config.base_url))
     view.caption = (
-        f"{view.caption}\nwaiting lasts until a first token is heard of: a client does not see "
-        "when a prompt is begun."
+        f"{view.caption}\nwaiting lasts until the first token arrives: a client cannot see when a "
+        "prompt is started."
     )
     Console(soft_wrap=True).print(view)
 
@@ -175,20 +171,20 @@ def _failures(replayed: Replay) -> list[str]:
 
 
 def _warn(replayed: Replay, failures: Sequence[str]) -> None:
-    """What makes the figures less than they seem."""
+    """Warnings about what distorts the figures."""
     notes = []
     if failures:
         ended = sum(one is not None for asked in replayed.asked for one in asked)
         notes.append(f"{len(failures):,} of {ended:,} requests failed; the first: {failures[0]}")
     if replayed.held:
         notes.append(
-            f"{replayed.held:,} requests waited for --concurrency {replayed.concurrency}: their "
-            "waiting is in part the client's. Raise it."
+            f"{replayed.held:,} requests waited for --concurrency {replayed.concurrency}: part of "
+            "their waiting was in the client. Raise it."
         )
     if replayed.lag > _LATE:
         notes.append(
-            f"Requests were sent up to {replayed.lag:.2f} s late: this client is too slow, and the "
-            "figures are in part its own. Free its processor, or lower --faster."
+            f"Requests were sent up to {replayed.lag:.2f} s late: this client is too slow, which "
+            "distorts the figures. Free up its CPU, or lower --faster."
         )
     for note in notes:
         errors_console().print(note, style="red", markup=False, highlight=False)

@@ -31,39 +31,35 @@ def simulate(
         Path, typer.Option("--trace", "-t", help="JSON Lines, as `relquery trace` writes them.")
     ],
     policy: Annotated[
-        str, typer.Option("--policy", "-p", metavar="A,B,...", help=f"Of {', '.join(POLICIES)}.")
+        str, typer.Option("--policy", "-p", metavar="A,B,...", help=f"From {', '.join(POLICIES)}.")
     ] = "fcfs,sarathi,static,relserve,shortest",
     cost: Annotated[
         str,
-        typer.Option(
-            "--cost", "-c", help=f"{', '.join(SERVED)}, or a file of `relquery calibrate`."
-        ),
+        typer.Option("--cost", "-c", help=f"{', '.join(SERVED)}, or a `relquery calibrate` file."),
     ] = "a100-opt13b",
-    faster: Annotated[
-        float, typer.Option(help="Let the relQueries arrive so many times as fast.")
-    ] = 1.0,
+    faster: Annotated[float, typer.Option(help="Speed up the arrivals by this factor.")] = 1.0,
     starvation: Annotated[
         float | None,
         typer.Option(
             help="A relQuery that has waited this many seconds per request goes first. Only for "
-            "policies that rank relQueries, as is --weight."
+            "policies that rank relQueries, like --weight."
         ),
     ] = None,
     aging: Annotated[
-        float, typer.Option(help="Seconds of work that a second of waiting makes up for.")
+        float, typer.Option(help="Seconds of work that one second of waiting offsets.")
     ] = 0.0,
     weight: Annotated[
         list[str] | None,
-        typer.Option(metavar="TENANT=2", help="A tenant's share; 1 for those not named."),
+        typer.Option(metavar="TENANT=2", help="A tenant's share (default 1)."),
     ] = None,
     cache_tokens: Annotated[
-        int | None, typer.Option(help="Capacity of the KV cache in tokens, if not the machine's.")
+        int | None, typer.Option(help="KV cache capacity in tokens (default: the machine's).")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.png", help="Draw when each relQuery ran.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of what policies sample.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON.")] = False,
+    seed: Annotated[int, typer.Option(help="Seed for policies that sample.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
 ) -> None:
     """Predict the latencies of relQueries under each policy, without a model.
 
@@ -108,7 +104,7 @@ def simulate(
     refused = next(iter(summaries.values())).failed
     if refused:
         typer.echo(
-            f"{refused:,} requests have no answer: longer than the cache, or empty.", err=True
+            f"{refused:,} requests got no answer: too long for the cache, or empty.", err=True
         )
         raise typer.Exit(ROWS_LOST)
 

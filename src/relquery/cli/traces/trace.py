@@ -19,7 +19,7 @@ def trace(
         list[str],
         typer.Argument(
             metavar="[NAME=]FILE...",
-            help="CSV, Parquet, JSON or DuckDB files, or demo:movies and the like.",
+            help="CSV, Parquet, JSON or DuckDB files, or demo tables: demo:movies.",
         ),
     ],
     output: Annotated[
@@ -29,15 +29,13 @@ def trace(
         float, typer.Option("--rate", "-r", help="relQueries per second, on average (Poisson).")
     ] = 1.0,
     count: Annotated[int, typer.Option(min=1, help="How many relQueries.")] = 100,
-    rows: Annotated[
-        str, typer.Option(metavar="LEAST,MOST", help="Rows of one relQuery.")
-    ] = "1,100",
+    rows: Annotated[str, typer.Option(metavar="LEAST,MOST", help="Rows per relQuery.")] = "1,100",
     sampling: Annotated[
         str,
         typer.Option(
             metavar="|".join(SAMPLINGS),
-            help="Which rows: a random sample for each relQuery, or for all the first ones of the "
-            "same sample, so that they share prompts (as the clients of the RelServe paper do).",
+            help="independent: a random sample per relQuery. shared: all take the first rows of "
+            "one sample, so they share prompts (as the clients of the RelServe paper do).",
         ),
     ] = "independent",
     columns: Annotated[
@@ -49,9 +47,9 @@ def trace(
     first: Annotated[int | None, typer.Option(min=1, help="Only the first rows of a table.")] = (
         10_000
     ),
-    seed: Annotated[int, typer.Option(help="Another seed is another trace.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random trace.")] = 0,
 ) -> None:
-    """Write a trace: when which relQueries arrive, what each row asks, how long answers are.
+    """Write a trace: which relQueries arrive when, what each row asks, how long answers are.
 
     Each relQuery is one of five types, with answers of at most 5, 10, 5, 50 or 100 tokens, over
     random rows of one table.
@@ -69,7 +67,7 @@ def trace(
     for given in tables:
         name, file = find_table(given)
         if name in read:
-            raise ConfigError(f"Two tables are named '{name}'. Name one: other={file}.")
+            raise ConfigError(f"Two tables are named '{name}'. Rename one: other={file}.")
         read[name] = read_text(file, columns=kept, rows=first).to_pylist()
         if not read[name]:
             raise ConfigError(f"Table '{name}' has no rows.")
@@ -98,5 +96,5 @@ def _range(given: str) -> tuple[int, int]:
     except ValueError:
         raise ConfigError(f"--rows is '{given}'; write LEAST,MOST, e.g. 1,100.") from None
     if not 1 <= least <= most:
-        raise ConfigError(f"--rows is '{given}'; it must be from 1 on, the least first.")
+        raise ConfigError(f"--rows is '{given}'; LEAST must be at least 1 and not above MOST.")
     return least, most

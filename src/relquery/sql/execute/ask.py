@@ -100,7 +100,7 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
         return answer.error
     if answer.finish is Finish.LENGTH:
         return (
-            f"The answer was cut after {answer.output_tokens} tokens: {_short(answer.text)}. "
+            f"The answer was cut off after {answer.output_tokens} tokens: {_short(answer.text)}. "
             f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
         )
     if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
