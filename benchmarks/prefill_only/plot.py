@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.prefill_only.aging import Sweep
 from benchmarks.prefill_only.lengths import Lengths
-from benchmarks.prefill_only.traffic import MODES, Mode, Traffic
+from benchmarks.prefill_only.serving.aging import Sweep
+from benchmarks.prefill_only.serving.traffic import MODES, Mode, Traffic
 
 _COLORS: dict[Mode, str] = {
     "chunked": "#888888",

@@ -10,7 +10,7 @@ import pytest
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.pieces import Placing
 from relquery.engine.request.request import Request
-from tests.model.dense import dense_logits
+from tests.model.oracle.dense import dense_logits
 from tests.model.test_scored import (
     ARCHITECTURES,
     COMMON,

@@ -13,7 +13,7 @@ from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.networks.load import prepare
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.architectures import NoTokenizer, build
+from tests.model.oracle.architectures import NoTokenizer, build
 
 TOKENS = np.random.default_rng(0).integers(3, 97, 30).astype(np.int32)
 

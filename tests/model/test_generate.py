@@ -16,7 +16,7 @@ from relquery.arrays import TokenIds
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
 from relquery.model.networks.load import load, prepare
-from tests.model.architectures import (
+from tests.model.oracle.architectures import (
     NETWORKS,
     VOCABULARY,
     NoTokenizer,

@@ -22,8 +22,8 @@ from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.architectures import VOCABULARY, NoTokenizer, build
-from tests.model.dense import dense_logits
+from tests.model.oracle.architectures import VOCABULARY, NoTokenizer, build
+from tests.model.oracle.dense import dense_logits
 from tests.model.test_spans import Spec, dense_chain, engine_chain
 
 ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]

@@ -17,9 +17,9 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Request
 from relquery.model.networks.load import LoadedModel, prepare
-from tests.model.architectures import VOCABULARY, NoTokenizer, build
-from tests.model.dense import dense_logits
-from tests.model.recorded import Recorded
+from tests.model.oracle.architectures import VOCABULARY, NoTokenizer, build
+from tests.model.oracle.dense import dense_logits
+from tests.model.oracle.recorded import Recorded
 
 Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
 ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]

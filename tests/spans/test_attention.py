@@ -22,9 +22,9 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.spans.bags import order_bags
 from relquery.spans.orders import Orders
 from relquery.spans.run import run
-from tests.model.architectures import VOCABULARY, build
-from tests.model.dense import masked_logits
-from tests.model.recorded import Recorded, replaced
+from tests.model.oracle.architectures import VOCABULARY, build
+from tests.model.oracle.dense import masked_logits
+from tests.model.oracle.recorded import Recorded, replaced
 from tests.spans.reference import Sheet, sheet_of
 
 # Rotary; with a window; learned; ALiBi.

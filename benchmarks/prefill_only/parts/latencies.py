@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import Figure, Say, Settings, too_small
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
-from benchmarks.prefill_only import aging, batching, plot, spacings, traffic, workloads
-from benchmarks.prefill_only.aging import Sweep
-from benchmarks.prefill_only.arrivals import Arrivals
+from benchmarks.prefill_only import batching, plot, workloads
 from benchmarks.prefill_only.batching import Batched
-from benchmarks.prefill_only.engines import Engines, calibrated, executor_for
-from benchmarks.prefill_only.figures import traffic_figures
+from benchmarks.prefill_only.serving import aging, spacings, traffic
+from benchmarks.prefill_only.serving.aging import Sweep
+from benchmarks.prefill_only.serving.arrivals import Arrivals
+from benchmarks.prefill_only.serving.engines import Engines, calibrated, executor_for
+from benchmarks.prefill_only.serving.figures import traffic_figures
+from benchmarks.prefill_only.serving.spacings import Spaced
+from benchmarks.prefill_only.serving.traffic import AGING, MODES, SWEPT, Mode, Traffic
 from benchmarks.prefill_only.sizes import FULL, Sizes, choose
-from benchmarks.prefill_only.spacings import Spaced
-from benchmarks.prefill_only.traffic import AGING, MODES, SWEPT, Mode, Traffic
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.templates import template
 from relquery.engine.cost.linear import LinearCost

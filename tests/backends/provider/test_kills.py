@@ -20,7 +20,7 @@ from tests.backends.provider.chat_server import (
     completion,
     until,
 )
-from tests.ledger_file import stored
+from tests.ledger.stored import stored
 
 COMMAND = [sys.executable, "-m", "relquery"]
 QUERY = "SELECT count(LLM('up', id)) AS n FROM range(60) t(id)"

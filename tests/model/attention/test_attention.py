@@ -17,8 +17,8 @@ from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import attention
 from relquery.model.cache.device import KVCache
-from tests.model.reference import dense_attention, visible_keys
-from tests.model.strategies import SLOTS, batches, chunk_of, sequence_of
+from tests.model.oracle.reference import dense_attention, visible_keys
+from tests.model.oracle.strategies import SLOTS, batches, chunk_of, sequence_of
 
 WIDTH, SCALE = 8, 0.5
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from relquery.model.attention import kernels
-from tests.model.reference import dense_attention
+from tests.model.oracle.reference import dense_attention
 
 SCALE = 0.4
 Kernel = Callable[..., tuple[Tensor, Tensor]]

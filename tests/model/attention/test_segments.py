@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.attention.buckets import Bucket, plan_buckets
-from tests.model.strategies import batches, chunk_of, sequence_of
+from tests.model.oracle.strategies import batches, chunk_of, sequence_of
 
 Seen = tuple[int, int, int]
 """(token of the batch, slot of the key, position of the key)."""

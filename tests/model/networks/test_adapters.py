@@ -17,7 +17,7 @@ from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.networks.adapters.adapt import adapt
-from tests.model.architectures import ALIBI, NETWORKS, VOCABULARY, build
+from tests.model.oracle.architectures import ALIBI, NETWORKS, VOCABULARY, build
 
 SLOTS = 400
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from relquery.model.attention.function import NAME
 from relquery.model.cache.rotary import PositionScheme
 from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.positions import probe_positions
-from tests.model.architectures import ALL, CONTEXT, build
+from tests.model.oracle.architectures import ALL, CONTEXT, build
 
 # By network and layer: rotary dimensions and whether they are interleaved; None: no position.
 RELOCATABLE: dict[str, list[tuple[int, bool] | None]] = {

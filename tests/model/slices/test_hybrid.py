@@ -19,7 +19,7 @@ from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.slices.release import Release
 from relquery.model.slices.turns import cut, leave, longest_slice, take_turns
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
+from tests.model.oracle.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
 
 LENGTH = 60
 WEIGH = Draw(allowed=tuple(range(97)), weigh=True)

@@ -132,8 +132,8 @@ class Asking:
     def _why_cut(self, tokens: int) -> str:
         if tokens < self._max_tokens:
             return (
-                f"The answer was cut off after {tokens} tokens, as prompt and answer have no more room "
-                "in the model's context or the KV cache. Shorten the prompt, or raise cache_tokens."
+                f"The answer was cut off after {tokens} tokens: there is no more room in the "
+                "model's context or the KV cache. Shorten the prompt, or raise cache_tokens."
             )
         return (
             f"The answer was cut off after {tokens} tokens. "

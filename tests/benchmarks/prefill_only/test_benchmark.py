@@ -10,18 +10,13 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import Figure, Settings
-from benchmarks.prefill_only import aging as prefill_only_aging
-from benchmarks.prefill_only import batching, spacings, traffic, workloads
+from benchmarks.prefill_only import batching, workloads
 from benchmarks.prefill_only import filter as prefill_only_filter
 from benchmarks.prefill_only import jct as prefill_only_jct
 from benchmarks.prefill_only import lengths as prefill_only_lengths
 from benchmarks.prefill_only import sizes as prefill_only_sizes
-from benchmarks.prefill_only.aging import Aged, Sweep
-from benchmarks.prefill_only.arrivals import Arrivals
 from benchmarks.prefill_only.batching import Batched
 from benchmarks.prefill_only.benchmark import BENCHMARK
-from benchmarks.prefill_only.engines import Engines
-from benchmarks.prefill_only.figures import traffic_figures
 from benchmarks.prefill_only.filter import SIDES, Filtered, Run
 from benchmarks.prefill_only.jct import Proxy
 from benchmarks.prefill_only.lengths import NAMES, Lengths, Longest
@@ -31,9 +26,15 @@ from benchmarks.prefill_only.parts.latencies import Latencies
 from benchmarks.prefill_only.parts.longest_input import LongestInput
 from benchmarks.prefill_only.parts.scheduling import Scheduling
 from benchmarks.prefill_only.parts.sql_filter import SqlFilter
+from benchmarks.prefill_only.serving import aging as prefill_only_aging
+from benchmarks.prefill_only.serving import spacings, traffic
+from benchmarks.prefill_only.serving.aging import Aged, Sweep
+from benchmarks.prefill_only.serving.arrivals import Arrivals
+from benchmarks.prefill_only.serving.engines import Engines
+from benchmarks.prefill_only.serving.figures import traffic_figures
+from benchmarks.prefill_only.serving.spacings import Spaced
+from benchmarks.prefill_only.serving.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
 from benchmarks.prefill_only.sizes import FULL, QUICK
-from benchmarks.prefill_only.spacings import Spaced
-from benchmarks.prefill_only.traffic import MODES, SWEPT, Mode, Rounds, Served, Traffic
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.relserve.queue import Crowded
 from relquery.engine.clock import VirtualClock

@@ -20,7 +20,7 @@ from relquery.errors import LedgerWarning
 from relquery.ledger import Ledger
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from tests.backends.provider.chat_server import until
-from tests.ledger_file import stored
+from tests.ledger.stored import stored
 
 ROWS = {"id": list(range(40))}
 QUERY = "SELECT id, LLM('up', id) AS up FROM t ORDER BY id"

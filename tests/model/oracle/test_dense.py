@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from relquery.arrays import TokenIds
-from tests.model.architectures import VOCABULARY, build
-from tests.model.dense import Chain, dense_logits, flat_tokens, visible_tokens
+from tests.model.oracle.architectures import VOCABULARY, build
+from tests.model.oracle.dense import Chain, dense_logits, flat_tokens, visible_tokens
 
 # With windows of 16 tokens: Gemma 3 in one of its layers, Mistral in all.
 NAMES = ["llama", "qwen3", "gemma3", "mistral", "gpt2", "opt", "bloom", "mpt"]

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.prefill_only.arrivals import Arrivals
-from benchmarks.prefill_only.clairvoyant import first_in, service_seconds, shortest_remaining
+from benchmarks.prefill_only.serving.arrivals import Arrivals
+from benchmarks.prefill_only.serving.clairvoyant import (
+    first_in,
+    service_seconds,
+    shortest_remaining,
+)
 from benchmarks.prefill_only.workloads import Workload, post_recommendation
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from benchmarks.prefill_only.aging import simulate
-from benchmarks.prefill_only.arrivals import SPACING, Arrivals
-from benchmarks.prefill_only.traffic import AGING
+from benchmarks.prefill_only.serving.aging import simulate
+from benchmarks.prefill_only.serving.arrivals import SPACING, Arrivals
+from benchmarks.prefill_only.serving.traffic import AGING
 from benchmarks.prefill_only.workloads import Workload
 from relquery.engine.cost.linear import LinearCost
 

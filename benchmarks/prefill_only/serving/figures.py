@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from statistics import fmean
 
 from benchmarks.harness import Figure
-from benchmarks.prefill_only import traffic
-from benchmarks.prefill_only.clairvoyant import first_in, service_seconds, shortest_remaining
-from benchmarks.prefill_only.traffic import Served, Traffic
+from benchmarks.prefill_only.serving import traffic
+from benchmarks.prefill_only.serving.clairvoyant import (
+    first_in,
+    service_seconds,
+    shortest_remaining,
+)
+from benchmarks.prefill_only.serving.traffic import Served, Traffic
 
 
 def traffic_figures(posts: Traffic, shuffled: Traffic, credits: Traffic) -> Iterator[Figure]:

@@ -20,7 +20,7 @@ from relquery.cli.app import app
 from relquery.demo.files import TABLES
 from tests.backends.provider.chat_server import completion, serving
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",

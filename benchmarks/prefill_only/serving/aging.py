@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.prefill_only.arrivals import Arrivals
-from benchmarks.prefill_only.clairvoyant import service_seconds, shortest_remaining
-from benchmarks.prefill_only.traffic import Engine, Mode, Served, run
+from benchmarks.prefill_only.serving.arrivals import Arrivals
+from benchmarks.prefill_only.serving.clairvoyant import service_seconds, shortest_remaining
+from benchmarks.prefill_only.serving.traffic import Engine, Mode, Served, run
 from benchmarks.prefill_only.workloads import Workload
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.prefill_only.traffic import Engine, Mode
+from benchmarks.prefill_only.serving.traffic import Engine, Mode
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.turns import AlternatingExecutor, SkippingClock, Turn
 from relquery.config import EngineConfig

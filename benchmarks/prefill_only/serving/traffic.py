@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from benchmarks.harness import Say
-from benchmarks.prefill_only.arrivals import Arrivals, Pattern
+from benchmarks.prefill_only.serving.arrivals import Arrivals, Pattern
 from benchmarks.prefill_only.workloads import Workload
 from benchmarks.turns import Turn, alternate
 from relquery.config import PolicyName
