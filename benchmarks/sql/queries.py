@@ -95,7 +95,7 @@ class Queries(Part):
         model = load_model(movies, self.sizes)
         self.parameters, self.rows = parameters(model.network), movies.num_rows
         for query in QUERIES:
-            run(model, movies.slice(0, 8), query)  # warms up
+            run(model, movies.slice(0, 64), query)  # compiles
             self.ran[query.name] = run(model, movies, query)
             for side, at in self.ran[query.name].items():
                 say(f"{query.name}, {side}: {at.seconds:.1f} s, {at.report.hit_rate:.1%} cached")

@@ -1,60 +1,73 @@
+"""Small tables are ordered without compiling, to the same result; what is compiled is told."""
+
+import logging
+import os
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
-PRESSES = 20
-
-# A signal within each call: none of them may take the process down.
-PRESSED = f"""
-import signal
 import numpy as np
-from relquery.table.cost.billing import _group
-from relquery.table.cost.prefix_tree import FOREVER, prefix_tree
-from relquery.table.cost.tokens import Tokens
-from relquery.table.dependencies.partition import refine, whole
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core.registry import CPUDispatcher
 
+from relquery.config import Order
+from relquery.table.compilation import watch_compilation
+from relquery.table.compiled import Compiled, interpreted
+from relquery.table.reorder import reorder
+from tests.table.reference import Table
+from tests.table.strategies import bags_of, columns_of, tables
 
-class Pressed(Exception):
-    pass
-
-
-def press(number, frame):
-    raise Pressed
-
-
-rows = 200_000
-draws = np.random.default_rng(0)
-partition, counts = whole(rows), np.zeros(1000, np.int64)
-codes = draws.integers(0, 1000, rows).astype(np.int32)
-tokens = Tokens(draws.integers(0, 9, 10 * rows).astype(np.int32), np.arange(rows + 1) * 10)
-tree = prefix_tree(tokens)
-calls = [
-    lambda: refine(partition, codes, counts),
-    lambda: prefix_tree(tokens),
-    lambda: _group(tree, FOREVER),
-]
-signal.signal(signal.SIGALRM, press)
-caught = 0
-for call in calls:
-    call()
-    for _ in range({PRESSES}):
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 2e-4)
-            call()
-            signal.pause()
-        except (Pressed, SystemError):
-            caught += 1
-        counts[:] = 0
-print(caught)
+FEW_ROWS = """
+import relquery, warnings
+schedule = relquery.reorder({"a": ["x", "y", "x"], "b": ["p", "p", "q"]})
+print(sorted(schedule.rows.tolist()))
 """
 
 
-def test_a_signal_in_compiled_code_is_an_exception_not_a_crash() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", PRESSED],
-        check=False,
+@given(tables(max_rows=7, bags=True), st.sampled_from(["tree", "ggr", "fixed"]))
+@settings(max_examples=60, deadline=None)
+def test_interpreted_code_gives_what_compiled_code_gives(table: Table, method: Order) -> None:
+    for weight in ("tokens", "squared"):
+        solve = partial(reorder, columns_of(table), method, bags=bags_of(table), weight=weight)
+        compiled = solve()
+        with interpreted():
+            plain = solve()
+        assert np.array_equal(plain.rows, compiled.rows)
+        assert np.array_equal(plain.fields, compiled.fields)
+        assert plain.report.phc == compiled.report.phc
+
+
+def test_a_first_small_table_compiles_nothing(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FEW_ROWS],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        check=True,
     )
-    assert ran.returncode == 0, ran.stderr
-    assert int(ran.stdout) == 3 * PRESSES
+    assert told.stdout == "[0, 1, 2]\n"
+    assert told.stderr == ""
+    assert not list(tmp_path.rglob("*.nbc"))
+
+
+def _triple(number: int) -> int:
+    return 3 * number
+
+
+def test_compiling_is_told_once_and_timed(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "relquery"), watch_compilation() as compilation:
+        assert Compiled(_triple, targetoptions={"nopython": True})(2) == 6
+        assert Compiled(_triple, targetoptions={"nopython": True})(2.5) == 7.5
+    (record,) = caplog.records
+    assert "This can take a minute, once per installation" in record.getMessage()
+    assert 0 < compilation.seconds < 60
+
+
+def test_what_others_compile_meanwhile_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    with watch_compilation() as compilation:
+        assert CPUDispatcher(_triple, targetoptions={"nopython": True})(2) == 6
+    assert not caplog.records
+    assert compilation.seconds == 0

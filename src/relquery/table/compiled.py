@@ -10,11 +10,14 @@ there (Ctrl-C), the process crashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import ParamSpec, TypeVar, cast
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from typing import Any, ParamSpec, TypeVar, cast
 
-import numba
+import numpy as np
+from numba.core.registry import CPUDispatcher
 
 from relquery.arrays import Bools
 
@@ -24,6 +27,15 @@ PATIENCE = 0.1  # seconds after which to see whether a signal came that woke ano
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
+
+
+class Compiled(CPUDispatcher):
+    """A function that is compiled at its first call, or read from disk if it was before."""
+
+    def __call__(self, *args: Any) -> Any:
+        return self.py_func(*args) if _interpreting.get() else super().__call__(*args)
+
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile at the first call and keep the machine code on disk.
@@ -32,10 +44,31 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     of another file that it calls does: delete `__pycache__` after such a change. Where no folder
     can be written, each process compiles anew.
     """
+    made = Compiled(function, targetoptions={"nopython": True, "nogil": True})
+    with suppress(RuntimeError):  # numba found no folder for its cache
+        made.enable_caching()
+    return cast(Callable[P, R], made)
+
+
+def is_ready(function: Callable[..., object]) -> bool:
+    """Whether machine code of a compiled function is at hand, in memory or on disk."""
+    made = cast(Any, function)
+    on_disk = getattr(made._cache, "_cache_file", None)  # numba has no public way to ask
+    return bool(made.overloads or (on_disk is not None and on_disk._load_index()))
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Run compiled functions as the Python code that they are: the same results, later or sooner.
+
+    Compiling takes up to a minute; a table of a few rows is ordered in less time without it.
+    """
+    before = _interpreting.set(True)
     try:
-        return cast(Callable[P, R], numba.njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # numba found no place for its cache
-        return cast(Callable[P, R], numba.njit(nogil=True)(function))
+        with np.errstate(over="ignore"):  # as in machine code, hashes overflow
+            yield
+    finally:
+        _interpreting.reset(before)
 
 
 class StoppedError(Exception):
@@ -60,7 +93,7 @@ def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools) -> list[R]:
     Where this thread is broken off (Ctrl-C), the flag is set and the tasks end soon.
     """
     with ThreadPoolExecutor(THREADS) as threads:
-        running = [threads.submit(task) for task in tasks]
+        running = [threads.submit(copy_context().run, task) for task in tasks]
         try:
             return [_result(each) for each in running]
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from numbers import Real
 from operator import index
@@ -15,7 +16,8 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.config import ORDERS, Order
 from relquery.errors import ConfigError, unknown
 from relquery.table.columns import Columns, encode
-from relquery.table.compiled import side_by_side
+from relquery.table.compilation import watch_compilation
+from relquery.table.compiled import interpreted, side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
 from relquery.table.cost.tokens import Encode
 from relquery.table.cost.weigh import Weight, beginnings_of, weigh
@@ -35,7 +37,7 @@ from relquery.table.solvers.exact.polish import polish
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, PAPER_LIMITS, Limits, as_in_paper
 from relquery.table.solvers.original import original
-from relquery.table.solvers.search.tree import tree
+from relquery.table.solvers.search.tree import is_compiled, tree
 from relquery.table.solvers.segment import Problem, pose
 
 Given = Literal["discover"] | Sequence[str | Sequence[str] | Dependency]
@@ -49,6 +51,7 @@ SHARE = 0.0025  # of the predicted inference time, for the search of `tree`
 CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 MOST_CELLS_POLISHED = 50_000
+MOST_CELLS_INTERPRETED = 50  # under a second; compiling takes up to a minute
 POLISH_SECONDS = 1.0  # at least, by default: what a lattice of 100 rows takes to be of use
 
 
@@ -103,29 +106,37 @@ def reorder(
     settings = _settings(method, options)
     _check(tokenizer, prefix, cache_tokens, requests_per_minute)
     columns = table if isinstance(table, Columns) else encode(table)
-    start = clock()
-    items = itemize(columns, bags)
-    known = _dependencies(columns, items, dependencies)
-    weighting = weigh(items, weight, tokenizer, prefix)
-    problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
-    meter = Meter(items, weighting, tokenizer, prefix, cache_tokens, requests_per_minute)
-    found = _solve(method, items, problem, meter, settings)
-    rows, fields = meter.best(found)
-    seconds = clock() - start
-    shared = hits(items, rows, fields)
-    tokens, charged = meter.read(rows, fields)
-    report = Report(
-        method=method,
-        weight=weighting.name,
-        seconds=seconds,
-        phc=phc(items, rows, fields),
-        phr=shared.rate,
-        depths=shared.depths,
-        dependencies=known,
-        tokens=tokens,
-        bill=charged,
-    )
+    quick = _is_quick(method, columns, settings) and not is_compiled()
+    with interpreted() if quick else nullcontext(), watch_compilation() as compilation:
+        start = clock()
+        items = itemize(columns, bags)
+        known = _dependencies(columns, items, dependencies)
+        weighting = weigh(items, weight, tokenizer, prefix)
+        problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
+        meter = Meter(items, weighting, tokenizer, prefix, cache_tokens, requests_per_minute)
+        found = _solve(method, items, problem, meter, settings)
+        rows, fields = meter.best(found)
+        seconds = max(0.0, clock() - start - compilation.seconds)
+        shared = hits(items, rows, fields)
+        tokens, charged = meter.read(rows, fields)
+        report = Report(
+            method=method,
+            weight=weighting.name,
+            seconds=seconds,
+            phc=phc(items, rows, fields),
+            phr=shared.rate,
+            depths=shared.depths,
+            dependencies=known,
+            tokens=tokens,
+            bill=charged,
+        )
     return Schedule(rows, fields, report)
+
+
+def _is_quick(method: Order, columns: Columns, settings: dict[str, float | None]) -> bool:
+    """Whether solving takes less time in Python than compiling does."""
+    few = columns.codes.size <= MOST_CELLS_INTERPRETED
+    return few and method != "ophr" and settings.get("seconds") is None
 
 
 def _solve(

@@ -102,8 +102,8 @@ def _check_size(method: Order, rows: int) -> None:
 def _solve(
     table: pa.Table, columns: Columns, method: Order, options: dict[str, Any], say: Say
 ) -> Schedule:
-    """A few rows go first, so that compiling does not count."""
-    say(f"compiling {method} (once)")
+    """A few rows go first, so that reading compiled code does not count."""
+    say(f"warming up {method}")
     reorder(table.slice(0, WARM_UP_ROWS), method, **options)
     say(method)
     return reorder(columns, method, **options)

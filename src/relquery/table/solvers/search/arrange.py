@@ -49,7 +49,7 @@ def arrange(trie: Trie, texts: Texts, items: Int32s) -> tuple[Int64s, Int32s]:
     first, next_sibling = _children(trie)
     row_of = np.full(len(trie.parent), NONE, np.int64)
     row_of[trie.leaf] = np.arange(len(trie.leaf))
-    rows = _order(trie, texts, first, next_sibling, row_of)
+    rows = order_nodes(trie, texts, first, next_sibling, row_of)
     fields = _read_out(trie, items, len(texts.rank))
     go_on(trie.stopped)
     return rows, fields
@@ -68,7 +68,9 @@ def _children(trie: Trie) -> tuple[Int64s, Int64s]:
 
 
 @compiled
-def _order(trie: Trie, texts: Texts, first: Int64s, next_sibling: Int64s, row_of: Int64s) -> Int64s:
+def order_nodes(
+    trie: Trie, texts: Texts, first: Int64s, next_sibling: Int64s, row_of: Int64s
+) -> Int64s:
     rows = np.empty(len(trie.leaf), np.int64)
     filled = 0
     todo = [ROOT]

@@ -20,13 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Int32s, Int64s
-from relquery.table.compiled import go_on, side_by_side
+from relquery.table.compiled import go_on, is_ready, side_by_side
 from relquery.table.items import Items
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
 from relquery.table.solvers.objective import Objective, is_plain, total_worth
 from relquery.table.solvers.original import original
-from relquery.table.solvers.search.arrange import Texts, arrange, texts_of
+from relquery.table.solvers.search.arrange import Texts, arrange, order_nodes, texts_of
 from relquery.table.solvers.search.climb import Search as Space
 from relquery.table.solvers.search.climb import break_groups, insert_all, move_rows, new_search
 from relquery.table.solvers.search.lookahead import look_ahead, reach_within
@@ -73,6 +73,11 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
     for solve in (fixed, partial(as_in_paper, items=items), original):
         starts.append(partial(_solve, solve, problem))
     return side_by_side(starts, problem.stopped)
+
+
+def is_compiled() -> bool:
+    """Whether machine code is at hand; compiling takes up to a minute."""
+    return is_ready(order_nodes)
 
 
 def _solve(solve: Callable[[Problem], tuple[Int64s, Int32s]], problem: Problem) -> Schedule:
