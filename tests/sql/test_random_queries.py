@@ -31,6 +31,11 @@ ON_REVIEWS = [
     "LLM('up', r.text) IN ('GREAT', 'LONG') AND f.id = r.film AND f.id > 0",
     "LLM('yes', f.title) = 'No' AND f.id = r.film",
 ]
+SHADOWS = [
+    ["-f.id AS id", "row_number() OVER (ORDER BY id)"],
+    ["list(title) OVER (PARTITION BY seen ORDER BY id)", "lower(title) AS title"],
+    ["7 AS seen", "first(f.seen) OVER (PARTITION BY seen ORDER BY id)"],
+]
 TEXTS = ["f.title", "f.genre", "CAST(f.id AS VARCHAR)"]
 
 
@@ -97,6 +102,8 @@ def plain_queries(draw: st.DrawFn) -> str:
         items.append("rank() OVER (PARTITION BY f.genre ORDER BY LLM('up', f.id), f.title)")
     names = [f"{item} AS a{at}" for at, item in enumerate(items)]
     names += draw(st.sampled_from([[], ["a0 || '?' AS b"], ["f.genre AS a0x"]]))
+    if not more and draw(st.booleans()):  # a name that the FROM clause has, too
+        names += draw(st.sampled_from(SHADOWS))
     distinct = draw(st.sampled_from(["", "DISTINCT ", "DISTINCT ON (a0) ", "DISTINCT ON (genre) "]))
     if "genre" in distinct:  # a name that the FROM clause has, too
         names = [f"{items[0]} AS genre", *names[1 : len(items)]]
@@ -113,8 +120,9 @@ def grouped_queries(draw: st.DrawFn) -> str:
     clause, more = draw(sources())
     texts = texts_of(TEXTS + more)
     keys = draw(st.lists(
-        st.sampled_from(["f.genre", "f.seen", "upper(f.genre)", "LLM('yes', f.title)",
-                         "LLM('up', LLM('yes', f.genre))", "f.title"]),
+        st.sampled_from(["f.genre", "f.seen", "upper(f.genre)", "f.title", "LLM('yes', f.title)",
+                         "LLM('up', LLM('yes', f.genre))",
+                         "(SELECT max(i.id) FROM films i WHERE i.id < f.id) + 1"]),
         max_size=2, unique=True))  # fmt: skip
     folded = st.one_of(
         st.just("count(*)"),
@@ -123,7 +131,7 @@ def grouped_queries(draw: st.DrawFn) -> str:
         texts.map(lambda x: f"longest(LLM('up', {x}))"),
         texts.map(lambda x: f"count(*) FILTER (WHERE {x} > 'D')"),
         texts.map(lambda x: f"string_agg({x}, ',' ORDER BY {x}, f.id)"),
-        texts.map(lambda x: f"list({x} ORDER BY {x} DESC)"),
+        texts.map(lambda x: f"array_to_string(list({x} ORDER BY {x} DESC), ',')"),
         st.just("(SELECT count(*) FROM reviews)"),
         st.just("(SELECT max(i.title) FROM films i WHERE i.genre > f.genre)"),
     )

@@ -55,6 +55,10 @@ def field(number: int) -> str:
 STAND_IN = re.compile(rf"(?:{TEXT_STAND_IN}|{NUMBER_STAND_IN})\((\d+)")
 
 IN_MESSAGES = {
+    re.compile(  # the macros that stand for calls, as DuckDB writes them out
+        r"CASE\s+WHEN \(\((?:\"row\"\(.*?|NULL) IS NULL\)\) THEN \(CAST\(\S+ AS \w+\)\) "
+        r"ELSE CAST\(NULL AS \w+\) END"
+    ): "LLM(...)",
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
     re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",

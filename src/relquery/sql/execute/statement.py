@@ -25,8 +25,15 @@ from relquery.sql.plan.planner import Filter, PlannedCall, Scope, SelectPlan, pl
 from relquery.sql.read.check import check, column_names, result_names, stubbed, with_nulls
 from relquery.sql.read.from_clause import read_sources
 from relquery.sql.read.macros import Macros
-from relquery.sql.read.scopes import Context, context_of, next_select, with_inside
-from relquery.sql.read.source import Source, readable, to_sql
+from relquery.sql.read.scopes import (
+    Context,
+    calls_in,
+    context_of,
+    has_call,
+    next_select,
+    with_inside,
+)
+from relquery.sql.read.source import FIELD_NAME, Source, readable, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
 
 R = TypeVar("R", bound=Rows)
@@ -93,6 +100,7 @@ class Walk(Generic[R]):
         if not has_data:
             return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
         names = result_names(self.database, self.source, tree)
+        _note_fields(tree)
         texts: dict[str, frozenset[str]] = {}
         while (select := next_select(tree)) is not None:
             rows = self._select(select, tree)
@@ -201,6 +209,14 @@ def _no_calls_in(kind: str) -> UnsupportedQueryError:
     return UnsupportedQueryError(
         f"{kind} with LLM calls is not supported. {_REMEDIES.get(kind, _TO_TABLE)}"
     )
+
+
+def _note_fields(tree: exp.Expr) -> None:
+    """Note how a field of a call is written whose subquery, with calls, will be run beforehand."""
+    for call in calls_in(tree):
+        for argument in call.expressions[1:]:
+            if argument.find(exp.Query) and has_call(argument):
+                argument.meta.setdefault(FIELD_NAME, readable(argument))
 
 
 def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:

@@ -143,13 +143,22 @@ def without_alias(item: exp.Expr) -> exp.Expr:
 
 
 def is_order_name(node: exp.Expr, names: Collection[str]) -> bool:
-    """Whether a node is a key of ORDER BY that names a column of the result (lower-case names)."""
+    """Whether a node is a key of ORDER BY that names a column of the result (lower-case names).
+
+    The ORDER BY is that of a query, not that of a window or an aggregate, which sees no results.
+    """
     return (
         isinstance(node, exp.Column)
         and isinstance(node.parent, exp.Ordered)
         and not node.table
         and node.name.lower() in names
+        and _is_of_query(node.parent)
     )
+
+
+def _is_of_query(key: exp.Ordered) -> bool:
+    clause = key.parent
+    return clause is None or clause.parent is None or isinstance(clause.parent, exp.Query)
 
 
 def _replace_positions(select: exp.Select) -> None:
@@ -206,6 +215,10 @@ class _Aliases:
             self._replace_in(item)
             if isinstance(item, exp.Alias):
                 self._named.setdefault(item.alias.lower(), item.this)
+        for item in select.expressions:  # these name keys, even those that are named later
+            for part in item.find_all(exp.Grouping, exp.GroupingId):
+                if not in_subquery(part, select):
+                    self._replace_in(part)
         for clause in ("where", "group", "having", "qualify", "distinct"):
             if (node := select.args.get(clause)) is not None:
                 self._replace_whole_keys(node.args.get("on"))

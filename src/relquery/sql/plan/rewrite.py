@@ -7,7 +7,7 @@ resolved by DuckDB alone and by its rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -46,8 +46,20 @@ def note_wholes(select: exp.Select, aggregates: Aggregates) -> None:
         node.meta[_OF_GROUP] = grouped and not (
             aggregates.around(node, select)
             or node.find_ancestor(exp.Group, exp.Where) is not None
-            or to_sql(node) in keys
+            or _is_in_key(node, select, keys)
         )
+
+
+def _is_in_key(node: exp.Expr, select: exp.Select, keys: Collection[str]) -> bool:
+    """Whether a node is a key of GROUP BY or a part of one. keys: their SQL."""
+    if not keys:
+        return False
+    above: exp.Expr | None = node
+    while above is not None and above is not select:
+        if to_sql(above.unnest()) in keys:
+            return True
+        above = above.parent
+    return False
 
 
 @dataclass(slots=True)
