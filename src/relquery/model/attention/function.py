@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -15,6 +19,31 @@ from relquery.model.attention.kernels import Part, attend
 
 NAME = "relquery"
 """Name under which the function is registered; a network's `_attn_implementation`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Sizes of sliding windows and the like, in tokens.
+
+    asked: for which a network wanted a mask. used: which it then told its attention function.
+    """
+
+    asked: set[int] = field(default_factory=set)
+    used: set[int] = field(default_factory=set)
+
+
+_watching: ContextVar[Windows | None] = ContextVar("watching", default=None)
+
+
+@contextmanager
+def watch_windows() -> Iterator[Windows]:
+    """What the networks that run meanwhile, in this thread, say of windows."""
+    windows = Windows()
+    before = _watching.set(windows)
+    try:
+        yield windows
+    finally:
+        _watching.reset(before)
 
 
 def attention(
@@ -40,6 +69,8 @@ def attention(
         raise ModelError("This network does not hand the batch on to its attention function.")
     if kwargs.get("s_aux") is not None:
         raise ModelError("Networks with attention sinks are not supported by the local engine.")
+    if sliding_window is not None and (windows := _watching.get()) is not None:
+        windows.used.add(sliding_window)
     layer = int(module.layer_idx)  # type: ignore[arg-type]
     queries, keys, values = (t[0].transpose(0, 1) for t in (query, key, value))
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
@@ -146,8 +177,10 @@ def _rows(padded: Tensor, rows: Tensor | None) -> Tensor:
     return flat if rows is None else flat.index_select(0, rows)
 
 
-def _no_mask(*args: Any, **kwargs: Any) -> None:
+def _no_mask(*args: Any, local_size: int | None = None, **kwargs: Any) -> None:
     """The batch says what attends to what; a network need not build a mask."""
+    if local_size is not None and (windows := _watching.get()) is not None:
+        windows.asked.add(local_size)
 
 
 AttentionInterface.register(NAME, attention)

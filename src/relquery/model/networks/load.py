@@ -26,6 +26,7 @@ from relquery.model.cache.rotary import PositionScheme
 from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.positions import probe_positions
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
+from relquery.model.networks.same import check_same, own_logits
 from relquery.model.slices.allocator import keep_freed_memory
 from relquery.model.slices.release import NOTHING, Release
 from relquery.model.torch_executor import probe_release
@@ -95,10 +96,12 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
     """Give a network our attention function and check that it is called. Raises ModelError."""
     network.train(False)
     try:
+        own = own_logits(network)
         if not adapt(network):
             network.set_attn_implementation(NAME)
         _check_attention(network)
         context = _context(network)
+        check_same(network, own, context)
         positions = probe_positions(network, context)
         release = probe_release(network)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:

@@ -1,0 +1,78 @@
+"""Whether a network computes on our attention function what it computes on its own, by experiment.
+
+Some networks do more between tokens than attention as we know it (masks that depend on the tokens,
+convolutions, attention in fixed chunks), and would answer wrongly without a word.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from relquery.engine.executor import Chunk, Segment
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.attention.function import watch_windows
+from relquery.model.cache.device import KVCache
+
+TOKENS, FIRST = 12, 7
+"""Of the prompt that is computed, and those of it that our first step computes."""
+MOST_APART = {torch.float32: 1e-3}
+MOST_APART_ROUNDED = 0.3
+"""Distance of the logits, relative to their size. Rounding may send a token to other experts."""
+
+
+@torch.inference_mode()
+def own_logits(network: PreTrainedModel) -> Tensor:
+    """(vocabulary,) logits after a fixed prompt, by the attention that the network has now."""
+    ids = _prompt(network)
+    given = torch.from_numpy(ids).long()[None].to(network.device)
+    return _centred(network(input_ids=given, use_cache=False).logits[0, -1])
+
+
+@torch.inference_mode()
+def check_same(network: PreTrainedModel, own: Tensor, context: int | None) -> None:
+    """Run the prompt on our attention function, in two steps. Raises NotImplementedError.
+
+    own: what `own_logits` gave before. context: positions that will be used, in tokens.
+    """
+    ids, cache = _prompt(network), KVCache(TOKENS)
+    slots = np.arange(TOKENS)
+    last = own
+    with watch_windows() as windows:
+        for start, stop in ((0, FIRST), (FIRST, TOKENS)):
+            seen = (Segment(slots[:start]),) if start else ()
+            chunk = Chunk(0, ids[start:stop], start, seen, slots[start:stop])
+            batch = PackedBatch([chunk], cache, share=True, device=network.device)
+            output = network(
+                input_ids=torch.from_numpy(chunk.tokens).long()[None].to(network.device),
+                position_ids=torch.from_numpy(batch.positions)[None].to(network.device),
+                use_cache=False,
+                batch=batch,
+            )
+            last = _centred(output.logits[0, -1])
+    for size in sorted(windows.asked - windows.used):
+        if context is None or size < context:
+            raise NotImplementedError(
+                f"its attention is limited to {size} tokens in a way that the engine does not know."
+            )
+    size_of = torch.linalg.vector_norm
+    apart = float(size_of(last - own)) / max(float(size_of(own)), 1e-9)
+    if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
+        raise NotImplementedError(
+            "its tokens act on each other in another way than by attention that the engine knows; "
+            f"its logits would be off by {apart:.1%}."
+        )
+
+
+def _prompt(network: PreTrainedModel) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """Tokens from the middle of the vocabulary: no padding, no control."""
+    size = int(network.config.get_text_config().vocab_size)
+    return (size // 4 + np.arange(TOKENS) * 7919 % max(size // 2, 1)).astype(np.int32)
+
+
+def _centred(logits: Tensor) -> Tensor:
+    """What matters of logits: their differences."""
+    logits = logits.float()
+    return logits - logits.mean()

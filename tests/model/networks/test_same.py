@@ -1,0 +1,62 @@
+"""A network that would answer otherwise than on its own is refused, whatever it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import transformers as tf
+
+from relquery.errors import ModelError
+from relquery.model.networks.load import prepare
+from tests.model.oracle.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
+
+EIGHT = LLAMA_LIKE | {"head_dim": 8}
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "attention in chunks": (
+        lambda: tf.Llama4ForCausalLM(
+            tf.Llama4TextConfig(**EIGHT, attention_chunk_size=64, intermediate_size_mlp=64)
+        ),
+        "limited to 64 tokens",
+    ),
+    "a window that attention is not told": (
+        lambda: tf.PhimoeForCausalLM(
+            tf.PhimoeConfig(**LLAMA_LIKE, sliding_window=100, num_local_experts=2)
+        ),
+        "limited to 100 tokens",
+    ),
+    "differences of two attentions": (
+        lambda: tf.DiffLlamaForCausalLM(tf.DiffLlamaConfig(**LLAMA_LIKE)),
+        "act on each other in another way",
+    ),
+    "a mask that depends on the tokens": (
+        lambda: tf.DogeForCausalLM(tf.DogeConfig(**LLAMA_LIKE)),
+        "act on each other in another way",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_engine_does_not_know_is_refused(name: str) -> None:
+    make, why = REFUSED[name]
+    torch.manual_seed(1)
+    network = make().eval()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.normal_(0, 0.2)
+    with pytest.raises(ModelError, match=why):
+        prepare(network, NoTokenizer(), name)
+
+
+def test_a_limit_beyond_the_context_limits_nothing() -> None:
+    config = tf.Llama4TextConfig(**EIGHT, attention_chunk_size=256, intermediate_size_mlp=64)
+    assert prepare(tf.Llama4ForCausalLM(config), NoTokenizer(), "whole").context == 256
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_is_no_reason_to_refuse(name: str, dtype: torch.dtype) -> None:
+    network = build(name).to(dtype)
+    assert prepare(network, NoTokenizer(), name).network is network
