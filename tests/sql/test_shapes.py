@@ -125,9 +125,26 @@ SHADOWS = [
         ("count(*) AS id, string_agg(title, ',' ORDER BY id, title)", "GROUP BY genre"),
         ("mode() WITHIN GROUP (ORDER BY -id) AS id, mode() WITHIN GROUP (ORDER BY id)", ""),
         ("max(LLM('up', id)) OVER (PARTITION BY genre ORDER BY id), id", ""),
+        ("genre, count(*) AS id", "GROUP BY ALL HAVING id > 1"),
+        ("genre, count(*) AS id", "GROUP BY genre HAVING id > 1 AND max(id) < 5"),
+        ("LLM('up', genre) AS genre, count(*)", "GROUP BY ALL HAVING genre <> 'COMEDY'"),
+        ("upper(genre) AS genre, max(LLM('up', id))", "GROUP BY ALL HAVING genre <> 'COMEDY'"),
+        ("upper(genre) AS genre, max(LLM('up', id))", "GROUP BY genre HAVING genre <> 'comedy'"),
+        ("7 AS id, max(LLM('up', id))", "GROUP BY films.id HAVING id < 5"),
+        ("7 AS seen, films.seen AS x, max(id)", "GROUP BY 2 HAVING seen"),
+        ("LLM('up', genre) AS id, id + 1 AS x, LLM('up', count(*))",
+         "GROUP BY 1, 2 HAVING id <> 'COMEDY' ORDER BY id, x"),
+        ("-id AS id, LLM('up', count(*))", "GROUP BY id ORDER BY id"),
+        ("LLM('up', min(genre)) AS id, max(films.id)", "GROUP BY films.id ORDER BY id, 2"),
+        ("LLM('up', id) AS genre, films.genre", "ORDER BY genre DESC"),
+        ("films.genre, LLM('up', id) AS genre", "ORDER BY genre DESC"),
+        ("-id AS seen, id AS seen, films.seen", "ORDER BY seen"),
     ]
 ]  # fmt: skip
-"""A name of the select list that is a column, too: windows and aggregates read the column."""
+"""A name of the select list that is a column, too.
+
+Windows, aggregates and keys read the column; ORDER BY and the rest of HAVING the select list.
+"""
 MACRO_CALLS = [
     "SELECT cnt(LLM('up', id)) FROM films LIMIT 1",
     "SELECT total(LLM('up', id)), LLM('up', cnt(id)) FROM films",

@@ -127,7 +127,7 @@ class Walk(Generic[R]):
         select, joined = take_conditions(select)
         check_places(select)
         sources = read_sources(self.database, select, context)
-        normal = normalize(select, sources, self.database, context)
+        normal = normalize(select, sources, self.database, context, self.macros.aggregates)
         if len(normal.expressions) != len(names):
             raise UnsupportedQueryError(
                 "An item of the select list makes several columns in a query with LLM calls. "

@@ -144,8 +144,8 @@ class _Split:
         return column
 
     def _part(self, node: exp.Expr) -> exp.Expr:
-        if is_order_name(node, self.names):
-            return node
+        if isinstance(node, exp.Ordered) or is_order_name(node, self.names):
+            return node  # a key of ORDER BY, ascending, is written like what it orders by
         if self._is_key(node) or self._folds(node):
             return self.column(node)
         if (compared := compared_with_query(node)) is not None and has_call(node):

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.sql.host.database import Database
+from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable, outer_columns
 from relquery.sql.read.from_clause import Sources, is_star, star_columns
 from relquery.sql.read.methods import restore_columns
@@ -25,7 +26,11 @@ _BEFORE_ROWS = ("from_", "joins", "laterals", "sample", "limit", "offset")
 
 
 def normalize(
-    select: exp.Select, sources: Sources, database: Database, context: Context
+    select: exp.Select,
+    sources: Sources,
+    database: Database,
+    context: Context,
+    aggregates: Aggregates,
 ) -> exp.Select:
     """A plain form of a SELECT that gives the same rows."""
     select = select.copy()
@@ -38,7 +43,7 @@ def normalize(
             items.append(item)
     select.set("expressions", items)
     restore_columns(select, sources)
-    _Aliases(sources, database, context).replace(select)
+    _Aliases(sources, database, context, aggregates).replace(select)
     _replace_positions(select)
     return select
 
@@ -200,13 +205,15 @@ def item_at(key: exp.Expr, select: exp.Select) -> exp.Expr:
 class _Aliases:
     """Replaces names that the select list gives by what they name, as DuckDB allows everywhere.
 
-    A column of the FROM clause goes first, but where a name is a whole key of DISTINCT ON or ORDER
-    BY: there it goes last, and in ORDER BY the name stays.
+    A column of the FROM clause goes first, with two exceptions. Where a name is a whole key of
+    DISTINCT ON or ORDER BY it goes last, and in ORDER BY the name stays. In HAVING, outside of
+    aggregates, it goes last unless it is a key of GROUP BY.
     """
 
     sources: Sources
     database: Database
     context: Context
+    aggregates: Aggregates
     _named: dict[str, exp.Expr] = field(default_factory=dict)
 
     def replace(self, select: exp.Select) -> None:
@@ -219,6 +226,7 @@ class _Aliases:
             for part in item.find_all(exp.Grouping, exp.GroupingId):
                 if not in_subquery(part, select):
                     self._replace_in(part)
+        self._replace_in_having(select)
         for clause in ("where", "group", "having", "qualify", "distinct"):
             if (node := select.args.get(clause)) is not None:
                 self._replace_whole_keys(node.args.get("on"))
@@ -227,12 +235,35 @@ class _Aliases:
         for key in order.expressions if order is not None else ():
             if not isinstance(key.this, exp.Column):
                 self._replace_in(key)
+            elif not key.this.table:
+                self._replace_where_twice(key, select)
+
+    def _replace_where_twice(self, key: exp.Ordered, select: exp.Select) -> None:
+        """In ORDER BY a name that is given with AS goes before one that a column has by itself."""
+        name = key.this.name.lower()
+        same = [item for item in select.expressions if item.alias_or_name.lower() == name]
+        given = [item for item in same if isinstance(item, exp.Alias)]
+        if given and len(same) > 1:  # of several the last, as DuckDB has it
+            key.set("this", exp.Literal.number(1 + select.expressions.index(given[-1])))
 
     def _replace_whole_keys(self, on: exp.Expr | None) -> None:
         """In DISTINCT ON a key that is a name of the select list is that, whatever FROM has."""
         for key in list(on.expressions) if on is not None else ():
             if isinstance(key, exp.Column) and not key.table and key.name.lower() in self._named:
                 self._put(key, self._named[key.name.lower()].copy())
+
+    def _replace_in_having(self, select: exp.Select) -> None:
+        """In HAVING a name of the select list goes before a column that is no key."""
+        having = select.args.get("having")
+        keys = [item_at(key, select).unnest() for key in group_keys(select)]
+        known = {self.sources.resolve(key) for key in keys if isinstance(key, exp.Column)} - {None}
+        for column in list(having.find_all(exp.Column)) if having is not None else ():
+            if column.table or column.name.lower() not in self._named:
+                continue
+            if self.sources.resolve(column) in known or in_subquery(column, select):
+                continue
+            if not (is_variable(column) or self.aggregates.around(column, select)):
+                self._put(column, self._named[column.name.lower()].copy())
 
     def _replace_in(self, node: exp.Expr) -> None:
         for column in list(node.find_all(exp.Column)):
