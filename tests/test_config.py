@@ -26,6 +26,7 @@ from relquery.errors import ConfigError
         ({"weights": {"a": 0}}, "above 0"),
         ({"block_size": 0}, "block_size is 0"),
         ({"cache_tokens": 8}, "less than one block"),
+        ({"cache_tokens": 10**30}, "it must be at most 1,099,511,627,776"),
         ({"host_tokens": 8}, "host_tokens is 8; it must be 0 or at least one block"),
         ({"host_tokens": -1}, "host_tokens is -1"),
         ({"host_tokens": None}, "host_tokens is None"),

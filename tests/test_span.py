@@ -172,10 +172,15 @@ def test_repeat_takes_a_whole_number(n):
 
 
 @pytest.mark.parametrize("given", [None, "abc", 3, ("a",)])
-@pytest.mark.parametrize("use", [span.draw, span.mermaid, span.svg, optimize])
+@pytest.mark.parametrize("use", [span.draw, span.mermaid, span.svg, span.to_wire, optimize])
 def test_what_is_no_query_is_refused_with_how_to_make_one(use, given):
     with pytest.raises(QueryError, match=f"is a {type(given).__name__}; make it with"):
         use(given)
+
+
+def test_variables_of_a_template_are_named():
+    with pytest.raises(QueryError, match="variables is 'x'; it must be a dict"):
+        span.from_wire('{"user": "a"}', "x")
 
 
 def test_only_text_can_be_parsed():

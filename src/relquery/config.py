@@ -103,6 +103,8 @@ class EngineConfig:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 other = ", or 'auto'" if name == "max_input" else ""
                 raise ConfigError(f"{name} is {value!r}; it must be at least 1{other}.")
+            if value > MOST_COUNTED:
+                raise ConfigError(f"{name} is {value:,}; it must be at most {MOST_COUNTED:,}.")
         if self.cache_tokens < self.block_size:
             raise ConfigError(
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
@@ -115,6 +117,7 @@ class EngineConfig:
             raise ConfigError(f"host_tokens is {tokens!r}; it must be 0 or at least one block.")
 
 
+MOST_COUNTED = 2**40  # tokens or requests: more than any machine holds
 _COUNTS = (
     "max_num_batched_tokens",
     "max_num_seqs",

@@ -6,10 +6,11 @@ A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend says what c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from math import inf
+from sys import float_info
 from typing import Any
 
 from relquery.errors import ConfigError
@@ -105,21 +106,35 @@ class Sampling:
     labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, kinds in _NUMBERS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, kinds):
-                raise ConfigError(f"{name} is {value!r}; it must be a number.")
+        self._check_numbers()
+        self._check_texts()
+
+    def _check_texts(self) -> None:
         for name in ("stop", "labels"):
             texts = getattr(self, name)
-            if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            are_many = isinstance(texts, Iterable) and not isinstance(texts, str)
+            if not (are_many and all(isinstance(text, str) for text in texts)):
                 raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
             for text in texts:
                 if not text.isascii() and text.encode(errors="ignore").decode() != text:
                     raise ConfigError(f"{name} holds {text!r}, which is not valid Unicode text.")
             object.__setattr__(self, name, tuple(texts))
+        if "" in self.stop:
+            raise ConfigError("stop holds an empty string, which would end every answer at once.")
+        if "" in self.labels:
+            raise ConfigError("A label is an empty string; an answer has at least one token.")
+        for label, count in Counter(self.labels).most_common(1):
+            if count > 1:
+                raise ConfigError(f"labels contains {label!r} {count} times; give each label once.")
+
+    def _check_numbers(self) -> None:
+        for name, kinds in _NUMBERS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise ConfigError(f"{name} is {value!r}; it must be a number.")
         if self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens}; it must be at least 1.")
-        if not 0 <= self.temperature < inf:
+        if not 0 <= self.temperature <= float_info.max:
             raise ConfigError(
                 f"temperature is {self.temperature}; it must be finite and not negative."
             )
@@ -127,10 +142,6 @@ class Sampling:
             raise ConfigError(f"top_p is {self.top_p}; it must be in (0, 1].")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}; it must not be negative (0 keeps all).")
-        if "" in self.stop:
-            raise ConfigError("stop holds an empty string, which would end every answer at once.")
-        if "" in self.labels:
-            raise ConfigError("A label is an empty string; an answer has at least one token.")
 
 
 @dataclass(frozen=True, slots=True)

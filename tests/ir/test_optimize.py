@@ -139,6 +139,8 @@ def test_a_retrieve_that_awaits_an_answer_stays_and_is_told():
     ("arguments", "error", "message"),
     [
         ({"for_": "speed"}, ConfigError, "for_ is 'speed'; it must be 'cache' or 'attention'"),
+        ({"for_": ["cache"]}, ConfigError, "it must be 'cache' or 'attention'"),
+        ({"retrieve": "x"}, ConfigError, "retrieve is 'x'; it must be a function"),
         ({"arity": 1}, QueryError, "arity is 1; it must be at least 2"),
         ({"arity": 2.5}, QueryError, "arity is 2.5"),
     ],

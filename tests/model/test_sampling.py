@@ -154,6 +154,23 @@ def test_a_temperature_near_zero_is_nearly_greedy(temperature: float) -> None:
 # ---- weights
 
 
+@pytest.mark.parametrize(
+    "coldest", [Draw(1e-38), Draw(5e-324), Draw(1.0, top_p=1e-300), Draw(1.0, top_k=1)]
+)
+def test_next_to_nothing_is_greedy(coldest: Draw) -> None:
+    logits = random_logits(20)
+    assert draw_tokens(logits.clone(), [coldest] * 20) == logits.argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("hottest", [1e300, 10**300])
+def test_the_hottest_draw_is_uniform_and_leaves_its_neighbour_alone(hottest: float) -> None:
+    logits = random_logits(1, 4)
+    counts = drawn(logits, Draw(hottest, top_k=2**70))
+    assert min(counts.values()) > 0.2 * DRAWS
+    alone = draw_tokens(logits.clone(), [Draw(1.0, seed=3)])
+    assert draw_tokens(logits.repeat(2, 1), [Draw(1.0, seed=3), Draw(hottest)])[:1] == alone
+
+
 def test_allowed_tokens_are_weighed_among_themselves() -> None:
     found = weigh_tokens(logits_of(0.1, 0.4, 0.2, 0.3)[None], {0: Draw(allowed=(1, 3))})
     assert torch.tensor(found[0]).exp().tolist() == pytest.approx([4 / 7, 3 / 7])

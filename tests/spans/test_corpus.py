@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relquery.errors import QueryError
+from relquery.errors import ConfigError, QueryError
 from relquery.spans.corpus import Corpus, lookup, passages
 
 CORPUS = Corpus(["the cat sat on the mat", "dogs bark", "a dog and a cat", "ünïcode fish"])
@@ -41,6 +41,12 @@ def test_texts_come_back_as_they_were():
 def test_what_is_no_list_of_texts_is_refused(given):
     with pytest.raises(QueryError, match="corpus"):
         Corpus(given)
+
+
+@pytest.mark.parametrize("given", [5, True, ["text"]])
+def test_corpora_have_names(given):
+    with pytest.raises(ConfigError, match=r"corpora is .*; it must be a dict"):
+        lookup(given)
 
 
 def test_a_function_is_a_corpus_too_and_is_cut_to_the_limit():

@@ -124,6 +124,30 @@ def test_a_query_that_is_not_text_is_refused(con):
         con.sql(5)
 
 
+LABELS = "labels := ['Yes', 'No']"
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (f"LLM('yes', title, {LABELS}) = 'yes'", r"with 'yes', but .* are 'Yes', 'No'. Did you .*"),
+        (f"(LLM('yes', title, {LABELS})) <> 'Maybe'", "compared with 'Maybe'"),
+        (f"LLM('yes', title, {LABELS}) IN ('y', 'n')", "compared with 'y', 'n'"),
+    ],
+)
+def test_a_comparison_with_what_is_no_label_is_found_before_the_first_call(
+    condition, said, con, backend
+):
+    with pytest.raises(QueryError, match=said):
+        con.sql(f"SELECT id FROM films WHERE {condition}")
+    assert not backend.asked
+
+
+@pytest.mark.parametrize("condition", ["IN ('yes', 'Yes', 'YES')", "<> ''", "> 'a'", "= genre"])
+def test_other_comparisons_of_labels_are_run(condition, con):
+    con.sql(f"SELECT id FROM films WHERE LLM('yes', title, {LABELS}) {condition}")
+
+
 @pytest.mark.parametrize(
     ("query", "line", "column"),
     [

@@ -60,7 +60,7 @@ def optimize(
     Raises QueryError if the tree holds a Retrieve and `retrieve` is None, or more nodes than can be
     run, ConfigError for another goal.
     """
-    if for_ not in RULES:
+    if not isinstance(for_, str) or for_ not in RULES:
         goals = " or ".join(repr(goal) for goal in get_args(Goal))
         raise ConfigError(f"for_ is {for_!r}; it must be {goals}.")
     check_node(node)
@@ -68,6 +68,10 @@ def optimize(
     reduce = reduce_tree(arity)  # checks the arity, whatever the goal
     rules = RULES[for_]
     if retrieve is not None:
+        if not callable(retrieve):
+            raise ConfigError(
+                f"retrieve is {retrieve!r}; it must be a function of (corpus, query, limit)."
+            )
         rules = (desugar_retrieve(retrieve), *rules)
     else:
         _check_no_retrieve(node)

@@ -11,6 +11,7 @@ from torch import Tensor
 from relquery.engine.executor import Drawn
 from relquery.engine.request.request import Draw
 
+COLDEST, HOTTEST = 1e-30, 1e30  # temperatures that float32 can tell apart from 0 and infinity
 ROWS_AT_ONCE = 16
 
 
@@ -86,7 +87,9 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 def _perturb(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """Logits whose argmax is a sample of the tempered and truncated distribution (Gumbel-max)."""
     device = logits.device
-    scaled = logits / torch.tensor([[draw.temperature] for draw in draws], device=device)
+    heat = [[min(max(float(draw.temperature), COLDEST), HOTTEST)] for draw in draws]
+    # Counted from the largest: however cold, that one is finite.
+    scaled = (logits - logits.amax(-1, keepdim=True)) / torch.tensor(heat, device=device)
     if any(draw.top_k or draw.top_p < 1 for draw in draws):
         scaled = _truncate(scaled, draws)
     noise = torch.stack([_uniform(draw.seed, logits.shape[1]) for draw in draws]).to(device)
@@ -97,14 +100,16 @@ def _truncate(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """Hide all but the top_k likeliest tokens, then all beyond the top_p of probability mass."""
     values, order = logits.sort(-1, descending=True)
     rank = torch.arange(logits.shape[1], device=logits.device)
-    top_k = torch.tensor([[draw.top_k or logits.shape[1]] for draw in draws], device=logits.device)
+    everything = logits.shape[1]
+    counts = [[min(draw.top_k or everything, everything)] for draw in draws]
+    top_k = torch.tensor(counts, device=logits.device)
     # Rounded sums of mass reach 1 before the last token; 1 keeps all, whatever the row beside it.
     bounds = [[draw.top_p if draw.top_p < 1 else torch.inf] for draw in draws]
     top_p = torch.tensor(bounds, device=logits.device)
     values = values.masked_fill(rank >= top_k, -torch.inf)
     mass = values.softmax(-1).cumsum(-1) - values.softmax(-1)
     # The mass before a token decides, so that the likeliest token always stays.
-    values = values.masked_fill(mass >= top_p, -torch.inf)
+    values = values.masked_fill((mass >= top_p) & (rank > 0), -torch.inf)
     return torch.empty_like(logits).scatter_(-1, order, values)
 
 

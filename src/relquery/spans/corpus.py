@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from relquery.errors import QueryError, did_you_mean
+from relquery.errors import ConfigError, QueryError, did_you_mean
 from relquery.ir.rules.desugar_retrieve import Lookup
 
 Search = Callable[[str, int], Sequence[str]]
@@ -59,6 +59,8 @@ def lookup(corpora: Corpora) -> Lookup:
 
     The function raises QueryError for a name that is not there.
     """
+    if not isinstance(corpora, Mapping):
+        raise ConfigError(f"corpora is {corpora!r}; it must be a dict, from names to texts.")
     searches: dict[str, Search] = {}
 
     def find(name: str, query: str, limit: int) -> Sequence[str]:

@@ -24,7 +24,7 @@ from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
 from relquery.engine.step.forecast import Experience
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, ModelError
 from relquery.model.torch_executor import TorchExecutor
 from relquery.prompt import Answer, Exchange, Finish, Nest, Span
 
@@ -555,6 +555,8 @@ def test_spans_in_spans_are_served(engine: Engine) -> None:
         (["x"], {"labels": []}, "labels is empty"),
         (["x"], {"labels": ["Yes", 3]}, "labels contains 3"),
         (["x"], {"labels": ["Yes", ""]}, "labels contains ''"),
+        (["x"], {"labels": ["Yes", "No", "Yes"]}, "labels contains 'Yes' 2 times"),
+        (["x"], {"temperature": 10**400}, "temperature is 1"),
         (["x"], {"labels": ["\ud800"]}, "labels contains .* not valid Unicode"),
         (["x"], {"stop": ["\ud800"]}, "stop contains .* not valid Unicode"),
         (["x"], {"tenant": 3}, "tenant is 3"),
@@ -584,6 +586,25 @@ def test_what_cannot_be_an_engine_is_refused() -> None:
         Engine(MODEL, cost=3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="Did you mean 'cache_tokens'"):
         Engine(MODEL, cache_token=3)
+
+
+@pytest.mark.parametrize("timeout", ["5", True, [1]])
+def test_a_timeout_is_a_number_of_seconds(engine: Engine, timeout: Any) -> None:
+    with pytest.raises(ConfigError, match="timeout is"):
+        engine.submit(["x"], max_tokens=1).result(timeout)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tokenizer": "demo"}, "tokenizer is 'demo'; it must be a tokenizer of transformers"),
+        ({"device": True}, "device is True; give 'cpu'"),
+        ({"dtype": ["float32"]}, "The dtype"),
+    ],
+)
+def test_what_cannot_load_a_model_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        Engine(MODEL, **options)
 
 
 def test_it_is_a_public_name() -> None:

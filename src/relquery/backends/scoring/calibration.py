@@ -84,7 +84,7 @@ def _listed(name: str, given: Iterable[T]) -> list[T]:
 
 
 def _known(answer: str, logs: Logs) -> str:
-    if answer not in logs:
+    if not isinstance(answer, str) or answer not in logs:
         guess = did_you_mean(answer, logs) if isinstance(answer, str) else ""
         raise ConfigError(
             f"The answer {answer!r} is not one of the labels: {', '.join(map(repr, logs))}.{guess}"

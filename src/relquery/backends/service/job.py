@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from numbers import Real
 
 from relquery.backends.service.delivery import Bell, Delivery
 from relquery.backends.service.worker import Worker
 from relquery.engine.request.relquery import Latency
+from relquery.errors import ConfigError
 from relquery.prompt import Answer
 
 
@@ -33,7 +35,9 @@ class Job:
         timeout: seconds to wait at most; None for as long as it takes. Raises TimeoutError after
         them, while the job goes on, and what broke the job.
         """
-        until = None if timeout is None else self._worker.clock.now() + timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, Real | None):
+            raise ConfigError(f"timeout is {timeout!r}; it must be a number of seconds, or None.")
+        until = None if timeout is None else self._worker.clock.now() + float(timeout)
         answers = dict(self._follow(until))
         return [answers[index] for index in range(len(self))]
 

@@ -68,8 +68,13 @@ def load(
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     _check_device(device)
+    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise ModelError(
+            f"tokenizer is {tokenizer!r}; it must be a tokenizer of transformers, e.g. "
+            "AutoTokenizer.from_pretrained(...). Without it the model's own is used."
+        )
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
-    if dtype not in DTYPES:
+    if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
     keep_freed_memory()
     _quiet()
@@ -85,9 +90,11 @@ def load(
 
 def _check_device(device: str) -> None:
     try:
-        kind = torch.device(device).type
-    except RuntimeError as error:
-        raise ModelError(f"device is '{device}'; give 'cpu', 'cuda' or 'cuda:1'.") from error
+        kind = torch.device(device).type if isinstance(device, str) else ""
+    except RuntimeError:
+        kind = ""
+    if not kind:
+        raise ModelError(f"device is {device!r}; give 'cpu', 'cuda' or 'cuda:1'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"device is '{device}', and this machine has no GPU that torch can use.")
 

@@ -20,7 +20,7 @@ from relquery.sql.form.groups import asks_about_groups, over_groups
 from relquery.sql.form.joins import over_joined, take_conditions
 from relquery.sql.form.normalize import check_forms, check_places, normalize
 from relquery.sql.host.database import Database
-from relquery.sql.plan.compared import note_compared
+from relquery.sql.plan.compared import check_labels, note_compared
 from relquery.sql.plan.planner import Filter, PlannedCall, Scope, SelectPlan, plan_select
 from relquery.sql.read.check import check, column_names, result_names, stubbed, with_nulls
 from relquery.sql.read.from_clause import read_sources
@@ -149,6 +149,7 @@ class Walk(Generic[R]):
         kinds = Kinds(self.database, context, normal)
         plan = plan_select(convert(normal, kinds, self.macros.aggregates, wanted), scope)
         if self.database.compares_exactly:
+            check_labels(plan)
             plan = note_compared(plan)
         rows = self.stages.rows(plan, context)
         for one in _cheapest_first(plan.filters, rows):

@@ -5,10 +5,13 @@ WHERE LLM('Positive?', review) = 'Yes'  =>  what does not begin like 'Yes' need 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from sqlglot import exp
 
+from relquery.errors import QueryError, did_you_mean
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
@@ -19,6 +22,18 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.In)
 def note_compared(plan: SelectPlan) -> SelectPlan:
     """The plan with `Compared` sampling for such calls; those held to labels stay as they are."""
     return replace(plan, calls=tuple(_noted(call, plan) for call in plan.calls))
+
+
+def check_labels(plan: SelectPlan) -> None:
+    """Raises QueryError where an answer is compared with texts of which none is a label."""
+    for call in plan.calls:
+        labels = call.sampling.labels
+        for texts in _comparisons_of(call, plan) if labels else ():
+            if texts and not {"", *labels}.intersection(texts):
+                raise QueryError(
+                    f"{call.text} is compared with {', '.join(map(repr, texts))}, but its labels "
+                    f"are {', '.join(map(repr, labels))}.{did_you_mean(texts[0], labels)}"
+                )
 
 
 def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
@@ -32,18 +47,19 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     Empty if some place reads the answer itself. A place that is not seen to compare it counts as
     one.
     """
+    compared = list(_comparisons_of(call, plan))
+    return tuple(dict.fromkeys(chain(*compared))) if all(compared) else ()
+
+
+def _comparisons_of(call: PlannedCall, plan: SelectPlan) -> Iterator[list[str]]:
+    """For each place that reads the answers to a call, the texts that it compares them with."""
     read: list[exp.Expr] = [plan.base, plan.final, *plan.guards.values()]
     read += [one.predicate for one in plan.filters]
     read += [part.value for other in plan.calls for part in other.fields]
-    texts: dict[str, None] = {}
     for tree in read:
         for place in tree.find_all(exp.Identifier, bfs=False):
             if ours.call_of(place.name) == call.index:
-                compared = _compared_with(place.parent)
-                if not compared:
-                    return ()
-                texts |= dict.fromkeys(compared)
-    return tuple(texts)
+                yield _compared_with(place.parent)
 
 
 def _compared_with(node: exp.Expr | None) -> list[str]:

@@ -49,6 +49,8 @@ def from_wire(
     spot, e.g. g.input.seq[2], where the query is malformed or contains itself, a placeholder is not
     filled, two models are named, or more than two million nodes come out.
     """
+    if variables is not None and not isinstance(variables, Mapping):
+        raise QueryError(f"variables is {variables!r}; it must be a dict, from names to values.")
     if isinstance(data, bytes):
         try:
             data = data.decode("utf-8-sig")

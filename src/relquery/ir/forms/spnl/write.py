@@ -7,6 +7,7 @@ from dataclasses import replace
 from relquery.ir.forms.spnl.ends import MAX_NODES
 from relquery.ir.forms.spnl.fields import Spot, expect_text
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
+from relquery.ir.paths import check_node
 from relquery.ir.verify import check_size
 from relquery.prompt import Sampling
 
@@ -16,6 +17,7 @@ Wire = dict[str, object]
 def write(node: Node, model: str) -> Wire:
     """See `relquery.ir.forms.spnl.wire.to_wire`."""
     expect_text(model, Spot() / "model")
+    check_node(node)
     check_size(node, MAX_NODES)  # in JSON each node is written wherever it stands
     order: list[tuple[Node, Spot]] = []
     todo = [(node, Spot())]
