@@ -249,7 +249,7 @@ def test_a_quick_run_judges_gains_and_answers_and_writes_all_parts(
     text = (tmp_path / "relserve.md").read_text(encoding="utf-8")
     marks = [line for line in text.splitlines() if line.startswith("<!--")]
     assert marks == [f"<!-- part: {name} -->" for name in BENCHMARK.parts]
-    assert "4 relQueries a trace" in text
+    assert "4 relQueries per trace" in text
     assert "300 requests waiting in 3\nrelQueries" in text
     assert "{" not in text, "all is filled in"
     for name in ("latencies", "arrangements", "thresholds"):

@@ -357,9 +357,9 @@ def test_what_an_answer_may_prevent_does_not_fail_beforehand(query: str, con: Co
         ),
         ("SELECT nvl(title, 'x'), LLM('up', title) FROM films", "macro nvl"),
         ("SELECT part(title), LLM('up', title) FROM films", "defaults"),
-        ("SELECT LLM('up', title ORDER BY id) FROM films", "takes no ORDER BY"),
+        ("SELECT LLM('up', title ORDER BY id) FROM films", "does not take ORDER BY"),
         ("SELECT LLM('up', id) AS a, (SELECT count(*) FROM reviews WHERE text = a) FROM films",
-         "Write what it stands for"),
+         "Write the expression instead"),
     ],
 )  # fmt: skip
 def test_what_is_not_supported_names_a_way(query: str, said: str, con, backend) -> None:

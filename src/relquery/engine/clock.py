@@ -1,4 +1,4 @@
-"""The one clock of an engine, handed in: real time, or a simulation's."""
+"""The one clock of an engine, passed as an argument: real time, or a simulation's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The executor: the one thing that computes. A protocol, and a simulated implementation."""
+"""The executor, which does all computing: a protocol and a simulated implementation."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.request import Draw
 
 Drawn = int | tuple[float, ...]
-"""What a chunk's draws give: a token id, or the log-probabilities of the allowed tokens, draw by
-draw."""
+"""The result of a chunk's draws: a token id, or the log-probabilities of the allowed tokens, draw
+by draw."""
 
 SCRATCH = 1 << 30
-"""Slots from this number on, without gaps, are the step's alone: they hold the keys and values of
-one layer at a time, and of none afterwards (paper 004, section 5.1). Only what comes after them in
+"""Slots from this number on, without gaps, are scratch slots of the step. They hold the keys and
+values of one layer at a time, and nothing afterwards (paper 004, section 5.1). Only later chunks in
 the step may read them."""
 
 
 class Segment(NamedTuple):
     """A run of cached tokens that a chunk attends to.
 
-    slots: (tokens,) cache slots. start: position of the first token, as it was computed.
-    shift: where these positions begin, in the chunk's own: a span's place in the chunk's chain.
+    slots: (tokens,) cache slots. start: position of the first token when it was computed.
+    shift: where these positions begin in the chunk's own positions: a span's place in its chain.
     """
 
     slots: Slots
@@ -49,12 +49,12 @@ class Chunk(NamedTuple):
 
     tokens: (n,) ids; position: of the first, in its chain. context: segments before the chunk, all
     attended to by each of its tokens. writes: (n,) slots that receive the chunk's keys and
-    values; the chunk attends to itself causally. Slots that one chunk of a step writes may stand
-    in another's context: every chunk's keys and values are written before any is read.
-    draw: how to choose or weigh the token after the chunk; None if none is wanted. inner: how to
-    weigh the tokens after each of those before the chunk's last one, the last of these last.
+    values; the chunk attends to itself causally. Slots that one chunk of a step writes may be
+    in another's context: all chunks' keys and values are written before any are read.
+    draw: how to choose or weigh the token after the chunk; None if no token is needed. inner: how
+    to weigh the tokens after the chunk's earlier tokens, in order, ending before the last token.
     loads: what is copied from the host, as if the chunk wrote it; part of its context. saves: (n,)
-    host slots that receive the chunk's keys and values too, -1 for none.
+    host slots that also receive the chunk's keys and values, -1 for none.
     """
 
     request: int
@@ -69,7 +69,7 @@ class Chunk(NamedTuple):
 
     @property
     def draws(self) -> tuple[Draw, ...]:
-        """Of its last tokens, in order."""
+        """The draws of its last tokens, in order."""
         return (*self.inner, self.draw) if self.draw else ()
 
     @property
@@ -79,7 +79,7 @@ class Chunk(NamedTuple):
 
 
 def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
-    """What a step of these chunks takes, as a cost model says."""
+    """Predicted seconds of a step with these chunks."""
     decodes = sum(1 for chunk in chunks if len(chunk.tokens) == 1 and chunk.context)
     total = sum(len(chunk.tokens) for chunk in chunks)
     context = sum(chunk.context_tokens for chunk in chunks)
@@ -87,7 +87,7 @@ def seconds_of(chunks: Sequence[Chunk], cost: LinearCost) -> float:
 
 
 def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
-    """What the draws of one chunk give: where there are several, they weigh."""
+    """The joined result of one chunk's draws; if there are several, all of them weigh tokens."""
     if len(drawn) == 1:
         return drawn[0]
     return tuple(log for each in drawn if isinstance(each, tuple) for log in each)
@@ -97,17 +97,17 @@ class Executor(Protocol):
     """Computes chunks. The engine owns which slots mean what; the executor owns their content."""
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        """Compute all chunks as one batch; per chunk what its draws give, or None without one."""
+        """Compute all chunks as one batch; returns each chunk's draw, or None without one."""
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Move cached blocks, batch by batch; block b has the slots from b * block_size on."""
 
 
 class SimulatedExecutor:
-    """Lets time pass on a virtual clock as a cost model says, and draws tokens from a function.
+    """Advances a virtual clock by a cost model's durations, and draws tokens from a function.
 
-    answer: (request id, position of the new token) -> token id; where only some are allowed, the
-    number picks one of them, modulo their count. Where they are weighed, that one is twice as
+    answer: (request id, position of the new token) -> token id. If only some tokens are allowed,
+    the number picks one of them, modulo their count. If tokens are weighed, that one is twice as
     likely as any other.
     """
 

@@ -55,7 +55,7 @@ class Loop:
 
     @property
     def waiting(self) -> Queue:
-        """Requests that have not begun, or lost their blocks, in the order in which they came."""
+        """Requests that have not started, or lost their blocks, in the order of arrival."""
         return self._open.waiting
 
     @property
@@ -65,7 +65,7 @@ class Loop:
 
     @property
     def relqueries(self) -> Mapping[int, RelQuery]:
-        """The open ones, by id."""
+        """The open relQueries, by id."""
         return self._open.relqueries
 
     @property
@@ -74,9 +74,9 @@ class Loop:
         return self.pool.total * self.config.block_size
 
     def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
-        """Queue a request; gives the relQuery that it belongs to, by its group.
+        """Queue a request; returns the relQuery that it belongs to, by its group.
 
-        tenant: who asks, and arrival: when, by default now; a relQuery has those of its first.
+        tenant: the client. arrival: by default now. A relQuery has those of its first request.
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
@@ -94,8 +94,8 @@ class Loop:
             raise RequestError("The prompt has no tokens; give it at least one character.")
         if len(request.pieces[-1].tokens) == 0:
             raise RequestError(
-                "The prompt ends with an independent span, so that nothing attends to all of it. "
-                "Let ordinary text follow."
+                "The prompt ends with an independent span, so nothing attends to all of it. "
+                "Add ordinary text after the span."
             )
         # Each piece but the last may leave the rest of a block empty.
         lost = sum(-len(piece.tokens) % size for piece in request.pieces[:-1])
@@ -134,22 +134,22 @@ class Loop:
         return True
 
     def forecast(self, number: int) -> float | None:
-        """Seconds until the last answer of a relQuery as matters stand; 0 if it is not open.
+        """Predicted seconds until the last answer of a relQuery; 0 if it is not open.
 
-        None where it is not known what steps cost. See relquery.engine.step.forecast.
+        None if the cost of steps is not known. See relquery.engine.step.forecast.
         """
         if self._cost is None:
             return None
         if number not in self.relqueries:
             return 0.0
         state = self._state()
-        _, self._memo = self._policy(state, self._memo)  # takes in what is new; the plan is not run
+        _, self._memo = self._policy(state, self._memo)  # updates the memo; the plan is not run
         known = self._memo.order(state) if isinstance(self._memo, Ordering) else None
         order = known or self.relqueries.values()
         return forecast(order, number, self.config, self._cost, self.experience)
 
     def _ends_at_once(self, request: Request) -> bool:
-        """Whether one step may take a request whole, whatever the cache holds."""
+        """Whether one step can take the whole request, whatever is cached."""
         one_run = request.prefill_only and len(request.pieces) == 1
         return one_run and request.prompt_tokens <= (self.config.max_input or 0)
 
@@ -208,15 +208,15 @@ class Loop:
         self._holdings.release(request)
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
-        """Compute a step; per work all that its chunks' draws gave, in their order."""
+        """Compute a step; returns the results of each work's draws, in order."""
         self._relocate()
         drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
         by_work = [islice(drawn, len(of_work)) for of_work in chunks]
         return [[one for one in of_work if one is not None] for of_work in by_work]
 
     def _undo(self) -> None:
-        """After a step that failed: what it was to write is not there, so nobody may find it by its
-        key. All that runs computes again, so that the caller may go on after an interrupt."""
+        """Clean up after a failed step: its blocks were not written, so their keys are withdrawn.
+        All running requests are computed again, so the caller can continue after an interrupt."""
         self._offload.withdraw()
         for request in list(self.running):
             self._holdings.withdraw(request)
@@ -238,7 +238,7 @@ class Loop:
             hits.originals = []
 
     def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
-        """Take in what a step gave; the requests that have their answers."""
+        """Apply a step's results; returns the requests that now have their answers."""
         finished = []
         for work, given in zip(plan.work, drawn, strict=True):
             request = work.request
@@ -253,7 +253,7 @@ class Loop:
         return finished
 
     def _take_in(self, request: Request, relquery: RelQuery, given: list[Drawn]) -> bool:
-        """Go on with what a request's draws gave; whether it has its answer."""
+        """Apply the results of a request's draws; returns whether it has its answer."""
         before = len(request.output)
         if not before:
             relquery.prefilled = self.clock.now()
@@ -263,7 +263,7 @@ class Loop:
             relquery.drawn_tokens += len(request.output) - before
         if finish is None:
             return False
-        if not request.scored:  # whose answer no step was spent on
+        if not request.scored:  # no step was spent on the answer of a scored request
             self.experience.answered(request)
         self._end(request, finish)
         return True

@@ -1,1 +1,1 @@
-"""From the text of a query with LLM calls to its result."""
+"""Takes a query with LLM calls from its text to its result."""

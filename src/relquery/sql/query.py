@@ -1,4 +1,4 @@
-"""A query from its text to its result: DuckDB's alone, run in stages, or explained."""
+"""Runs a query: passes it to DuckDB, runs it in stages, or explains it."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _EXPLAIN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A statement as given, and what stands in it after EXPLAIN, in its place.
+    """A statement as given, and the query after its EXPLAIN, at the same position.
 
-    option: what EXPLAIN was told besides; None where there is no EXPLAIN.
+    option: the option given to EXPLAIN, "" for none; None if there is no EXPLAIN.
     """
 
     given: str
@@ -72,13 +72,13 @@ class _Text:
         found = _EXPLAIN.match(sql)
         if found is None:
             return cls(sql, sql, None)
-        # Blanks keep the places that errors name.
+        # Blanks preserve the line and column numbers in errors.
         query = re.sub(r"[^\n]", " ", found[0]) + sql[found.end() :]
         return cls(sql, query, (found["option"] or "").strip())
 
 
 def is_explain(sql: str) -> bool:
-    """Whether a statement asks for an explanation, and not to be run."""
+    """Whether a statement only asks for an explanation and is not to be run."""
     option = _Text.of(sql).option
     return option is not None and "ANALYZE" not in option.upper()
 
@@ -86,11 +86,10 @@ def is_explain(sql: str) -> bool:
 def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> Result:
     """Run one statement, or several if they have no LLM calls.
 
-    With EXPLAIN before it, a statement with LLM calls is explained instead, as `explain_query`
-    does.
+    A statement with LLM calls that starts with EXPLAIN is explained instead, as by `explain_query`.
 
-    Raises QueryError for what is wrong with the query before any call is made; issues
-    PartialResultWarning if calls left rows without a value. Scratch tables are gone afterwards.
+    Raises QueryError if the query is wrong, before any call is made. Issues PartialResultWarning
+    if calls left rows without a value. Drops all scratch tables at the end.
     """
     start, text = asker.clock(), _Text.of(sql)
     with _turn(text, database):
@@ -110,9 +109,9 @@ def run_query(sql: str, database: Database, asker: Asker, defaults: Sampling) ->
 
 
 def explain_query(sql: str, database: Database, asker: Asker, defaults: Sampling) -> SqlExplanation:
-    """Say what a statement would ask, and ask nothing; EXPLAIN may stand before it.
+    """Report the calls a statement would make, without making any. It may start with EXPLAIN.
 
-    Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which runs the statement.
+    Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which would run the statement.
     """
     text = _Text.of(sql)
     if text.option and "ANALYZE" in text.option.upper():
@@ -134,7 +133,7 @@ def explain_query(sql: str, database: Database, asker: Asker, defaults: Sampling
 
 @contextmanager
 def _turn(text: _Text, database: Database) -> Iterator[None]:
-    """A block of one statement, in which what it names wrongly is explained by its tables."""
+    """A block for one statement. An unknown column raises an error that lists the right tables."""
     with database.held():
         try:
             yield
@@ -144,14 +143,14 @@ def _turn(text: _Text, database: Database) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A statement to run. source: with its calls; None if it has none and is DuckDB's alone."""
+    """A statement to run. source: its text with calls; None if it has none and DuckDB runs it."""
 
     text: _Text
     source: Source | None
 
 
 def _read(text: _Text, database: Database) -> _Read | None:
-    """None where nothing is left to be run."""
+    """Read a statement; None if there is nothing left to run."""
     _check_encoding(text.given)
     statements = database.statements(text.query)
     if not statements:
@@ -166,18 +165,19 @@ def _read(text: _Text, database: Database) -> _Read | None:
     if source is None:
         if text.option is not None and len(statements) > 1:
             raise QueryError(
-                f"EXPLAIN stands before {len(statements)} statements, of which it would explain "
-                "the first and run the others. Explain them one by one."
+                f"EXPLAIN precedes {len(statements)} statements. It would explain the first and "
+                "run the others. Explain them one at a time."
             )
         return _Read(text, None)
     if len(statements) > 1:
         raise UnsupportedQueryError(
-            f"The text holds {len(statements)} statements, and LLM calls. Run them one by one."
+            f"The text has {len(statements)} statements and contains LLM calls. Run the "
+            "statements one at a time."
         )
     if text.option:
         raise UnsupportedQueryError(
-            f"EXPLAIN {text.option} with LLM calls is not supported. Write EXPLAIN alone for what "
-            "the query will ask; for what it did cost, run it and read result.report."
+            f"EXPLAIN {text.option} with LLM calls is not supported. Write plain EXPLAIN to see "
+            "what the query will ask; to see what it cost, run it and read result.report."
         )
     return _Read(text, source)
 
@@ -215,7 +215,7 @@ def _run(
 
 
 def _prepare_or_execute(statement: str, database: Database) -> str | None:
-    """The statement that EXECUTE runs; "" where there is none to run; None if DuckDB shall run it.
+    """The statement that EXECUTE runs; "" if nothing is to run; None if DuckDB runs the text.
 
     Raises QueryError.
     """
@@ -233,7 +233,7 @@ def _prepare_or_execute(statement: str, database: Database) -> str | None:
 
 
 def _source_of_calls(sql: str, statements: list[str]) -> Source | None:
-    """The text read for its calls; None if it has none and is DuckDB's alone."""
+    """The text with its calls located; None if it has none and DuckDB runs it."""
     if not _MAYBE_A_CALL.search(sql):
         return None
     source = read_source(statements[0] if len(statements) == 1 else sql)
@@ -245,7 +245,7 @@ def _check_encoding(sql: str) -> None:
         sql.encode()
     except UnicodeEncodeError as error:
         raise QueryError(
-            f"The SQL holds half of a character at position {error.start} (a lone surrogate). "
+            f"The SQL contains half a character at position {error.start} (a lone surrogate). "
             "Decode it as UTF-16 with surrogate pairs joined."
         ) from error
 
@@ -255,7 +255,7 @@ def _warn(errors: tuple[RowError, ...]) -> None:
         first = errors[0]
         which = f"In {first.stage}" if len(errors) == 1 else f"The first, in {first.stage}"
         warnings.warn(
-            f"{missing_values(len(errors))} missing and NULL in the result; see its errors. "
+            f"{missing_values(len(errors))} missing and NULL in the result; see result.errors. "
             f"{which}: {first.error}",
             PartialResultWarning,
             stacklevel=4,
@@ -264,7 +264,7 @@ def _warn(errors: tuple[RowError, ...]) -> None:
 
 @dataclass(slots=True)
 class _Asked:
-    """Stages that are run, and what they have cost so far.
+    """Runs stages and adds up what they have cost so far.
 
     kept: whether the ledger has all answers.
     """
@@ -278,7 +278,7 @@ class _Asked:
 
     @contextmanager
     def paid_for(self) -> Iterator[None]:
-        """Raises LateQueryError for a QueryError that comes when calls were made."""
+        """Turn a QueryError into a LateQueryError if calls have already been made."""
         try:
             yield
         except QueryError as error:
@@ -308,7 +308,7 @@ class _Asked:
         _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
     def check(self, checks: tuple[OuterCheck, ...]) -> None:
-        """Look for answers that are no value where SELECTs around that of their call read them."""
+        """Report answers that are not valid values where an outer SELECT reads them."""
         for one in checks:
             for row in self.database.fetch(one.rows).to_pylist():
                 found = RowError(
@@ -325,7 +325,7 @@ class _Asked:
                 self.errors.append(found)
 
     def report(self, start: float) -> Report:
-        """What the stages have cost, and how many of their answers are no values."""
+        """What the stages have cost, and how many of their answers are not valid values."""
         failed = Counter(error.stage for error in self.errors)
         stages = tuple(replace(stage, errors=failed[stage.name]) for stage in self.stages)
         return Report(stages, self.asker.clock() - start)
@@ -377,7 +377,7 @@ def _report(
         cached_tokens=sum(answer.cached_tokens for answer in sent),
         output_tokens=sum(answer.output_tokens for answer in sent),
         attempts=sum(answer.attempts for answer in sent),
-        errors=0,  # counted when all places that read the answers are known
+        errors=0,  # counted once all places that read the answers are known
         seconds=asker.clock() - start,
         solver_seconds=replies.solver_seconds,
         order=asker.config.order,

@@ -379,7 +379,7 @@ def test_a_quick_run_judges_answers_and_memory_and_writes_all_parts(
     assert {"wl2_srjf_over_clairvoyant", "filter_one_token"} < names
     text = (tmp_path / "prefill_only.md").read_text(encoding="utf-8")
     assert "--quick" in text
-    assert "15 requests, 5 of" in text
+    assert "15 requests, 5 for" in text
     assert "{" not in text, "all is filled in"
     marks = [line for line in text.splitlines() if line.startswith("<!--")]
     assert marks == [f"<!-- part: {name} -->" for name in BENCHMARK.parts]

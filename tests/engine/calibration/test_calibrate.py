@@ -90,7 +90,7 @@ def test_the_least_cache_is_named_and_is_enough(longest: int | None) -> None:
         limits = replace(LIMITS, cache_tokens=cache_tokens)
         return calibrate(executor, limits, clock, vocabulary=100, longest=longest).steps
 
-    with pytest.raises(ConfigError, match=r"holds 48 tokens.*Raise cache_tokens") as caught:
+    with pytest.raises(ConfigError, match=r"holds 48 tokens.*Set cache_tokens") as caught:
         measured(48)
     assert clock.now() == 0
     least = int(re.findall(r"\d+", str(caught.value))[1])

@@ -67,7 +67,7 @@ def test_more_cached_tokens_never_take_longer_whatever_was_measured() -> None:
 
 
 def test_a_fit_needs_four_measurements() -> None:
-    with pytest.raises(ValueError, match="four"):
+    with pytest.raises(ValueError, match="at least 4"):
         fit_job_time([Timed(1, 0, 1.0)] * 3)
 
 
@@ -141,5 +141,5 @@ def test_a_prompt_beyond_a_step_takes_several() -> None:
 def test_a_cache_too_small_to_measure_with_is_refused() -> None:
     clock = VirtualClock()
     limits = EngineConfig(cache_tokens=2, block_size=1)
-    with pytest.raises(ConfigError, match="raise cache_tokens"):
+    with pytest.raises(ConfigError, match="Set cache_tokens"):
         measure_jct(SimulatedExecutor(clock), limits, clock, vocabulary=5)

@@ -187,15 +187,15 @@ def test_a_column_that_fails_fails_as_ever_and_before_any_call(con: Connection) 
     ("place", "message"),
     [
         (f"{A}::BIGINT", "The answer is 'abc'; the query needs a number (BIGINT) here. Ask for "
-         "only a number in the prompt, or give labels := ['1', '2', ...]."),
-        (f"{A} * 2", "The answer is 'abc'; the query needs a number here. Ask for only a number "
-         "in the prompt, or give labels := ['1', '2', ...]."),
-        (f"{A} = d", "The answer is 'abc'; the query needs a value of type DATE here. Ask for only "
+         "just a number in the prompt, or pass labels := ['1', '2', ...]."),
+        (f"{A} * 2", "The answer is 'abc'; the query needs a number here. Ask for just a number "
+         "in the prompt, or pass labels := ['1', '2', ...]."),
+        (f"{A} = d", "The answer is 'abc'; the query needs a value of type DATE here. Ask for just "
          "that in the prompt."),
         (f"({A} || '!')::DATE", "LLM('?', id) || '!' is 'abc!'; the query needs a value of type "
-         "DATE here. Ask for only that in the prompt."),
+         "DATE here. Ask for just that in the prompt."),
         (f"{A} ->> '$.k'", "LLM('?', id) ->> '$.k' fails for the answer 'abc'. Ask for another "
-         "form in the prompt."),
+         "format in the prompt."),
     ],
 )  # fmt: skip
 def test_a_row_error_says_what_the_place_needs(place: str, message: str, con: Connection) -> None:

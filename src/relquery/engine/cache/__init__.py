@@ -1,1 +1,1 @@
-"""The blocks of the KV cache: who holds them, and how they move to other positions."""
+"""The blocks of the KV cache: which requests hold them, and how they change position."""

@@ -1,4 +1,4 @@
-"""The block pool: who holds which block of the KV cache, and which blocks may be reused."""
+"""The block pool: which blocks of the KV cache are held, and which may be reused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 class BlockPool:
     """Reference-counted blocks with prefix lookup by key and least-recently-used eviction.
 
-    A block is *held* (references > 0), *cached* (none holds it, its key can still be found) or
+    A block is *held* (references > 0), *cached* (not held, but its key can still be found) or
     *free* (no key). Cached blocks are evicted, least recently released first, when no free block
     is left. At all times `free + cached + held == total`; `check()` verifies it.
     """
@@ -24,11 +24,11 @@ class BlockPool:
         self.place = [0] * total
         """Position of each block's first token, as its states are now. Kept by the engine."""
         self.changes: list[bytes] = []
-        """Keys that could be found or no longer be found since; the engine empties it each step."""
+        """Keys that became findable or no longer findable; the engine empties it each step."""
 
     @property
     def available(self) -> int:
-        """Blocks that `allocate` can give: free and cached ones."""
+        """Blocks that `allocate` can use: free and cached ones."""
         return len(self._free) + len(self._cached)
 
     @property
@@ -57,14 +57,14 @@ class BlockPool:
         return [self._fresh() for _ in range(count)]
 
     def publish(self, key: bytes, block: int) -> None:
-        """Let later requests find a held block by its key. The first block of a key stays."""
+        """Make a held block findable by its key. The first block with a key stays."""
         if key not in self._block_of and self._key_of[block] is None:
             self._block_of[key] = block
             self._key_of[block] = key
             self.changes.append(key)
 
     def withdraw(self, block: int) -> None:
-        """Forget a held block's key, when what it should hold was never computed."""
+        """Forget a held block's key if its content was never computed."""
         key = self._key_of[block]
         if key is not None:
             del self._block_of[key]
@@ -72,7 +72,7 @@ class BlockPool:
             self.changes.append(key)
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Let go of one reference to each block of a request, given first to last.
+        """Release one reference to each block of a request, given first to last.
 
         Later blocks become the first to be evicted: a prefix is worth more than what follows it.
         """

@@ -1,12 +1,12 @@
 """CIDRA: cached blocks moved to other positions in place (paper 002, section 5.5.1).
 
-A move reads a block and writes it, rotated, to a block: itself, if nobody else needs it where it
-is, else a fresh one. As a graph of blocks each target has one source, so that a strongly connected
-component is a simple cycle (most often of one block), and what else a block is copied to hangs
-from it like a tree. Copies go first, the leaves of the trees before what they were copied from is
-overwritten; a cycle is one batch, read whole before any of it is written.
+A move reads a block and writes it, rotated, to a block: to itself if nothing else needs it at its
+position, otherwise to a fresh one. In the graph of blocks each target has one source. So a strongly
+connected component is a simple cycle (usually of one block), and copies of a block hang from it
+like a tree. Copies go first, from the leaves up, before their sources are overwritten. A cycle is
+one batch, which is read completely before any of it is written.
 
-Kept beside rotation of queries, which moves nothing, to compare the two.
+CIDRA is kept for comparison with rotating queries, which moves nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Moves whose sources are all read before a target is written."""
+    """Moves whose sources are all read before any target is written."""
 
     moves: tuple[Move, ...]
 
 
 def plan_batches(moves: Iterable[Move], limit: int = BATCH_BLOCKS) -> list[Batch]:
-    """Batches of at most `limit` blocks, a longer cycle aside, in an order that loses nothing.
+    """Batches of at most `limit` blocks, except for longer cycles, in an order that loses nothing.
 
     Targets must differ. Raises ValueError if two moves have one target.
     """
@@ -75,7 +75,7 @@ def _find_cycles(into: dict[int, Move]) -> list[list[Move]]:
 def _levels(
     into: dict[int, Move], outgoing: dict[int, list[Move]], in_cycle: set[int]
 ) -> list[list[Move]]:
-    """The moves outside of cycles: those whose target nobody reads any more, again and again."""
+    """The moves outside cycles, level by level: first those whose target no other move reads."""
     waits = {
         target: sum(move.target not in in_cycle for move in outgoing[target])
         for target in into

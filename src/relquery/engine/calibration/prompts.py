@@ -18,8 +18,8 @@ from relquery.errors import ConfigError
 
 GRAIN = 1_000  # tokens between two lengths, as in the paper
 LEAST = 64
-"""Tokens of the longest prompt, under which times are mostly noise."""
-FEWEST, MOST = 6, 16  # lengths on the grid, where the cache is small or large
+"""Tokens of the longest prompt below which times are mostly noise."""
+FEWEST, MOST = 6, 16  # number of lengths on the grid, for a small or a large cache
 
 
 def measure_jct(
@@ -37,28 +37,29 @@ def measure_jct(
 ) -> JobTimeFit:
     """Time prompts over a grid of (length, cached) tokens, one at a time, and fit their JobTime.
 
-    What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens of
-    the longest prompt, by default all that the cache holds. step_tokens: that one step computes of
-    a prompt, by default those of the limits. attention: see fit_job_time. repeats: runs of each,
-    of which the median counts, after one to warm up. progress: called with ("prompts", computed so
-    far, in all).
+    The content of the cache is overwritten. vocabulary: token ids are below it. longest: tokens of
+    the longest prompt, by default as many as the cache holds. step_tokens: prompt tokens computed
+    in one step, by default from the limits. attention: see fit_job_time. repeats: timed runs of
+    each prompt, after one warm-up run; their median is used. progress: called with ("prompts",
+    computed so far, total).
 
-    Raises ConfigError if no four prompts fit.
+    Raises ConfigError if fewer than four prompts fit.
     """
     rng = np.random.default_rng(seed)
     most = min(longest or limits.cache_tokens, limits.cache_tokens)
     pairs = list(grid(most))
     if len(pairs) < 4:
         raise ConfigError(
-            f"Prompts have {most} tokens at most, too few to time; raise cache_tokens to 8 or more."
+            f"Prompts can have at most {most} tokens, too few to time. Set cache_tokens to 8 or "
+            "more."
         )
     at_once = step_tokens or limits.max_num_batched_tokens
     prompts = [
         list(_chunks(rng.integers(0, vocabulary, length).astype(np.int32), cached, at_once))
         for length, cached in pairs
     ]
-    # All of them in each pass: where the machine is slow for a minute, all have their share of it.
-    # The first pass warms up.
+    # Each pass runs all prompts: if the machine is slow for a minute, that affects all of them.
+    # The first pass is a warm-up.
     runs: list[list[float]] = [[] for _ in pairs]
     for number in range(repeats + 1):
         for at, chunks in enumerate(prompts):
@@ -73,7 +74,7 @@ def measure_jct(
 
 
 def grid(longest: int) -> Iterator[tuple[int, int]]:
-    """(length, cached) tokens: multiples of a grain, by which `longest` has some lengths."""
+    """(length, cached) tokens: multiples of a grain chosen to give enough lengths."""
     grain = max(min(GRAIN, longest // FEWEST), longest // MOST, 1)
     for length in range(grain, longest + 1, grain):
         for cached in range(0, length, grain):

@@ -18,7 +18,7 @@ from relquery.errors import ConfigError
 REPEATS = 3
 PROMPT = 200  # tokens of most prompts over tables (paper 003, Table 4)
 QUICK_TOKENS, QUICK_REQUESTS = 768, 96  # of the largest batches of a quick calibration
-QUICK_SECONDS = 2.0  # from which on it hurries
+QUICK_SECONDS = 2.0  # after this, a quick calibration skips repeats and large batches
 Progress = Callable[[str, int, int], None]
 
 
@@ -35,7 +35,7 @@ class Shape:
         return sum(map(sum, self.prompts)) + sum(self.decodes) + len(self.decodes)
 
     def within(self, longest: int) -> Shape:
-        """The same batch with no request of more than `longest` tokens, its context included."""
+        """The same batch, with requests cut to at most `longest` tokens including context."""
         lengths = [(min(tokens, longest), context) for tokens, context in self.prompts]
         return Shape(
             tuple((tokens, min(context, longest - tokens)) for tokens, context in lengths),
@@ -54,12 +54,12 @@ def calibrate(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Fit:
-    """Fit a cost model to an executor, and tell how well it predicts batches of other shapes.
+    """Fit a cost model to an executor, and check how well it predicts batches of other shapes.
 
-    What lies in the cache is overwritten. vocabulary: token ids are below it. longest: tokens that
-    one request may have, the model's context. quick: few batches, and none of other shapes, so that
-    `held_out` is None: a second or two for ten million parameters on two cores. progress: called
-    with ("batches", timed so far, in all), unless `quick`.
+    The content of the cache is overwritten. vocabulary: token ids are below it. longest: the most
+    tokens that one request may have, the model's context. quick: time few batches, and none of
+    other shapes, so `held_out` is None; takes a second or two for ten million parameters on two
+    cores. progress: called with ("batches", timed so far, total), unless `quick`.
 
     Raises ConfigError if the cache is too small for three batches of each kind, unless `quick`.
     """
@@ -76,7 +76,7 @@ def calibrate(
     )
     steps = []
     for number, shape in enumerate([*known, *other]):
-        # The first run warms up.
+        # The first run is a warm-up.
         runs = [bench.run(shape) for _ in range(REPEATS + 1)][1:]
         steps.append(bench.step(shape, median(runs)))
         if progress is not None:
@@ -93,15 +93,15 @@ def _check_room(shapes: Sequence[Shape], limits: EngineConfig) -> None:
     if limits.cache_tokens < least:
         whole = -(-least // limits.block_size) * limits.block_size
         raise ConfigError(
-            f"The KV cache holds {limits.cache_tokens} tokens, too few to calibrate with. Raise "
-            f"cache_tokens: {whole} are the least, some thousands give better costs."
+            f"The KV cache holds {limits.cache_tokens} tokens, too few to calibrate with. Set "
+            f"cache_tokens to at least {whole}; a few thousand give better costs."
         )
 
 
 def _in_haste(bench: _Bench, limits: EngineConfig) -> Iterator[Step]:
-    """Time a few batches. Once QUICK_SECONDS are spent, each is run once, and none of the largest.
+    """Time a few batches. After QUICK_SECONDS, each is run once, and the largest are skipped.
 
-    Of several runs the shortest counts: what else the machine does only makes a run longer.
+    The shortest of several runs counts, because other load on the machine only makes runs longer.
     """
     until = bench.clock.now() + QUICK_SECONDS
     for number, shape in enumerate(map(bench.fitting, rapid(limits))):
@@ -114,7 +114,7 @@ def _in_haste(bench: _Bench, limits: EngineConfig) -> Iterator[Step]:
 
 
 def regular(limits: EngineConfig) -> Iterator[Shape]:
-    """Batches over the range that a service sees: sizes doubling, contexts none, short and long."""
+    """Batches over the range that a service sees: doubling sizes; no, short and long contexts."""
     for tokens in _doubling(16, limits.max_num_batched_tokens):
         for context in (0, 64, 512):
             yield Shape(prompts=_prompts(tokens, context))
@@ -124,9 +124,9 @@ def regular(limits: EngineConfig) -> Iterator[Shape]:
 
 
 def rapid(limits: EngineConfig) -> Iterator[Shape]:
-    """The fewest batches that tell all costs apart: three sizes, small ones first, four of each.
+    """The fewest batches that separate all costs: three sizes, small ones first, four of each.
 
-    Contexts are cut to what the cache holds, so that there are as many on any machine.
+    Contexts are cut to the size of the cache, so every machine has the same number of batches.
     """
     room = limits.cache_tokens
     sizes = _three(16, min(limits.max_num_batched_tokens, QUICK_TOKENS, room))
@@ -182,7 +182,7 @@ class _Bench:
     longest: int | None
 
     def run(self, shape: Shape) -> float:
-        """Seconds of one run."""
+        """Time one run, in seconds."""
         chunks = _chunks(shape, self.rng, self.vocabulary)
         begin = self.clock.now()
         self.executor.execute(chunks)
@@ -195,7 +195,7 @@ class _Bench:
         return Step(tokens, len(shape.decodes), context, seconds)
 
     def fitting(self, shape: Shape) -> Shape:
-        """A shape whose requests are no longer than they may be."""
+        """A shape with its requests cut to the allowed length."""
         return shape if self.longest is None else shape.within(self.longest)
 
 

@@ -36,9 +36,9 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A model in service: what steps cost, the engine's limits, and a prompt's JCT if measured.
+    """A served model: the cost of steps, the engine's limits, and a prompt's JCT if measured.
 
-    model: with which that was measured; None where it was derived.
+    model: the model that was measured; None if the costs were derived.
     """
 
     cost: LinearCost
@@ -55,11 +55,11 @@ def derive(
     cache_tokens: int | None = None,
     step_tokens: int = 4096,
 ) -> Served:
-    """From a model's size to its costs.
+    """Derive a model's costs from its size.
 
-    state_bytes: of the keys and values of one token. cache_tokens: where it is published; else what
-    is left of 90% of the memory after the weights and 1 GB per GPU. step_tokens: limit of a prefill
-    batch, vLLM's default for models whose context is that long.
+    state_bytes: of the keys and values of one token. cache_tokens: the published value, if any;
+    otherwise what is left of 90% of the memory after the weights and 1 GB per GPU. step_tokens:
+    limit of a prefill batch, vLLM's default for models with a context of that length.
     """
     operations = 2 * parameters / (hardware.gpus * _OPERATIONS * hardware.used)
     bandwidth = hardware.gpus * _BANDWIDTH * hardware.read
@@ -82,11 +82,11 @@ _TWO = Hardware(2, 0.45, 0.75, 0.010)
 _FOUR = Hardware(4, 0.4, 0.7, 0.012)
 
 SERVED = {
-    # 40 layers of 5,120 dimensions, all heads with keys of their own. The cache: vLLM's paper
+    # 40 layers of 5,120 dimensions, each head with its own keys. The cache: vLLM's paper
     # (Kwon et al., 2023), Table 1, 15.7 K slots. Its context, and so a prefill batch: 2,048.
     "a100-opt13b": derive(12.85e9, 2 * 2 * 40 * 5120, _ONE, cache_tokens=15_700, step_tokens=2048),
-    # 64 layers, 8 heads of 128 dimensions with keys of their own.
+    # 64 layers, 8 KV heads of 128 dimensions.
     "a100-qwen32b": derive(32.8e9, 2 * 2 * 64 * 8 * 128, _TWO),
-    # 80 layers, 8 heads of 128 dimensions with keys of their own.
+    # 80 layers, 8 KV heads of 128 dimensions.
     "a100-llama70b": derive(69e9, 2 * 2 * 80 * 8 * 128, _FOUR),
 }

@@ -11,7 +11,7 @@ from relquery.arrays import Floats
 from relquery.engine.cost.linear import LinearCost
 
 TRUSTED = 0.8
-"""R² from which on a cost model is of use."""
+"""The lowest R² at which a cost model is useful."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A fitted cost model. steps: that it was fitted to; r2: on those; held_out: on others."""
+    """A fitted cost model. steps: the fitted steps. r2: on those. held_out: R² on other steps."""
 
     cost: LinearCost
     steps: int
@@ -37,8 +37,8 @@ class Fit:
 def fit(steps: Sequence[Step], held_out: Sequence[Step] = ()) -> Fit:
     """Fit steps that only compute prompts, and steps that only decode (paper 003, eq. 9).
 
-    Relative errors count, so that short steps are told as well as long ones. No parameter is
-    negative. Steps of both kinds are for `held_out`: a model has nothing of its own for them.
+    Relative errors are minimised, so short steps are predicted as well as long ones. No parameter
+    is negative. Steps of both kinds belong in `held_out`: the model has no parameter for them.
 
     Raises ValueError if one kind has fewer than three steps.
     """

@@ -1,4 +1,4 @@
-"""How long a prompt takes, by its length and what the cache has of it (paper 004, §6.3)."""
+"""How long a prompt takes, by its length and its cached tokens (paper 004, §6.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.engine.cost.fit import non_negative
 
 
 class Timed(NamedTuple):
-    """A prompt of `length` tokens, `cached` of them in the cache, took so many seconds."""
+    """The measured seconds of a prompt of `length` tokens, `cached` of them in the cache."""
 
     length: int
     cached: int
@@ -45,20 +45,20 @@ class JobTime:
         return self.fixed + self.per_token * length + self.attention * length**2 / 2
 
     def saved(self, cached: float) -> float:
-        """Seconds by which the first tokens, being cached, shorten any prompt."""
+        """Seconds that a prompt saves if its first tokens are cached."""
         return self.per_cached * cached + self.attention * cached**2 / 2
 
 
 def uncached_tokens(seconds: float = 1.0) -> JobTime:
-    """The proxy that paper 004 takes by default: the tokens not cached, of so many seconds each."""
+    """The default proxy of paper 004: uncached tokens, times the given seconds per token."""
     return JobTime(0.0, seconds, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class JobTimeFit:
-    """A fitted JobTime, and how well it and the proxy tell the times that were measured.
+    """A fitted JobTime, and how well it and the proxy predict the measured times.
 
-    proxy: Pearson's correlation of the seconds with the tokens not cached; fitted: with `job_time`.
+    proxy: Pearson's correlation of the seconds with the uncached tokens. fitted: with `job_time`.
     """
 
     job_time: JobTime
@@ -68,14 +68,15 @@ class JobTimeFit:
 
 
 def fit_job_time(timed: Sequence[Timed], *, attention: bool = True) -> JobTimeFit:
-    """Least squares, no slope negative: more tokens take no less time, more cached ones no more.
+    """Least squares without negative slopes: more tokens never take less time, and more cached
+    tokens never take more.
 
-    attention: with its term; else linear in both, as in paper 004.
+    attention: include its term; otherwise linear in both, as in paper 004.
 
     Raises ValueError for fewer than four measurements.
     """
     if len(timed) < 4:
-        raise ValueError("a fit needs four prompts")
+        raise ValueError(f"a fit needs at least 4 prompts, got {len(timed)}")
     length, cached, seconds = np.array(timed, np.float64).T
     one = np.ones_like(length)
     columns = [one, -one, length, -cached]  # what any prompt takes may have either sign
@@ -94,7 +95,7 @@ def fit_job_time(timed: Sequence[Timed], *, attention: bool = True) -> JobTimeFi
 
 
 def pearson(one: Floats, other: Floats) -> float:
-    """Pearson's correlation coefficient; 0 where one of them does not vary."""
+    """Pearson's correlation coefficient; 0 if one of the two does not vary."""
     one, other = one - one.mean(), other - other.mean()
     spread = float(np.linalg.norm(one) * np.linalg.norm(other))
     return float(one @ other) / spread if spread else 0.0

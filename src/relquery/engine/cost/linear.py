@@ -11,7 +11,7 @@ class LinearCost:
 
     prefill_slope: per prompt token computed; prefill_intercept: per step that computes prompts.
     decode_slope: per request that decodes a token; decode_intercept: per step that decodes. A step
-    that does both reads the weights once: of the two intercepts it has the larger.
+    that does both reads the weights once, so only the larger of the two intercepts counts.
     context_slope: per cached token that a request attends to.
     """
 

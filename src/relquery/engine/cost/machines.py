@@ -47,7 +47,7 @@ def find_machine(given: str) -> Served:
 def write_machine(
     path: Path, model: str, fit: Fit, limits: EngineConfig, jct: JobTimeFit | None = None
 ) -> None:
-    """Write a fitted cost model with the limits that it holds for, and a prompt's JCT if fitted."""
+    """Write a fitted cost model with the limits it is valid for, and the JCT if one was fitted."""
     content: dict[str, Any] = {
         "model": model,
         "cost": asdict(fit.cost),

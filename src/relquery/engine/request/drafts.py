@@ -1,8 +1,8 @@
 """Likely answers as a trie of tokens, computed in the step that ends a prompt.
 
-Speculative decoding without a draft model: what an answer is compared with is what it is likely to
-be. The token drawn after a draft's beginning counts where the answer did begin so; then no step is
-spent on it. No draft changes an answer.
+Speculative decoding without a draft model: the texts that an answer is compared with are the likely
+answers. The token drawn after the beginning of a draft is used if the answer really begins that
+way, and then needs no step of its own. Drafts never change an answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A token of a draft. above: number of the one before it, None for the first; depth: from 0."""
+    """A token of a draft. above: number of the previous node, None for the first. depth: from 0."""
 
     above: int | None
     token: int
@@ -23,8 +23,8 @@ class Node:
 class Drafts:
     """The drafts of one call. Never changes: all its requests share it.
 
-    drafts: token sequences. nodes: each after the one above it. tokens: to be computed beside the
-    prompt's.
+    drafts: token sequences. nodes: each after the one above it. tokens: number to be computed in
+    addition to the prompt's.
     """
 
     def __init__(self, drafts: Sequence[tuple[int, ...]]) -> None:
@@ -40,7 +40,7 @@ class Drafts:
 
     @property
     def tokens(self) -> int:
-        """To be computed beside the prompt's."""
+        """Number of tokens to be computed in addition to the prompt's."""
         return len(self.nodes)
 
     @property
@@ -49,9 +49,9 @@ class Drafts:
         return max((node.depth + 1 for node in self.nodes), default=0)
 
     def follow(self, drawn: Sequence[int]) -> list[int]:
-        """The beginning of the answer, at least one token.
+        """The beginning of the answer: at least one token.
 
-        drawn: the token drawn after the prompt, and after each node.
+        drawn: the tokens drawn after the prompt and after each node.
         """
         tokens = [drawn[0]]
         at = self._below.get((None, drawn[0]))

@@ -16,15 +16,15 @@ def block_key(previous: bytes, tokens: npt.NDArray[np.int32]) -> bytes:
     """`key_i = H(key_{i-1}, tokens_i)`: 16 bytes that depend on all tokens up to this block's end.
 
     tokens: (block_size,), or fewer for the last block of a closed piece. Two blocks share a key
-    only if all that they attend to is the same.
+    only if everything they attend to is the same.
     """
     return hashlib.blake2b(previous + tokens.tobytes(), digest_size=16).digest()
 
 
 def key_after(previous: bytes, span: bytes, position: int) -> bytes:
-    """Key of a chain in which an independent span stands after what `previous` names.
+    """Key of a chain in which an independent span follows the part named by `previous`.
 
-    span: the key that names the span. position: of the span's first token, in the chain.
+    span: the key of the span. position: of the span's first token, in the chain.
     """
     content = previous.ljust(16, b"\0") + span + position.to_bytes(8)
     return hashlib.blake2b(content, digest_size=16, person=b"span").digest()

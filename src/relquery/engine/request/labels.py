@@ -1,15 +1,15 @@
-"""Labels as a trie of tokens: where the answer is decided, and what the decisions say of each.
+"""Labels as a trie of tokens: where the answer is decided, and each label's probability.
 
-A node with several ways on is a *branch*. What a label's probability is can be told in two ways.
+A node with several continuations is a *branch*. A label's probability can be defined in two ways.
 
-Normalised at each branch: the probabilities of a branch's ways are those of the allowed tokens
-among themselves, and a label has the product along its path. With these a decoder that is held to
-the labels draws them at temperature 1. Nodes with one way on decide nothing.
+Normalised at each branch: the probabilities at a branch are normalised among its allowed tokens,
+and a label's probability is the product along its path. A decoder restricted to the labels draws
+them with these probabilities at temperature 1. Nodes with one continuation decide nothing.
 
-Jointly: a label has the product of what its tokens have among all tokens of the vocabulary, which
-is what the free model gives to an answer that begins with it; these are then divided by their sum.
-So nodes with one way on count too, all but what all labels begin with. Where another label goes on,
-the label's end counts as one more token.
+Jointly: a label's probability is the product of its tokens' probabilities among the whole
+vocabulary, which is what the unconstrained model gives to an answer that begins with it. These are
+then divided by their sum. So nodes with one continuation count too, except for the tokens that all
+labels begin with. If another label continues a label, the label's end counts as one more token.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Weighed = Sequence[Sequence[float]]
 class Branch:
     """A node at which the next token is weighed.
 
-    above: number of the branch before it; None for the first. stretch: the tokens since then, that
-    of the node included; of the first, since the prompt. depth: tokens since the prompt. allowed:
-    ids that may follow, sorted; the end tokens are among them where a label is complete that
-    another one continues. inner: the last tokens of the stretch that are weighed too, each after
-    those before it.
+    above: number of the branch before it; None for the first. stretch: the tokens since that
+    branch, including the node's own; for the first branch, since the prompt. depth: tokens since
+    the prompt. allowed: ids that may follow, sorted; they include the end tokens if a complete
+    label is continued by another one. inner: the last tokens of the stretch that are weighed too,
+    each after those before it.
     """
 
     above: int | None
@@ -45,7 +45,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node, the labels below it, and the place that leads to it: a branch, and which token."""
+    """A node, the labels below it, and what leads to it: a branch and a token."""
 
     depth: int
     members: list[int]
@@ -56,14 +56,14 @@ class _Node:
 class LabelTrie:
     """The labels of one call. Never changes: all its requests share it.
 
-    labels: different token sequences, none empty and none with an end token. end: ids that end an
-    answer; without any, a label that another one continues is never the answer. normalization: of
-    their probabilities.
+    labels: distinct token sequences, not empty and without end tokens. end: ids that end an
+    answer; without them, a label that another one continues is never the answer. normalization: of
+    the labels' probabilities.
 
-    branches: each after the one above it. There is one even where nothing is to be decided, right
-    after the prompt. tokens: to be computed beside the prompt's; depth: of these, how many follow
-    one another at most. joint: whether tokens are weighed among all of the vocabulary, as joint
-    normalisation needs them, and not among the allowed ones.
+    branches: each after the one above it. Even if nothing has to be decided there is one, directly
+    after the prompt. tokens: number to be computed in addition to the prompt's. depth: the longest
+    path of these. joint: whether tokens are weighed among the whole vocabulary, as joint
+    normalisation needs, instead of among the allowed tokens.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class LabelTrie:
     ) -> None:
         assert labels, "there are no labels"
         assert all(labels), "a label has no tokens"
-        assert len(set(labels)) == len(labels), "a label is there twice"
-        assert not set(end).intersection(*map(set, labels)), "a label holds an end token"
+        assert len(set(labels)) == len(labels), "a label occurs twice"
+        assert not set(end).intersection(*map(set, labels)), "a label contains an end token"
         self.labels = tuple(labels)
         self.joint = normalization == "joint"
         self.branches: list[Branch] = []
         self._end = frozenset(end)
-        # By label, the branches on its way with the columns that it goes on in: several for an end.
+        # Per label, the branches on its path and its columns in each; an end has several columns.
         self._ways: list[list[tuple[int, list[int]]]] = [[] for _ in labels]
-        # By branch and column, the branch that it leads to, or ~ the label.
+        # Per branch and column, the branch that it leads to, or ~label.
         self._leads: dict[tuple[int, int], int] = {}
         todo = [_Node(0, list(range(len(labels))))]
         while todo:
@@ -91,13 +91,13 @@ class LabelTrie:
         self.depth = max(branch.depth for branch in self.branches)
 
     def log_probabilities(self, weighed: Weighed) -> tuple[float, ...]:
-        """Of each label, in the order in which they were given. Probabilities sum to one."""
+        """The log-probability of each label, in the given order. Probabilities sum to one."""
         logs = [fsum(self._logs(way, weighed)) for way in self._ways]
         total = _log_sum(logs) if self.joint else 0.0
         return tuple(each - total for each in logs)
 
     def greedy(self, weighed: Weighed) -> tuple[int, ...]:
-        """The label at which a decoder ends that takes the likeliest token at each branch.
+        """The label that a greedy decoder reaches, taking the likeliest token at each branch.
 
         Of equally likely tokens it takes the one with the smallest id.
         """
@@ -108,14 +108,14 @@ class LabelTrie:
         return self.labels[~at]
 
     def _logs(self, way: Iterable[tuple[int, list[int]]], weighed: Weighed) -> Iterator[float]:
-        """What is multiplied along the way of a label."""
+        """The logarithms of the factors along a label's path."""
         for at, columns in way:
             inner = len(self.branches[at].inner)
             yield from weighed[at][:inner]
             yield _log_sum([weighed[at][inner + column] for column in columns])
 
     def _walk(self, node: _Node) -> list[_Node]:
-        """Take in a node; gives those below it."""
+        """Process a node; returns the nodes below it."""
         place = node.branch, node.column
         if self.branches and len(node.members) == 1:
             return self._walk_alone(node)
@@ -125,7 +125,7 @@ class LabelTrie:
                 following.setdefault(self.labels[label][node.depth], []).append(label)
         ended = [label for label in node.members if len(self.labels[label]) == node.depth]
         if ended and not self._end:
-            self._ways[ended[0]].append((0, []))  # no way: none of the probability
+            self._ways[ended[0]].append((0, []))  # no column: probability zero
             return [replace(node, members=[each for each in node.members if each not in ended])]
         alone = not self.branches and sum(map(len, following.values())) == 1
         if ended or len(following) > 1 or alone:
@@ -135,7 +135,7 @@ class LabelTrie:
         return [_Node(node.depth + 1, members, *place)]
 
     def _walk_alone(self, node: _Node) -> list[_Node]:
-        """Take in a node with one label below it, whose other tokens decide nothing more."""
+        """Process a node with a single label below it; its further tokens decide nothing."""
         place, (member,) = (node.branch, node.column), node.members
         label = self.labels[member]
         if not self.joint or len(label) == node.depth or len(self.labels) == 1:
@@ -148,7 +148,7 @@ class LabelTrie:
     def _branch(
         self, node: _Node, following: dict[int, list[int]], ended: list[int]
     ) -> list[_Node]:
-        """Note a node as a branch; gives those below it."""
+        """Note a node as a branch; returns the nodes below it."""
         number, ends = len(self.branches), self._end if ended else frozenset()
         allowed = tuple(sorted(ends.union(following)))
         above = node.branch if self.branches else None
@@ -169,6 +169,6 @@ class LabelTrie:
 
 
 def _log_sum(logs: Sequence[float]) -> float:
-    """Logarithm of the sum of what these are the logarithms of."""
+    """Logarithm of the sum of the exponentials (log-sum-exp)."""
     most = max(logs, default=-inf)
     return most if len(logs) < 2 or most == -inf else most + log(fsum(exp(x - most) for x in logs))

@@ -1,4 +1,4 @@
-"""The open requests of an engine: who waits, who runs, and for which relQuery."""
+"""The open requests of an engine: waiting and running ones, and their relQueries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from relquery.prompt import Finish
 
 
 class OpenRequests:
-    """Those that wait and those that run, and the relQueries that they belong to.
+    """The waiting and running requests, and the relQueries that they belong to.
 
-    changed: relQueries of which something changed since `forget_changes`, in order.
+    changed: relQueries that have changed since `forget_changes`, in order.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class OpenRequests:
         return self.relqueries[request.group]
 
     def join(self, request: Request, tenant: str) -> RelQuery:
-        """Let a new request wait. tenant: of its relQuery, if it is the first."""
+        """Queue a new request. tenant: of its relQuery, if it is the first request."""
         relquery = self.relqueries.get(request.group)
         if relquery is None:
             relquery = RelQuery(request.group, request.arrival, tenant)
@@ -41,21 +41,21 @@ class OpenRequests:
         return relquery
 
     def start(self, request: Request, now: float) -> None:
-        """Let a waiting request run."""
+        """Move a waiting request to the running ones."""
         relquery = self._leave(request)
         self.running[request] = relquery.running[request] = None
         if relquery.started is None:
             relquery.started = now
 
     def put_back(self, request: Request) -> None:
-        """Let a running request wait again, before all others."""
+        """Put a running request back at the front of the queue."""
         relquery = self._leave(request)
         for queue in (self.waiting, relquery.waiting):
             queue.put_first(request)
         self.changed[relquery] = None
 
     def end(self, request: Request, finish: Finish, now: float) -> None:
-        """Take a request out, and its relQuery with the last one."""
+        """Remove a request, and its relQuery if this was the last one."""
         relquery = self._leave(request)
         if finish is not Finish.CANCELLED:
             relquery.answered += 1
@@ -67,7 +67,7 @@ class OpenRequests:
             del self.relqueries[relquery.id]
 
     def forget_changes(self) -> None:
-        """What changes from now on counts as new."""
+        """Clear the list of changes."""
         self.changed, self.waiting.changes = {}, []
 
     def _leave(self, request: Request) -> RelQuery:

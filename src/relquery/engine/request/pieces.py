@@ -1,9 +1,9 @@
-"""A prompt as pieces: what is computed, stored and named as one run of tokens.
+"""A prompt as pieces: runs of tokens that are computed, stored and named together.
 
-A chain is tokens that attend to what stands before them in it; independent spans are chains that
-stand in another. Each run of a chain's own tokens, up to the next span, is a piece. In document
-order a piece attends to all pieces since the beginning of its chain: to those of the chain itself
-and to those of the spans in it.
+A chain is a sequence of tokens that attend to what comes before them in the chain; independent
+spans are chains inside another chain. Each run of a chain's own tokens, up to the next span, is a
+piece. In document order a piece attends to all pieces since the beginning of its chain: to those of
+the chain itself and to those of the spans in it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from relquery.engine.request.keys import ROOT, key_after, key_at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """Tokens that attend to what stands before them in the chain, and to nothing outside of it.
+    """Tokens that attend to what comes before them in the chain, and to nothing outside it.
 
-    parts: token ids (n,), and chains that stand among them: independent spans.
+    parts: token ids (n,), and between them other chains: independent spans.
     """
 
     parts: tuple[TokenIds | Chain, ...]
@@ -33,14 +33,14 @@ class Chain:
 class Piece:
     """A run of a chain's own tokens, and how far its states are in the cache.
 
-    tokens: (n,) ids, those of the prompt. first: number of the piece that its chain begins with.
+    tokens: (n,) ids of the prompt. first: number of the piece that its chain begins with.
     start: position of its first token, counted from where its chain's positions begin; origin:
         where that is, in the request. anchor: position that its states are bound to.
     previous: the piece before it in its chain. spans: the last piece of each span between both,
-        and the span's position in the chain. closed: whether no output can follow in it.
-    blocks: those it holds; slots: (blocks x block size,) of their tokens. done: tokens computed, or
-        served by the cache. keys: of its blocks, as far as they were needed; root: the key that
-        precedes them.
+        and the span's position in the chain. closed: whether no output can follow in this piece.
+    blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. done: tokens
+        computed or served from the cache. keys: of its blocks, as far as they were needed. root:
+        the key before them.
     """
 
     tokens: TokenIds
@@ -59,12 +59,12 @@ class Piece:
 
     @property
     def last_key(self) -> bytes:
-        """Names all of the chain up to the piece's end, once its keys are known."""
+        """The key of the whole chain up to the piece's end, once its keys are known."""
         assert self.root is not None
         return self.keys[-1] if self.keys else self.root
 
     def hold(self, blocks: list[int], block_size: int) -> None:
-        """Add blocks behind those that it holds."""
+        """Add blocks after those that it holds."""
         first = np.array(blocks, np.int64)[:, None] * block_size
         slots = (first + np.arange(block_size)).reshape(-1)
         self.slots = np.concatenate((self.slots, slots)) if self.blocks else slots
@@ -77,7 +77,7 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A chain that is being laid out. begin: its position in the request; length: so far."""
+    """A chain being laid out. begin: its position in the request. length: its tokens so far."""
 
     todo: list[TokenIds | Chain]
     first: int
@@ -89,9 +89,9 @@ class _Open:
 
 
 Placing = Literal["chain", "request", "bound"]
-"""Where the positions of a span begin: "chain": at 0, its states serving at any position;
-"request": where it stands, its states being moved to serve elsewhere; "bound": where it stands,
-which its keys say, as its states serve nowhere else."""
+"""Where the positions of a span begin. "chain": at 0, and its states can be used at any position.
+"request": at its place in the request, and its states are moved for use elsewhere. "bound": at its
+place, which is part of its keys because its states cannot be used anywhere else."""
 
 
 def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
@@ -129,7 +129,7 @@ def _open(chain: Chain, first: int, begin: int) -> _Open:
 
 
 def _close(pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False) -> None:
-    """End a piece where a span begins, or the chain ends.
+    """End a piece at the beginning of a span or the end of the chain.
 
     A chain that ends with a span has an empty piece after it, whose key names the whole chain.
     """
@@ -154,7 +154,7 @@ def _reopen(pieces: list[Piece], at: _Open) -> None:
 
 
 def depths(pieces: list[Piece]) -> list[int]:
-    """In how many spans, one in another, each piece stands; 0 for those of the prompt's own chain.
+    """How deeply each piece is nested in spans; 0 for pieces of the prompt's own chain.
 
     A span's pieces, and those of all spans in it, lie from the first of its chain to the last.
     """
@@ -168,7 +168,7 @@ def depths(pieces: list[Piece]) -> list[int]:
 
 
 def find_root(pieces: list[Piece], piece: Piece) -> bytes:
-    """Key that precedes the first block of a piece: it names all that its tokens attend to.
+    """The key before a piece's first block; it covers everything the piece attends to.
 
     All pieces before it must have all their keys.
     """

@@ -19,7 +19,7 @@ def spread(
 ) -> Iterator[tuple[int, int, int]]:
     """(piece, start, stop) of the next tokens to compute, in document order.
 
-    done: tokens of each piece that need not be computed; by default those that are.
+    done: tokens of each piece that need not be computed; by default those already computed.
     """
     if len(request.pieces) == 1:
         start = request.pieces[0].done if done is None else done[0]

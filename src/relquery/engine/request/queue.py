@@ -1,4 +1,4 @@
-"""Requests that wait, in the order in which they are to go."""
+"""Waiting requests, in the order in which they will run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from relquery.engine.request.request import Request
 class Queue:
     """An ordered set of requests: joining, leaving from anywhere and being put first are O(1).
 
-    `lengths` and `pick` need an array, which is kept while requests only leave from the front, and
-    else is made anew. changes: those that joined or left since the owner emptied it; only where
-    `logs` says so, as nobody else does.
+    `lengths` and `pick` need an array. It is kept while requests only leave from the front, and
+    rebuilt otherwise. changes: requests that joined or left since the owner emptied it; only
+    recorded with `logs`, so that a queue whose owner does not empty it does not grow.
     """
 
     def __init__(self, *, logs: bool = False) -> None:
@@ -38,18 +38,18 @@ class Queue:
         return request in self._requests
 
     def append(self, request: Request) -> None:
-        """Let a request wait behind all others."""
+        """Add a request at the end of the queue."""
         self._requests[request] = None
         self._change(request)
 
     def put_first(self, request: Request) -> None:
-        """Let a request wait before all others."""
+        """Add a request at the front of the queue."""
         self._requests[request] = None
         self._requests.move_to_end(request, last=False)
         self._change(request)
 
     def remove(self, request: Request) -> None:
-        """Let a request leave. Raises KeyError if it does not wait."""
+        """Remove a request. Raises KeyError if it is not waiting."""
         del self._requests[request]
         front = not self._stale and self._array[self._gone] is request
         self._change(request, stale=not front)
@@ -57,7 +57,7 @@ class Queue:
 
     @property
     def lengths(self) -> Int64s:
-        """(n,) tokens of prompt and output of each, in order."""
+        """(n,) tokens of prompt and output of each request, in order."""
         self._refresh()
         return self._lengths[self._gone :]
 

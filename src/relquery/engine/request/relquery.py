@@ -22,21 +22,21 @@ class Latency:
 
     @property
     def total(self) -> float:
-        """All three."""
+        """The sum of all three parts."""
         return self.waiting + self.core + self.tail
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class RelQuery:
-    """Requests that were submitted as one. Only the engine's loop changes it.
+    """Requests that were submitted together. Only the engine's loop changes it.
 
-    arrival: seconds on the engine's clock. tenant: who asks. size: requests submitted in all.
-    output_limit: most tokens that one of them may answer. waiting, running: the open ones.
-    answered: requests that ended with an answer, and answered_tokens: how many these have.
-    computed_prompts: prompt tokens computed so far, those that the cache served not among them;
-    drawn_tokens: of answers.
-    started: when the step began that first computed one; prefilled: when the last step ended that
-    computed a prompt; ended: when its last request ended.
+    arrival: seconds on the engine's clock. tenant: the client. size: number of submitted requests.
+    output_limit: the most tokens that an answer may have. waiting, running: the open requests.
+    answered: requests that ended with an answer. answered_tokens: tokens of these answers.
+    computed_prompts: prompt tokens computed so far, without those served from the cache.
+    drawn_tokens: answer tokens drawn so far.
+    started: when the first step with one of its requests began. prefilled: when the last step that
+    computed a prompt ended. ended: when its last request ended.
     """
 
     id: int
@@ -61,7 +61,7 @@ class RelQuery:
 
     @property
     def latency(self) -> Latency | None:
-        """Its latency; None before its end, and for one that ended without being begun."""
+        """Its latency; None before it ends, or if it ended without being started."""
         if self.started is None or self.ended is None:
             return None
         computed = self.ended if self.prefilled is None else self.prefilled

@@ -12,11 +12,11 @@ Tokens = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Shared by the requests of one call.
+    """The rules that the requests of one call share.
 
     end: token ids that end the answer and are not part of it. labels: if not empty, the answer is
     one of these token sequences. stop: whether an output that has just grown contains a stop
-    string. decided: whether one that goes on can be none of the texts that it is compared with.
+    string. decided: whether an unfinished output can no longer equal any of the compared texts.
     """
 
     end: frozenset[int] = frozenset()
@@ -35,7 +35,7 @@ class Rules:
     def allowed_next(self, output: Tokens) -> tuple[int, ...]:
         """Token ids that may follow an output under `labels`, sorted; empty for all.
 
-        Where the output is itself a label and a longer one begins with it, the end tokens are
+        If the output is itself a label and a longer label begins with it, the end tokens are
         allowed too.
         """
         if not self.labels:
@@ -48,7 +48,7 @@ class Rules:
         return tuple(sorted(following))
 
     def forced(self, output: Tokens) -> int | None:
-        """The only token that may follow, which takes no step; None where there is a choice."""
+        """The only token that may follow, which needs no step; None if there is a choice."""
         allowed = self.allowed_next(output)
         return allowed[0] if len(allowed) == 1 else None
 

@@ -1,4 +1,4 @@
-"""A plan in the making: what the planned work leaves of tokens, seats and blocks."""
+"""A plan being built, and the tokens, seats and blocks that are left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.engine.scheduling.reuse import Hits, Reuse
 
 
 class Draft:
-    """A plan in the making. tokens, seats, blocks: what is left of them."""
+    """A plan being built. tokens, seats, blocks: how many are left."""
 
     def __init__(self, state: State) -> None:
         self._limits = state.limits
@@ -27,14 +27,14 @@ class Draft:
         self._reuse = Reuse(state.limits, state.pool, state.host)
 
     def fork(self) -> Self:
-        """A draft that goes on from this one, and leaves it as it is."""
+        """A copy that can be changed without changing this draft."""
         other = copy(self)
         other.work, other.preempt = self.work.copy(), self.preempt.copy()
         other._admitted, other._reuse = self._admitted.copy(), self._reuse.fork()
         return other
 
     def advance(self, request: Request) -> bool:
-        """Plan work of a running request; False if the blocks do not suffice."""
+        """Plan work of a running request; False if there are not enough blocks."""
         piece = request.pieces[-1]
         needed = self._blocks_for(len(piece.tokens) + len(request.output)) - len(piece.blocks)
         if needed > 0:
@@ -48,8 +48,8 @@ class Draft:
     def admit(self, request: Request, *, whole: bool = False) -> bool:
         """Plan the first work of a waiting request; False if it does not fit this step.
 
-        Once is enough: asked again, nothing is added. whole: only if its prompt needs no further
-        step, or alone would need several.
+        Calling this again adds nothing. whole: only if the prompt fits in this step, or would need
+        several steps even on its own.
         """
         if request in self._admitted:
             return True
@@ -67,8 +67,8 @@ class Draft:
             served[0] += work.loaded * self._limits.block_size
         else:
             work = Work(request, min(self.tokens, missing), tuple(hits.counts))
-        # One that goes on gets blocks for its whole prompt, so that prompts that cannot finish
-        # together do not block one another half-way.
+        # A request that continues gets blocks for its whole prompt, so that prompts that cannot
+        # finish together do not block one another half-way.
         needed = (self._blocks_of(request) if work.kept is None else work.kept) - hits.taken
         if needed > self.blocks:
             return False
@@ -91,17 +91,17 @@ class Draft:
         return Plan(tuple(self.work), tuple(self.preempt))
 
     def _ends_at_once(self, request: Request, missing: int) -> bool:
-        """Whether the step that begins a request gives its answer, so that it need hold nothing."""
+        """Whether a request's first step gives its answer, so that it need not hold blocks."""
         if not request.prefill_only or len(request.pieces) > 1:
             return False
         spent = self._limits.max_num_batched_tokens - self.tokens
         return missing <= max(self.tokens, (self._limits.max_input or 0) - spent)
 
     def _only_work(self, request: Request, hits: Hits) -> Work:
-        """The work of a request that ends with it.
+        """The work of a request that ends in this step.
 
-        What nobody may ever read again takes no room: the rest of the last block, and whatever the
-        cache cannot hold.
+        States that will never be read again take no room: the rest of the last block, and whatever
+        does not fit in the cache.
         """
         full = request.length // self._limits.block_size
         kept = max(hits.blocks, min(full, hits.taken + self.blocks))
@@ -122,14 +122,14 @@ class Draft:
     def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
         size, request = self._limits.block_size, work.request
         loaded = work.loaded * size
-        self.tokens -= work.tokens + loaded  # which takes room in the step as if it were computed
+        self.tokens -= work.tokens + loaded  # loaded tokens count in the step like computed ones
         self.work.append(work)
         if request.beside:
             computed = request.computed if done is None else sum(done)
             if computed + work.tokens == request.length:
                 self.tokens -= request.beside
         if done is None and len(request.pieces) == 1 and request.decoding and request.length % size:
-            return  # most work is like that, and fills no block
+            return  # the usual case, which fills no block
         if self._limits.prefix_caching:
             for index, start, stop in spread(request, work.tokens, done):
                 for block in filled(request, index, start - loaded, stop, size, work.kept):

@@ -1,8 +1,8 @@
 """What a policy sees and what it decides.
 
 A policy is a pure function `(State, Memo) -> (Plan, Memo)`: it reads no clock, changes nothing
-and knows no executor, so that the engine, a simulation and a test run the same one. `Memo` is
-whatever the policy wants to remember; the loop hands it back unseen.
+and does not use the executor, so the engine, a simulation and a test can run the same policy.
+`Memo` is whatever the policy wants to remember; the loop passes it back without looking at it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class State:
 
     now: seconds on the engine's clock. waiting: in order of arrival, preempted ones first.
     running: in order of admission. pool: for lookups only. relqueries: the open ones, by id.
-    changed: those that have come, gone, been worked on or otherwise changed since the plan before,
-        in order; one that has ended has nothing open. What is not among them is as it was.
-    moved: requests that have joined `waiting` or left it since then, and cache_changes: keys of
-        blocks that have come into the cache or the host's memory or gone from there; some perhaps
-        more than once, or back.
+    changed: relQueries that have arrived, ended, been worked on or otherwise changed since the last
+        plan, in order; one that has ended has no open requests. All others are unchanged.
+    moved: requests that have joined or left `waiting` since then. cache_changes: keys of
+        blocks that have entered or left the cache or the host's memory; a key may occur more than
+        once, and the block may be back.
     host: the blocks in host memory, for lookups only.
     """
 
@@ -48,11 +48,11 @@ class State:
 class Work(NamedTuple):
     """How many further tokens of a request to compute in this step, in document order.
 
-    hits: for a waiting request, the leading blocks of each of its pieces that are not computed
-    but taken: each is cached now, or filled by work before this one in the step. kept: for one that
+    hits: for a waiting request, the leading blocks of each of its pieces that are reused instead of
+    computed: each is cached now, or filled by earlier work in the step. kept: for a request that
     ends with this step, the leading blocks that stay in the cache, while the states of the rest are
-    forgotten (paper 004, section 5.1); None where all are needed. loaded: for such a one, the
-    blocks behind the hits that are not computed but read from host memory.
+    dropped (paper 004, section 5.1); None if all are needed. loaded: for such a request, the
+    blocks after the hits that are read from host memory instead of computed.
     """
 
     request: Request

@@ -1,4 +1,4 @@
-"""Blocks that a request takes instead of computing them: from the cache, or from earlier work."""
+"""Blocks that a request reuses instead of computing: from the cache, or from earlier work."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from relquery.engine.request.request import Request
 
 @dataclass(slots=True)
 class Hits:
-    """What serves a request.
+    """The blocks that a request can reuse.
 
-    counts: leading blocks per piece. found: those of them that are in the cache now, and unheld:
-    of these, those that nothing else needs. places: where they are moved. copies: how many must be
-    copied, as another request needs them at another position.
+    counts: leading blocks per piece. found: those of them that are in the cache now. unheld: those
+    of the found blocks that nothing else needs. places: where they are moved. copies: how many must
+    be copied because another request needs them at another position.
     """
 
     counts: list[int]
@@ -37,15 +37,15 @@ class Hits:
 
     @property
     def taken(self) -> int:
-        """Blocks that take no room, as somebody holds them already."""
+        """Blocks that take no extra room, because another request already holds them."""
         return self.blocks - len(self.unheld) - self.copies
 
 
 class Reuse:
     """The cache as the work planned so far will leave it.
 
-    Blocks that the work fills count as cached for the work after it, as they will be once the step
-    runs, so that requests of one step share a prefix that none has computed before.
+    Blocks that planned work fills count as cached for later work, because they will be once the
+    step runs. So requests of one step share a prefix that none of them has computed before.
     """
 
     def __init__(self, limits: EngineConfig, pool: BlockPool, host: BlockPool) -> None:
@@ -57,14 +57,14 @@ class Reuse:
         self._released: Counter[int] = Counter()
 
     def fork(self) -> Self:
-        """One that goes on from this one, and leaves it as it is."""
+        """A copy that can be changed without changing this one."""
         other = copy(self)
         other._filled, other._taken = self._filled.copy(), self._taken.copy()
         other._places, other._released = self._places.copy(), self._released.copy()
         return other
 
     def hits(self, request: Request) -> Hits:
-        """What serves a request as matters stand."""
+        """The blocks that a request could reuse now."""
         hits, size = Hits([0] * len(request.pieces)), self._limits.block_size
         if not self._limits.prefix_caching:
             return hits
@@ -80,22 +80,22 @@ class Reuse:
         return hits
 
     def take(self, hits: Hits) -> None:
-        """Let a request rely on what serves it."""
+        """Reserve the blocks that a request reuses."""
         self._taken |= hits.found
         self._places |= hits.places
 
     def fill(self, key: bytes, place: int) -> None:
-        """Work fills a block of this key, whose first token is at that place."""
+        """Note that work fills a block with this key, whose first token is at that position."""
         self._filled.setdefault(key, place)
 
     def release(self, blocks: Iterable[int]) -> int:
-        """Let go of blocks; gives how many become free."""
+        """Release blocks; returns how many become free."""
         blocks = list(blocks)
         self._released.update(blocks)
         return sum(self._free(block) and block not in self._taken for block in set(blocks))
 
     def loaded(self, request: Request, hits: int) -> int:
-        """Blocks behind the hits of a prompt of one piece that the host has."""
+        """Blocks after the hits of a one-piece prompt that are in host memory."""
         if not self._limits.prefix_caching or self._host.total == 0:
             return 0
         size = self._limits.block_size
@@ -103,7 +103,7 @@ class Reuse:
         return sum(1 for _ in takewhile(lambda key: self._host.lookup(key) is not None, keys))
 
     def _find(self, held: int, place: int, hits: Hits) -> None:
-        """Note a block of the cache that serves a request at a place."""
+        """Note a cached block that a request reuses at a position."""
         free = self._free(held) and held not in self._taken and held not in hits.unheld
         if self._moves and hits.places.get(held, self._place(held)) != place:
             if free:
@@ -115,7 +115,7 @@ class Reuse:
         hits.found.add(held)
 
     def _free(self, block: int) -> bool:
-        """Whether nothing that this plan leaves running holds a block."""
+        """Whether no request that keeps running under this plan holds a block."""
         return self._pool.references(block) == (self._released[block] if self._released else 0)
 
     def _place(self, block: int) -> int:
@@ -123,7 +123,7 @@ class Reuse:
         return self._places.get(block, self._pool.place[block])
 
     def _fills(self, key: bytes, place: int) -> bool:
-        """Whether work before fills the block; where states are moved, at this very place."""
+        """Whether earlier work fills the block; if states are moved, at exactly this position."""
         filled_at = self._filled.get(key)
         return filled_at is not None and (not self._moves or filled_at == place)
 

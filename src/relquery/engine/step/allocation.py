@@ -1,4 +1,4 @@
-"""What requests hold of the cache, and their work as chunks that read and write it."""
+"""The cache blocks that requests hold, and their work as chunks that read and write them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relquery.engine.step.offload import Offload
 
 
 class Holdings:
-    """Gives requests their blocks of a pool and takes them back."""
+    """Gives requests blocks from a pool and takes them back."""
 
     def __init__(self, pool: BlockPool, limits: EngineConfig, offload: Offload) -> None:
         self._pool, self._limits, self._offload = pool, limits, offload
@@ -32,7 +32,7 @@ class Holdings:
         self._own = 0
 
     def scratch(self, count: int) -> Slots:
-        """Slots of the step alone: nobody finds them afterwards, and no block is held for them."""
+        """Slots for this step only: they cannot be found later, and no block is held for them."""
         first = SCRATCH + self._own
         self._own += count
         return np.arange(first, first + count)
@@ -53,14 +53,14 @@ class Holdings:
         if work.loaded:
             (piece,) = request.pieces
             piece.done += work.loaded * size
-            if len(piece.slots) < piece.done:  # what is loaded, but not kept
+            if len(piece.slots) < piece.done:  # some tokens are loaded, but not kept
                 own = self.scratch(piece.done - len(piece.slots))
                 piece.slots = np.concatenate((piece.slots, own))
 
     def chunks(self, work: Work) -> list[Chunk]:
         """Work of a running request as chunks, one for each piece that it touches.
 
-        What it lacks of blocks is allocated, and what it fills can be found by its key.
+        Missing blocks are allocated, and the blocks that it fills can be found by their keys.
         """
         request, size = work.request, self._limits.block_size
         self._hold(request, len(request.pieces) - 1, work.kept)
@@ -95,7 +95,7 @@ class Holdings:
         return chunks
 
     def withdraw(self, request: Request) -> None:
-        """Let nobody find the blocks of a request that are not computed or loaded yet."""
+        """Withdraw the keys of a request's blocks that are not computed or loaded yet."""
         for index, piece in enumerate(request.pieces):
             if piece.done < request.size(index):
                 loaded = self._offload.blocks(request)
@@ -109,7 +109,7 @@ class Holdings:
             piece.let_go()
 
     def _decode(self, request: Request) -> Chunk:
-        """The newest token of a prompt without spans: what most chunks are."""
+        """A chunk with the newest token of a prompt without spans. Most chunks are like this."""
         (piece,), size, last = request.pieces, self._limits.block_size, request.length - 1
         if self._limits.prefix_caching and (last + 1) % size == 0:
             self._publish(request, 0, last // size)
@@ -123,7 +123,7 @@ class Holdings:
         )
 
     def _publish(self, request: Request, index: int, number: int) -> None:
-        """Let a block that this step fills be found by its key."""
+        """Make a block that this step fills findable by its key."""
         block, size = request.pieces[index].blocks[number], self._limits.block_size
         self._pool.publish(request.key(index, number, size), block)
         self._pool.place[block] = request.place(index, number, size)
@@ -137,20 +137,20 @@ class Holdings:
                 yield Segment(slots, other.start, other.origin - piece.origin)
 
     def _filled_before(self, request: Request, index: int, number: int) -> int:
-        """Hold a block that work before this one fills in the same step."""
+        """Hold a block that earlier work fills in the same step."""
         block = self._pool.lookup(request.key(index, number, self._limits.block_size))
         assert block is not None, "the policy counted on a block that no work filled"
         self._pool.take(block)
         return block
 
     def _writes(self, piece: Piece, start: int, stop: int) -> Slots:
-        """Where the states of some tokens go: to the piece's blocks as far as it has any."""
+        """Slots for the states of some tokens: in the piece's blocks, as far as it has blocks."""
         held = piece.slots[start:stop]
         missing = stop - start - len(held)
         return np.concatenate((held, self.scratch(missing))) if missing else held
 
     def _hold(self, request: Request, index: int, kept: int | None = None) -> None:
-        """Allocate what a piece lacks of blocks."""
+        """Allocate the blocks that a piece is missing."""
         piece = request.pieces[index]
         whole = -(-request.size(index) // self._limits.block_size) if kept is None else kept
         missing = whole - len(piece.blocks)

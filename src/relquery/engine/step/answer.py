@@ -1,4 +1,4 @@
-"""What a request makes of what its steps gave: its next tokens, and when it has its answer."""
+"""Turning the results of steps into a request's next tokens, and finally into its answer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from relquery.prompt import Finish
 
 
 def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
-    """Add what a step gave to a request's output; how it ended, or None if it goes on.
+    """Add a step's results to a request's output; returns how it ended, or None if it goes on.
 
-    drawn: what the draws of the request's chunks gave, in their order.
+    drawn: the results of the draws of the request's chunks, in order.
     """
     if request.trie is not None:
         return _weigh(request, request.trie, drawn)
@@ -23,13 +23,13 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
         tokens = request.drafts.follow(tokens)
     for token in tokens:
         finish = _take(request, token)
-        if finish is not None:  # no further than the end
+        if finish is not None:  # ignore tokens after the end
             return finish
     return None
 
 
 def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finish:
-    """The likeliest label is the answer."""
+    """Make the most likely label the answer."""
     weighed = [one for one in drawn if isinstance(one, tuple)]
     request.scores = labels.log_probabilities(weighed)
     request.output = list(labels.greedy(weighed))
@@ -37,7 +37,7 @@ def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finis
 
 
 def _take(request: Request, token: int) -> Finish | None:
-    """Add a drawn token and all that the labels then leave no choice about."""
+    """Add a drawn token, and all further tokens that the labels then force."""
     rules = request.rules
     while True:
         if token in rules.end:

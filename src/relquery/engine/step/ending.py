@@ -1,4 +1,4 @@
-"""Labels and drafts of a prompt as chunks of the step that ends it, computed at once with it."""
+"""Labels and drafts as chunks of the step that ends a prompt, computed together with it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from relquery.engine.request.request import Draw
 
 
 def label_chunks(prompt: Chunk, labels: LabelTrie, scratch: Callable[[int], Slots]) -> list[Chunk]:
-    """A prompt's last chunk on to the first branch of the trie, and one for each further branch.
+    """A prompt's last chunk, extended to the trie's first branch, and one per further branch.
 
-    What all labels begin with follows the prompt in its chunk. A further branch's chunk has the
-    tokens since the branch above it. It attends to the prompt and to the chunks above as they stand
-    in the same step. scratch: gives slots for so many tokens, which nobody reads after the step.
+    The tokens that all labels begin with follow the prompt in its chunk. A further branch's chunk
+    has the tokens since the branch above it. It attends to the prompt and to the chunks above it in
+    the same step. scratch: gives slots for a number of tokens, which are not read after the step.
     """
 
     def weigh(*allowed: int) -> Draw:
@@ -39,7 +39,7 @@ def label_chunks(prompt: Chunk, labels: LabelTrie, scratch: Callable[[int], Slot
 
 
 def draft_chunks(prompt: Chunk, drafts: Drafts, scratch: Callable[[int], Slots]) -> list[Chunk]:
-    """A prompt's last chunk, and one for each token of its drafts, with a draw of its own.
+    """A prompt's last chunk, and one chunk with its own draw for each token of its drafts.
 
     Each attends to the prompt and to the tokens before it in its draft, as label_chunks does.
     """
@@ -63,7 +63,7 @@ def _below(
     draw: Draw,
     scratch: Callable[[int], Slots],
 ) -> Chunk:
-    """A chunk behind a prompt's last one, which nobody reads after the step."""
+    """A chunk after a prompt's last one; it is not read after the step."""
     tokens = np.array(stretch, dtype=np.int32)
     return Chunk(prompt.request, tokens, position, context, scratch(len(stretch)), draw)
 

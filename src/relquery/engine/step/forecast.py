@@ -1,4 +1,4 @@
-"""When a relQuery will have its last answer, as far as that can be told."""
+"""Predicting when a relQuery will have its last answer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 
 KEPT = 0.98
-"""Weight of a step's seconds beside those of the step after it."""
+"""Weight of a step's seconds relative to the next step's."""
 
 
 @dataclass(slots=True)
 class Experience:
-    """What an engine has seen so far, to judge by what comes.
+    """What an engine has seen so far, used to predict what comes.
 
-    admitted: prompt tokens of requests that were taken in, and computed: of these, those that the
-    cache did not serve. limit: tokens that answers might have had, and drawn: those they had.
-    measured: seconds of steps, and predicted: what the cost model said, the last steps most.
+    admitted: prompt tokens of admitted requests. computed: those of them that were not cached.
+    limit: the most tokens that answers could have had. drawn: the tokens that they had.
+    measured: seconds of steps. predicted: the cost model's seconds. Recent steps count most.
     """
 
     admitted: int = 0
@@ -31,17 +31,17 @@ class Experience:
     predicted: float = 0.0
 
     def step(self, measured: float, predicted: float) -> None:
-        """A step took so many seconds."""
+        """Record the measured and predicted seconds of a step."""
         self.measured = KEPT * self.measured + measured
         self.predicted = KEPT * self.predicted + predicted
 
     def admit(self, request: Request) -> None:
-        """A request was taken in for the first time."""
+        """Record a request that was admitted for the first time."""
         self.admitted += request.prompt_tokens
         self.computed += request.prompt_tokens - (request.cached or 0)
 
     def answered(self, request: Request) -> None:
-        """A request has its answer."""
+        """Record a request that has its answer."""
         self.limit += request.max_tokens
         self.drawn += len(request.output)
 
@@ -52,7 +52,7 @@ class Experience:
 
     @property
     def pace(self) -> float:
-        """Seconds of a step for each that the cost model says; 1 as long as nothing is known."""
+        """Measured seconds per predicted second of a step; 1 as long as nothing is known."""
         return self.measured / self.predicted if self.predicted else 1.0
 
     @property
@@ -70,10 +70,10 @@ def forecast(
 ) -> float:
     """Seconds until the last answer of a relQuery.
 
-    order: those that are served before it, and it as the last. Prompts are computed in this order,
-    together with the decodes of all whose prompts the cache holds; where it is full, the next
-    prompts come when all that it holds have been answered, as in Algorithm 1 of paper 003. Who
-    comes later and goes before it is not foreseen.
+    order: the relQueries served before it, and then the relQuery itself. Prompts are computed in
+    this order, together with the decodes of all requests whose prompts are in the cache. If the
+    cache is full, the next prompts start when all requests in it have been answered, as in
+    Algorithm 1 of paper 003. Later arrivals that overtake it are not foreseen.
     """
     clock = level = longest = 0.0  # level: how full the cache is, of tokens or of requests
     for relquery in order:

@@ -1,4 +1,4 @@
-"""The cached blocks that a step's new requests take, moved to where they need them."""
+"""The cached blocks that a step's new requests reuse, moved to the positions they need."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from relquery.engine.cache.cidra import Move
 from relquery.engine.scheduling.plan import Work
 
 Held = list[list[int | None]]
-"""Blocks of each piece; None for one that is filled in this step only."""
+"""Blocks of each piece; None for a block that is only filled in this step."""
 
 
 class StepHits:
-    """Hits of one step. Hold those of all work before anything is allocated, then copy.
+    """Hits of one step. Hold the hits of all work before anything is allocated, then copy.
 
-    moves: of blocks, to be carried out before the step computes. originals: blocks that were
+    moves: block moves to carry out before the step computes. originals: blocks that were
     copied and are held until then.
     """
 
@@ -40,7 +40,7 @@ class StepHits:
         return held
 
     def copy(self) -> None:
-        """Give those who cannot have a block where they need it a copy."""
+        """Copy blocks for requests that need them at another position."""
         for blocks, number, move, place in self._copies:
             fresh = self._pool.allocate(1)
             assert fresh is not None, "the policy planned more blocks than there are"
@@ -50,7 +50,7 @@ class StepHits:
             blocks[number] = fresh[0]
 
     def _bring(self, blocks: list[int | None], number: int, place: int) -> None:
-        """Have a held block moved to a place: itself, if nobody else needs it where it is."""
+        """Move a held block to a position, or copy it if others need it where it is."""
         block = blocks[number]
         assert block is not None
         if self._pool.place[block] == place:

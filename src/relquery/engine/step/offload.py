@@ -1,7 +1,7 @@
-"""A second cache in host memory, for what the KV cache has no room for (paper 004, section 9).
+"""A second cache in host memory, for states that the KV cache has no room for (paper 004, §9).
 
-It takes all that is computed of a prompt, also what the KV cache keeps for now: without its
-beginning nobody would find the rest.
+It stores everything that is computed of a prompt, even what the KV cache still holds: without the
+beginning of a prompt the rest could not be found.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from relquery.engine.scheduling.plan import Work
 class Offload:
     """The host's blocks that a step reads or writes: they are held until it has ended.
 
-    Nobody holds a host block between steps: requests that use them end in the step that begins
-    them.
+    No host block is held between steps, because requests that use them begin and end in one step.
     """
 
     def __init__(self, host: BlockPool, limits: EngineConfig) -> None:
@@ -33,7 +32,7 @@ class Offload:
         self._fresh: list[int] = []
 
     def hold(self, plan: Sequence[Work]) -> None:
-        """Hold what a step is to load, before anything is saved, which might evict it."""
+        """Hold the blocks that a step will load, because saving others might evict them."""
         for work in plan:
             if work.loaded:
                 first = sum(work.hits)
@@ -41,13 +40,13 @@ class Offload:
                 self._loaded[work.request] = [self._take(key) for key in keys]
 
     def loads(self, work: Work, slots: Slots) -> Loads | None:
-        """What is to be copied to these slots before the work attends to them."""
+        """What has to be copied to these slots before the work attends to them."""
         return Loads(self._slots(self._loaded[work.request]), slots) if work.loaded else None
 
     def saves(self, work: Work, start: int) -> Slots | None:
-        """Host slots (tokens,) of what work computes from `start` on, -1 for none: of full blocks
-        that the host does not have, in order, as far as there is room. They can be found by their
-        keys from now on.
+        """Host slots (tokens,) for the tokens that work computes from `start` on, -1 for none. Only
+        full blocks that the host does not have get slots, in order, as far as there is room. They
+        can be found by their keys from now on.
         """
         if work.kept is None or not self._on:
             return None
@@ -55,10 +54,10 @@ class Offload:
         found = np.full(work.tokens, -1, np.int64)
         for number, key in enumerate(request.keys(0, request.length // size, size)):
             if self._host.lookup(key) is not None:
-                # Held, or what precedes the others might be evicted for them.
+                # Held, because later blocks might otherwise evict earlier ones.
                 self._held.append(self._take(key))
                 continue
-            if number * size < start:  # the KV cache alone has it
+            if number * size < start:  # only the KV cache has it
                 continue
             fresh = self._host.allocate(1)
             if fresh is None:
@@ -75,13 +74,13 @@ class Offload:
         return len(self._loaded.get(request, ()))
 
     def withdraw(self) -> None:
-        """Let nobody find what a step that has failed was to save."""
+        """Withdraw the keys of blocks that a failed step should have saved."""
         for block in self._fresh:
             self._host.withdraw(block)
 
     def release(self) -> None:
-        """Let go of all that the step has held."""
-        for blocks in self._loaded.values():  # of which `_held` has all, in the order of a prompt
+        """Release all blocks that the step held."""
+        for blocks in self._loaded.values():  # all are in `_held`, in prompt order
             self._host.release(blocks)
         self._host.release(self._held)
         self._loaded, self._held, self._fresh = {}, [], []

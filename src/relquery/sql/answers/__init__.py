@@ -1,1 +1,1 @@
-"""Answers as values of SQL: read as the type that their place asks for, or a row error."""
+"""Turns answers into SQL values of the type that the query needs, or into row errors."""

@@ -1,4 +1,4 @@
-"""Which rows have an answer that is no value where the query reads it."""
+"""Finds rows whose answer is not a valid value where the query reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.sql.form.guards import guard_of
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.source import DIALECT, call_number, readable
 
-# On a node: how it was written, before it took another form.
+# Metadata of a node: its text as the user wrote it, before any rewriting.
 WRITTEN = "written"
 
 _NOTE, _IS_ANSWER = "note", "answer"
@@ -22,11 +22,11 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the place of an expression over answers asks of it.
+    """What the query expects of an expression over answers at one place.
 
-    kind: a type; None where the expression itself may fail. whole: the expression as written; empty
-    where it is the answer. later: whether it is cast where it is written to a table, and not here;
-    is_text: and is a text until then.
+    kind: a type; None if the expression itself may fail. whole: the expression as written; empty
+    if it is the answer itself. later: whether the cast happens when the value is written to a
+    table, not here. is_text: whether the value is text until then.
     """
 
     kind: str | None
@@ -35,7 +35,7 @@ class Note:
     is_text: bool = True
 
     def read(self, value: exp.Expr) -> exp.Expr:
-        """A value as what is asked."""
+        """Convert a value to the expected type."""
         assert self.kind is not None
         if self.is_text:
             return reading(value, self.kind)
@@ -44,11 +44,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A place where answers are read; expressions over the rows of a plan.
+    """A place that reads answers. Expressions are over the rows of a plan.
 
-    failed: true where what is read is no value. value: what was to be one, as text.
-    calls: those whose answers are read. needs: these, and those that decide whether it is read.
-    note: what the place asks for.
+    failed: true for rows where the value is not valid. value: the failed value, as text.
+    calls: the calls whose answers are read. needs: these, plus the calls that decide whether the
+    place is read. note: what the query expects here.
     """
 
     failed: exp.Expr
@@ -62,49 +62,49 @@ class Check:
         kind, whole = self.note.kind, self.note.whole
         shown = "NULL" if value is None else repr(value[:_SHOWN])
         if kind is None:
-            return f"{whole} fails for the answer {shown}. Ask for another form in the prompt."
+            return f"{whole} fails for the answer {shown}. Ask for another format in the prompt."
         needs = f"{whole or 'The answer'} is {shown}; the query needs"
         if is_number(kind):
             which = "" if kind == "DOUBLE" else f" ({kind})"
             return (
-                f"{needs} a number{which} here. Ask for only a number in the prompt, or give "
+                f"{needs} a number{which} here. Ask for just a number in the prompt, or pass "
                 "labels := ['1', '2', ...]."
             )
-        return f"{needs} a value of type {kind} here. Ask for only that in the prompt."
+        return f"{needs} a value of type {kind} here. Ask for just that in the prompt."
 
 
 def note(node: exp.Expr, read: exp.Expr, kind: str | None) -> exp.Expr:
-    """Note on a node that `read`, which holds calls, may be no value there; see Note."""
+    """Mark a node: `read`, which contains calls, may not give a valid value there; see Note."""
     node.meta[_NOTE] = Note(kind, _whole(read))
     return node
 
 
 def note_written(value: exp.Expr, kind: str, is_text: bool) -> exp.Expr:
-    """An expression with calls, with the note that it is written to a column of a type."""
+    """An expression with calls, marked as written to a column of type `kind`."""
     noted = exp.paren(value)
     noted.meta[_NOTE] = Note(kind, _whole(value), later=True, is_text=is_text)
     return noted
 
 
 def note_on(node: exp.Expr) -> Note | None:
-    """The note on a node, or on the one that it was copied from."""
+    """The note on a node, or on the node that it was copied from."""
     found: Note | None = node.meta.get(_NOTE)
     return found
 
 
 def note_to_write(item: exp.Expr) -> Note | None:
-    """How a column of a SELECT is cast where it is written; None where DuckDB does that alone."""
+    """How a column of a SELECT is cast when it is written; None if DuckDB casts it by itself."""
     found = note_on(item)
     return found if found is not None and found.later else None
 
 
 def mark_answer(column: exp.Column) -> None:
-    """Mark a column as one that holds answers."""
+    """Mark a column as containing answers."""
     column.meta[_IS_ANSWER] = True
 
 
 def is_answer(node: exp.Expr) -> bool:
-    """Whether a node is a call, or a column that was marked."""
+    """Whether a node is a call or a column marked with `mark_answer`."""
     return call_number(node) is not None or bool(node.meta.get(_IS_ANSWER))
 
 
@@ -114,7 +114,7 @@ def has_answer(node: exp.Expr) -> bool:
 
 
 def checks_in(tree: exp.Expr, aggregates: Aggregates) -> Iterator[Check]:
-    """The checks of a part of a plan, its calls replaced by the columns of their answers."""
+    """The checks of part of a plan whose calls have been replaced by their answer columns."""
     for _, check in noted_in(tree, aggregates):
         yield check
 
@@ -137,7 +137,7 @@ def _check(node: exp.Expr, asked: Note, tree: exp.Expr, aggregates: Aggregates) 
     if asked.kind is None:
         marked = (part for part in node.walk() if is_answer(part))
         value: exp.Expr = exp.column(ours.answer(calls[0])) if calls else next(marked)
-        # A hash is never NULL, so that TRY gives NULL for failures alone.
+        # A hash is never NULL, so TRY gives NULL only for failures.
         failed: exp.Expr = _is_null(exp.Try(this=exp.func("hash", node.this)))
     else:
         value = node.this if asked.later else text_of(node)

@@ -1,12 +1,12 @@
-"""A SELECT whose answers are read as the types that their places ask for.
+"""Rewrites a SELECT so that each answer is read as the type the query needs there.
 
     LLM('...', x)::DATE          =>  what DuckDB's TRY_CAST gives; see sql.answers.readings
     LLM('...', x) = d            =>  the same, as the type of d
     LLM('...', x) * 2            =>  the same, as DOUBLE
     LLM('...', x) ->> 'title'    =>  TRY(LLM('...', x) ->> 'title')
 
-So no answer ends a query: where it is no value of the type, or where an expression over it fails,
-there is NULL. What became NULL is noted, for sql.answers.checks to say so row by row.
+So an answer never aborts a query. If it is not a valid value of the type, or if an expression over
+it fails, the result is NULL. sql.answers.checks reports each such value, row by row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from relquery.sql.read.scopes import calls_in, has_call
 from relquery.sql.read.source import FIELD_NAME, call_number, readable
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Case, exp.Nullif)
-# What DuckDB compares with a text as text.
+# Types that DuckDB compares with text as text.
 _COMPARED_AS_TEXT = ("VARCHAR", "BLOB", "VARIANT", "TIME_NS", "ENUM(", "UNION(", '"NULL"')
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.Pow)
 _OPERATIONS = (exp.Func, exp.Binary, exp.Unary, exp.Bracket, exp.Interval, exp.AtTimeZone)
@@ -53,8 +53,8 @@ _NEVER_FAIL = (
     exp.Struct,
     exp.Array,
 )
-_MAY_FAIL = (exp.RegexpLike, exp.SimilarTo)  # predicates whose pattern may be no pattern
-# Parts of an expression that are no values of their own.
+_MAY_FAIL = (exp.RegexpLike, exp.SimilarTo)  # predicates whose pattern may be invalid
+# Parts of an expression that are not values themselves.
 _NO_VALUES = (exp.PropertyEQ, exp.Kwarg, exp.Slice, exp.Explode, exp.UDTF, exp.Distinct)
 _OF_A_WINDOW = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 
@@ -62,14 +62,14 @@ _OF_A_WINDOW = (exp.Window, exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.Re
 def convert(
     select: exp.Select, kinds: Kinds, aggregates: Aggregates, wanted: Sequence[str] = ()
 ) -> exp.Select:
-    """A SELECT that gives the same rows where all answers are what their places ask for.
+    """A SELECT that gives the same rows if all answers are valid values of the types needed.
 
-    select: normalized. wanted: types of the columns that its own are written to, if they are.
+    select: normalized. wanted: types of the columns that its columns are written to, if any.
     """
     whole = _Conversion(kinds, aggregates, tries=True).of(select, wanted)
     if kinds.binds(whole):
         return whole
-    # TRY takes no function that gives another value at each call, and no subquery.
+    # TRY accepts neither volatile functions nor subqueries.
     return _Conversion(kinds, aggregates, tries=False).of(select, wanted)
 
 
@@ -90,7 +90,7 @@ class _Conversion:
         return select
 
     def _note_written(self, item: exp.Expr, kind: str) -> None:
-        """Note that an item of the select list is cast where it is written."""
+        """Note that an item of the select list is cast when it is written."""
         node = without_alias(item)
         given = self.kinds.of(node)
         if has_call(node) and self._is_row_level(node) and given not in (None, kind):
@@ -129,7 +129,7 @@ class _Conversion:
         _replace(node, note(value, text, kind))
 
     def _convert_compared(self, node: exp.Expr) -> None:
-        """Where a text of answers is compared with another type, read it as that."""
+        """If answer text is compared with another type, read it as that type."""
         sides = _sides(node)
         texts = [side for side in sides if has_answer(side) and self._is_row_level(side)]
         texts = [side for side in texts if self._is_text(side)]
@@ -144,7 +144,7 @@ class _Conversion:
                 _replace(side, read)
 
     def _common_kind(self, others: list[exp.Expr]) -> str | None:
-        """The type that a text is cast to beside others; None where it stays one."""
+        """The type that text is cast to when compared with `others`; None if it stays text."""
         typed = [other for other in others if not _is_open(other)]
         if not typed:
             return None
@@ -155,7 +155,7 @@ class _Conversion:
         return is_answer(node) or self.kinds.of(node) == "VARCHAR"
 
     def _is_row_level(self, node: exp.Expr) -> bool:
-        """Whether an expression depends on its row alone."""
+        """Whether an expression depends only on its row."""
         return next(self.aggregates.inside(node), None) is None and not any(
             isinstance(part, exp.Query | exp.Window | exp.Explode | exp.UDTF)
             for part in node.walk()
@@ -176,7 +176,7 @@ def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
 
 
 def _note_as_written(select: exp.Select) -> None:
-    """Note how expressions with calls are written: for errors, and as names of fields."""
+    """Record the text of expressions with calls, for errors and field names."""
     for node in _nodes(select):
         if has_answer(node):
             node.meta[WRITTEN] = readable(node)
@@ -187,7 +187,7 @@ def _note_as_written(select: exp.Select) -> None:
 
 
 def _sides(comparison: exp.Expr) -> list[exp.Expr]:
-    """The values that a comparison compares; none where it asks a query."""
+    """The values that a comparison compares; none if one side is a subquery."""
     if isinstance(comparison, exp.Case):
         first = comparison.args.get("this")
         return [first, *(branch.this for branch in comparison.args["ifs"])] if first else []
@@ -197,7 +197,7 @@ def _sides(comparison: exp.Expr) -> list[exp.Expr]:
 
 
 def _null_if_equal(text: exp.Expr, value: exp.Expr, other: exp.Expr) -> exp.Expr:
-    """NULLIF that compares a text as another type, and gives the text."""
+    """NULLIF that compares text as another type but returns the text."""
     equal = exp.EQ(this=value, expression=exp.paren(other))
     return exp.Case(ifs=[exp.If(this=equal, true=exp.null())], default=text.copy())
 
@@ -209,7 +209,7 @@ def _is_open(node: exp.Expr) -> bool:
 
 
 def _is_double(node: exp.Expr) -> bool:
-    """Whether a node reads an answer as DOUBLE, or computes with one that is read so."""
+    """Whether a node reads an answer as DOUBLE, or computes with an answer read as DOUBLE."""
     if isinstance(node, (exp.Paren, *_ARITHMETIC)):
         return any(map(_is_double, node.iter_expressions()))
     return is_macro(node)
@@ -220,6 +220,6 @@ def _among(node: exp.Expr, nodes: list[exp.Expr]) -> bool:
 
 
 def _replace(node: exp.Expr, by: exp.Expr) -> None:
-    """Put another form of an expression in its place, under the names that it goes by."""
+    """Replace an expression with another form of it, keeping its names."""
     by.meta.update({key: node.meta[key] for key in (FIELD_NAME, WRITTEN) if key in node.meta})
     node.replace(by)

@@ -16,7 +16,7 @@ from relquery.sql.read.source import to_sql
 
 @dataclass(slots=True)
 class Kinds:
-    """DuckDB is asked, with stand-ins for calls; None is what it does not say."""
+    """Asks DuckDB, with stand-ins for calls. None means that DuckDB does not say."""
 
     database: Database
     context: Context
@@ -30,11 +30,11 @@ class Kinds:
         return self._described(self.context.sql(stubbed(probe)))
 
     def named(self, kind: exp.DataType) -> str | None:
-        """DuckDB's own name of a type as written."""
+        """DuckDB's name for a type as written in the query."""
         return self._described(f"SELECT {to_sql(exp.cast(exp.null(), kind))}")
 
     def binds(self, select: exp.Select) -> bool:
-        """Whether DuckDB finds nothing wrong with another form of the SELECT."""
+        """Whether DuckDB accepts another form of the SELECT."""
         alone = select.copy()
         alone.set("with_", None)
         return self._described(self.context.sql(stubbed(alone))) is not None

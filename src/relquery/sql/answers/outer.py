@@ -1,8 +1,8 @@
-"""Answers that a SELECT reads as a column of a subquery or of a WITH entry.
+"""Converts answers that a SELECT reads from a column of a subquery or WITH entry.
 
-    SELECT d::DATE FROM (SELECT LLM('...', x) AS d FROM t)  =>  NULL where d is no date
+    SELECT d::DATE FROM (SELECT LLM('...', x) AS d FROM t)  =>  NULL where d is not a date
 
-They are read as in the SELECT with the call, see sql.answers.conversions.
+The rules are those for the SELECT with the call; see sql.answers.conversions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from relquery.sql.read.source import DIALECT, to_sql
 _CLAUSES = ("expressions", "distinct", "where", "group", "having", "qualify", "windows", "order")
 
 Columns = list[tuple[str, bool]]
-"""Names of columns, and whether they are texts of answers."""
+"""(column name, whether it is text made of answers) pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class OuterCheck:
-    """rows: a query for (row, value) of those that failed a check, rows by number from 0."""
+    """rows: a query for (row, value) of the rows that failed a check; rows count from 0."""
 
     rows: str
     check: Check
@@ -42,10 +42,10 @@ class OuterCheck:
 
 @dataclass(slots=True)
 class OuterReader:
-    """Reads answers in what is left of a statement when its calls are answered.
+    """Converts answers in what remains of a statement after its calls are answered.
 
-    tables: scratch tables by name, with the lower-case names of their columns that hold answers.
-    checks: of all that was read, so far.
+    tables: scratch tables by name, with the lower-case names of their answer columns.
+    checks: for everything read so far.
     """
 
     database: Database
@@ -54,7 +54,7 @@ class OuterReader:
     checks: list[OuterCheck] = field(default_factory=list)
 
     def read(self, tree: exp.Expr) -> exp.Expr:
-        """The statement with answers read as their places ask for."""
+        """The statement with each answer converted to the type needed there."""
         if isinstance(tree, exp.Insert) and isinstance(tree.expression, exp.Query):
             self._cast_written(tree)
         for select in list(_selects(tree)):
@@ -83,7 +83,7 @@ class OuterReader:
             tree.set("expression", _with_casts(query, given, kinds, casts))
 
     def _mark(self, select: exp.Select) -> bool:
-        """Mark the columns that are answers; gives whether there are any."""
+        """Mark the columns that contain answers. Returns whether there are any."""
         sources = self._sources(select)
         if not any(is_text for columns in sources.values() for _, is_text in columns):
             return False
@@ -100,7 +100,7 @@ class OuterReader:
     def _converted(self, select: exp.Select) -> exp.Select | None:
         context = context_of(select)
         kinds = Kinds(self.database, context, select)
-        if not kinds.binds(select):  # it depends on the row around it
+        if not kinds.binds(select):  # it depends on a row of the outer query
             return None
         read = convert(select, kinds, self.aggregates)
         checks = [
@@ -108,12 +108,12 @@ class OuterReader:
             for node, check in noted_in(read, self.aggregates)
         ]
         for one in checks:
-            self.database.describe(one.rows)  # what is wrong with it shall be known before a call
+            self.database.describe(one.rows)  # fail before the first call, not after
         self.checks += checks
         return read
 
     def _sources(self, select: exp.Select) -> dict[str, Columns]:
-        """What the FROM clause gives, by lower-case alias."""
+        """The columns of the FROM clause's sources, by lower-case alias."""
         clause = select.args.get("from_")
         sources = [clause.this] if clause is not None else []
         sources += [join.this for join in select.args.get("joins") or ()]
@@ -138,7 +138,7 @@ class OuterReader:
         return [(column, column.lower() in self.tables[name]) for column, _ in described]
 
     def _columns_of(self, query: exp.Expr) -> Columns:
-        """What a query gives."""
+        """The columns of a query."""
         if isinstance(query, exp.Subquery):
             return self._columns_of(query.this)
         if isinstance(query, exp.SetOperation):
@@ -152,7 +152,7 @@ class OuterReader:
         alone.set("with_", None)
         try:
             described = self.database.describe(context_of(select).sql(to_sql(alone)))
-        except QueryError:  # it depends on the row around it
+        except QueryError:  # it depends on a row of the outer query
             return []
         sources = self._sources(select)
         items = select.expressions
@@ -171,7 +171,7 @@ class OuterReader:
 
 
 def _selects(node: exp.Expr) -> Iterator[exp.Select]:
-    """The SELECTs of a tree, each after those that it reads."""
+    """The SELECTs of a tree, each after the SELECTs that it reads from."""
     clause = node.args.get("with_")
     children = [child for child in node.iter_expressions() if child is not clause]
     for child in [clause, *children] if clause is not None else children:
@@ -181,7 +181,7 @@ def _selects(node: exp.Expr) -> Iterator[exp.Select]:
 
 
 def _renamed(columns: Columns, source: exp.Expr) -> Columns:
-    """Columns under the names that an alias gives them, as in `AS t(a, b)`."""
+    """The columns, renamed by an alias such as `AS t(a, b)`."""
     names = source.alias_column_names
     return [
         (names[at] if at < len(names) else name, is_text)
@@ -210,7 +210,7 @@ def _is_answer(column: exp.Column, sources: dict[str, Columns]) -> bool:
 def _with_casts(
     query: exp.Query, given: Columns, kinds: list[str], casts: list[bool]
 ) -> exp.Select:
-    """The rows of a query, some columns cast."""
+    """The rows of a query with some columns cast."""
     numbered = [f"c{at}" for at in range(len(given))]
     items = [
         exp.cast(exp.column(column), exp.DataType.build(kind, DIALECT, udt=True))
@@ -228,7 +228,7 @@ def _with_casts(
 
 
 def _failed_rows(select: exp.Select, node: exp.Expr, check: Check) -> str:
-    """Rows of a FROM clause, numbered from 0, in which a node of its SELECT is no value."""
+    """A query for the rows of a FROM clause, numbered from 0, where a node's value is not valid."""
     where = select.args.get("where")
     parts = conjuncts(where.this if where is not None else None)
     if node.find_ancestor(exp.Where) is not None:

@@ -1,8 +1,8 @@
-"""How a text becomes a value of another type: one rule wherever an answer is cast.
+"""How text becomes a value of another type. One rule applies wherever an answer is cast.
 
-The text, without white space or a code fence around it, is cast as DuckDB's TRY_CAST does it: NULL
-where it is no value of the type. A number must be written in decimal (-1.5, 1e3) and lie in the
-type's range, so that NaN, inf, 0x1F and 1_000 are none. Types that hold any text keep all of it.
+Surrounding white space and a code fence are removed, then DuckDB's TRY_CAST applies: the result is
+NULL if the text is not a valid value of the type. A number must be decimal (-1.5, 1e3) and within
+the type's range; NaN, inf, 0x1F and 1_000 are rejected. Types that take any text keep all of it.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _ANY_TEXT = ("VARCHAR", "BLOB", "VARIANT", "UNION(")
 
 
 def install(database: Database) -> None:
-    """Create the functions that readings call."""
+    """Create the macros that readings call."""
     for name, body in _MACROS.items():
         database.execute(f"CREATE OR REPLACE TEMP MACRO {name}(answer) AS {body}")
 
 
 def is_number(kind: str) -> bool:
-    """Whether a type, named as DuckDB does, is one of numbers."""
+    """Whether a type, as DuckDB names it, is numeric."""
     return kind in _NUMBERS or kind.startswith("DECIMAL(")
 
 
 def reading(text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Expr:
-    """A text as a value of a type; NULL if it is none.
+    """Convert text to a type; NULL if the text is not a valid value of it.
 
-    kind: the type as DuckDB names it. to: the same as written, if it was.
+    kind: the type as DuckDB names it. to: the type as written in the query, if it was written.
     """
     to = exp.DataType.build(kind, dialect=DIALECT, udt=True) if to is None else to
     if is_number(kind):
@@ -70,14 +70,14 @@ def reading(text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Ex
 
 
 def text_of(value: exp.Expr) -> exp.Expr:
-    """What a cast reads that `reading` gave, or a plain TRY_CAST."""
+    """The text inside a cast made by `reading`, or inside a plain TRY_CAST."""
     inner = value.expressions[0].this if is_macro(value) else value.this
     found: exp.Expr = inner.expressions[0] if is_macro(inner) else inner
     return found
 
 
 def is_macro(node: exp.Expr) -> bool:
-    """Whether a node calls one of the functions that readings call."""
+    """Whether a node calls one of the macros in `_MACROS`."""
     return isinstance(node, exp.Anonymous) and str(node.this).lower() in _MACROS
 
 

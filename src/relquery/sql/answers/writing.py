@@ -1,4 +1,4 @@
-"""Answers that a statement writes to the columns of a table, which have types of their own."""
+"""Answers that a statement writes to the typed columns of a table."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from relquery.sql.read.source import to_sql
 def types_written(
     database: Database, tree: exp.Expr, select: exp.Select, names: Sequence[str]
 ) -> list[str]:
-    """Types of the columns that an INSERT writes those of a SELECT to, which go by `names`.
+    """Types of the columns that an INSERT writes a SELECT to; `names` are the SELECT's columns.
 
-    Empty where the rows of the SELECT are not written as they are.
+    Empty if the rows of the SELECT are not written unchanged.
     """
     if not isinstance(tree, exp.Insert) or not _gives_rows_of(tree.expression, select):
         return []
@@ -28,7 +28,7 @@ def types_written(
 
 
 def read_rows(database: Database, table: str, notes: Sequence[Note | None]) -> exp.Select:
-    """The rows of a scratch table, its columns cast as noted."""
+    """The rows of a scratch table with its columns cast as noted."""
     if not any(notes):
         return exp.select("*").from_(table)
     names = [name for name, _ in database.describe(f"FROM {table}")]
@@ -42,14 +42,14 @@ def read_rows(database: Database, table: str, notes: Sequence[Note | None]) -> e
 
 
 def answer_columns(database: Database, table: str, final: exp.Select) -> frozenset[str]:
-    """Lower-case names of the columns of a scratch table that are made of answers."""
+    """Lower-case names of the columns of a scratch table that depend on answers."""
     names = [name.lower() for name, _ in database.describe(f"FROM {table}")]
     items = zip(names, final.expressions, strict=True)
     return frozenset(name for name, item in items if answers_in(item))
 
 
 def _gives_rows_of(query: exp.Expr, select: exp.Select) -> bool:
-    """Whether a query gives the rows of a SELECT, as they are and maybe with others."""
+    """Whether a query gives the rows of a SELECT unchanged, possibly with others."""
     if isinstance(query, exp.Subquery):
         return _gives_rows_of(query.this, select)
     if isinstance(query, exp.Union) and not any(
@@ -60,7 +60,7 @@ def _gives_rows_of(query: exp.Expr, select: exp.Select) -> bool:
 
 
 def columns_of(database: Database, target: exp.Expr) -> list[tuple[str, str]]:
-    """(name, type) of the columns that a statement names, all of the table if it names none."""
+    """(name, type) of the columns that a statement names; all of the table's if it names none."""
     table = target.this if isinstance(target, exp.Schema) else target
     columns = target.expressions if isinstance(target, exp.Schema) else [exp.Star()]
     query = exp.Select(expressions=[column.copy() for column in columns])

@@ -1,1 +1,1 @@
-"""Bringing one SELECT into a plain form, in which each call has its place and its rows."""
+"""Rewrites one SELECT into a plain form that fixes where each call is made and for which rows."""

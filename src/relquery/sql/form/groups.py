@@ -1,9 +1,9 @@
-"""Calls about groups: `SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k` asks once per group.
+"""Calls about groups: `SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k` makes a call per group.
 
 SELECT k, LLM('...', k, sum(x)) FROM t GROUP BY k
 => SELECT key, LLM('...', key, total) FROM (SELECT k AS key, sum(x) AS total FROM t GROUP BY k)
 
-So whatever makes the groups (ROLLUP, HAVING, no GROUP BY at all), a call sees them as they are.
+So a call sees the final groups, whatever produces them (ROLLUP, HAVING, no GROUP BY at all).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from relquery.sql.read.source import FIELD_NAME, readable, unnumbered
 
 _INNER = ("from_", "joins", "laterals", "where", "sample", "group")
 _OUTER = ("with_", "distinct", "qualify", "windows", "order", "limit", "offset")
-# Functions of the keys that only the SELECT which makes the groups can compute.
+# Functions of the keys that only the grouping SELECT can compute.
 _OF_GROUPS = (exp.Grouping, exp.GroupingId)
 
 
 def asks_about_groups(select: exp.Select, sources: Sources, aggregates: Aggregates) -> bool:
-    """Whether a call in a normalized SELECT is of a group, and not of its rows."""
+    """Whether a call in a normalized SELECT is about a group and not about its rows."""
     if not aggregates.in_select(select):
         return False
     names = _Names(sources)
@@ -51,7 +51,7 @@ def keys_of(select: exp.Select, aggregates: Aggregates) -> list[exp.Expr]:
 def over_groups(
     select: exp.Select, names: list[str], sources: Sources, aggregates: Aggregates
 ) -> exp.Select:
-    """A SELECT without aggregates over a subquery that has them all; columns named `names`."""
+    """A SELECT without aggregates over a subquery with all of them; its columns are `names`."""
     split = _Split(_Names(sources), aggregates, frozenset(map(str.lower, names)))
     for key in keys_of(select, aggregates):
         split.column(key)
@@ -82,7 +82,7 @@ def over_groups(
 
 
 def _up_to(node: exp.Expr, top: exp.Expr) -> list[exp.Expr]:
-    """A node and all around it, below `top`."""
+    """A node and its ancestors below `top`."""
     found: list[exp.Expr] = []
     current: exp.Expr | None = node
     while current is not None and current is not top:
@@ -93,12 +93,12 @@ def _up_to(node: exp.Expr, top: exp.Expr) -> list[exp.Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Texts of expressions that are equal where the expressions are."""
+    """Texts for expressions: equal expressions have equal texts."""
 
     sources: Sources
 
     def text(self, node: exp.Expr) -> str:
-        """Without outer parentheses and numbers of calls, names in one spelling."""
+        """The text without outer parentheses and call numbers, with names in one spelling."""
         return unnumbered(node.unnest().transform(self._plain))
 
     def _plain(self, node: exp.Expr) -> exp.Expr:
@@ -112,7 +112,7 @@ class _Names:
 
 @dataclass(slots=True)
 class _Split:
-    """Takes expressions apart into what the subquery computes and what is left outside.
+    """Splits expressions into what the subquery computes and what stays outside.
 
     inner: columns of the subquery by name.
     """
@@ -133,7 +133,7 @@ class _Split:
         return node.transform(self._part, copy=False)
 
     def column(self, node: exp.Expr) -> exp.Column:
-        """The column outside for an expression that the subquery computes."""
+        """The outer column for an expression that the subquery computes."""
         name = self._known.setdefault(self.texts.text(node), ours.group(len(self._known)))
         self.inner.setdefault(name, node.copy())
         column = exp.column(name)
@@ -149,11 +149,11 @@ class _Split:
         if self._is_key(node) or self._folds(node):
             return self.column(node)
         if (compared := compared_with_query(node)) is not None and has_call(node):
-            whole = node.copy()  # its query is left as it is
+            whole = node.copy()  # its query stays unchanged
             whole.set(compared[0], self.outside(node.args[compared[0]]))
             return whole
         if compared is not None or is_subquery(node):
-            return self.column(node)  # what it reads of a group is there, where groups are made
+            return self.column(node)  # the group columns it reads exist in the subquery
         if isinstance(node, exp.Column) and node.table:
             return self._field_of_key(node)
         return node
@@ -171,7 +171,7 @@ class _Split:
         return field_of
 
     def _folds(self, node: exp.Expr) -> bool:
-        """Whether a node is an aggregate with all that belongs to it, such as its FILTER."""
+        """Whether a node is an aggregate, including clauses such as its FILTER."""
         if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
             return self._folds(node.this)
         return isinstance(node, _OF_GROUPS) or self.aggregates.is_aggregate(node)

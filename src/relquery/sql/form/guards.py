@@ -1,7 +1,7 @@
-"""For which rows an expression is read at all: CASE, OR and their like decide before it.
+"""Finds the rows that read an expression at all: CASE, OR and similar operators may skip it.
 
 CASE WHEN a THEN LLM(...) WHEN b THEN x ELSE LLM(...) END
-=> the first call where a, the second where neither a nor b
+=> the first call where a is true, the second where neither a nor b is
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Guards = dict[int, list[exp.Expr | None]]
 
 
 def guards_of(select: exp.Select, aggregates: Aggregates) -> Guards:
-    """By number of a call, a condition per place of it; None for a place read in every row."""
+    """For each call number, one condition per occurrence; None for one read in every row."""
     guards: Guards = {}
     for call in calls_in(select):
         guard = guard_of(call, select, aggregates)
@@ -33,8 +33,8 @@ def guard_of(node: exp.Expr, top: exp.Expr, aggregates: Aggregates) -> exp.Expr 
 
     None if it is read in every row.
 
-    Conditions are nested as in the query: one that another decides about is not computed where
-    that does not hold. Where computing it fails, the node counts as read.
+    Conditions are nested as in the query: an inner condition is computed only where the outer one
+    holds. If computing it fails, the node counts as read.
     """
     conditions = [
         condition
@@ -55,8 +55,9 @@ def _only_where(inner: exp.Expr, outer: exp.Expr) -> exp.Expr:
 def _conditions(node: exp.Expr, top: exp.Expr, aggregates: Aggregates) -> list[exp.Expr]:
     """Conditions that all hold where a node is read, outer ones first.
 
-    Those around a window function do not count: it reads other rows than the one it stands in. Nor
-    do those around an aggregate beside ROLLUP and its like, where a key may be NULL in the result.
+    Conditions around a window function don't count: it reads rows other than its own. Neither do
+    conditions around an aggregate with ROLLUP, CUBE or GROUPING SETS, where a key in the result
+    may be NULL.
     """
     found: list[exp.Expr] = []
     has_sets = isinstance(top, exp.Select) and has_grouping_sets(top)
@@ -115,9 +116,9 @@ def _other(node: exp.Expr, parent: exp.Expr) -> exp.Expr:
 
 
 def _is_of_more_than_a_row(condition: exp.Expr, aggregates: Aggregates) -> bool:
-    """Whether a condition reads answers, other rows or chance.
+    """Whether a condition depends on answers, on other rows or on random values.
 
-    Leaving it out only asks for more rows.
+    Ignoring such a condition only means that more rows are asked.
     """
     return (
         has_call(condition)

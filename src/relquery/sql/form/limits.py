@@ -1,4 +1,4 @@
-"""When ORDER BY and LIMIT may cut rows before any call is made."""
+"""Finds when ORDER BY and LIMIT can cut rows before any call is made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMITS = ("order", "limit", "offset")
 
 
 def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Expr] | None:
-    """ORDER BY, LIMIT and OFFSET over the FROM clause alone; None if they have to come last.
+    """ORDER BY, LIMIT and OFFSET that need only the FROM clause; None if they must come last.
 
     `select` is normalized and has no predicate with calls.
     """
@@ -24,7 +24,7 @@ def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Ex
     if aggregates.in_select(select):
         return None
     if any(item.find(exp.Window, exp.Explode, exp.UDTF) for item in select.expressions):
-        return None  # these make or number rows
+        return None  # these create or number rows
     order = args.get("order")
     if order is not None:
         order = _without_names(order, select)

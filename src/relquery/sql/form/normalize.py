@@ -1,7 +1,6 @@
-"""Bringing one SELECT with calls into a plain form before it is planned.
+"""Rewrites one SELECT with calls into a plain form before it is planned.
 
-Afterwards no item of the select list is a star, and names and positions of the select list stand
-only in ORDER BY.
+Afterwards the select list has no stars, and only ORDER BY uses its names and positions.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ def normalize(
 
 
 def _check_no_star(item: exp.Expr) -> None:
-    """Raises UnsupportedQueryError for a star that an expression makes several columns of."""
+    """Raises UnsupportedQueryError for a star that an expression expands to several columns."""
     for star in item.find_all(exp.Star, exp.Columns):
         parent = star.parent.parent if isinstance(star.parent, exp.Column) else star.parent
         if not isinstance(parent, exp.Func) and not in_subquery(star, item):
             raise UnsupportedQueryError(
-                f"{to_sql(item)} makes several columns in a query with LLM calls. Name the "
-                "columns instead."
+                f"{to_sql(item)} expands to several columns, which a query with LLM calls does "
+                "not support. Name the columns instead."
             )
 
 
@@ -68,13 +67,13 @@ def check_forms(tree: exp.Expr) -> None:
                 clause = _CLAUSES_OF_AGGREGATES[type(argument)]
         if clause:
             raise UnsupportedQueryError(
-                f"An LLM call takes no {clause}: it is asked row by row, and equal inputs once. "
-                f"Leave {clause} out."
+                f"An LLM call does not take {clause}: it runs once per row, and once for equal "
+                f"inputs. Remove {clause}."
             )
 
 
 def _is_its_own(call: exp.Expr) -> bool:
-    """Whether the clause around a call is of the call, and not of an aggregate around both."""
+    """Whether the clause around a call belongs to the call, not to an aggregate around both."""
     clause = call.parent
     if call.arg_key != "this" or clause is None:
         return False
@@ -100,23 +99,23 @@ def check_places(select: exp.Select) -> None:
         for node in nodes if isinstance(nodes, list) else [nodes]:
             if has_call(node):
                 raise UnsupportedQueryError(
-                    f"An LLM call stands in the {clause.strip('_').upper()} clause, where it would "
+                    f"An LLM call is in the {clause.strip('_').upper()} clause, where it would "
                     "have to be answered before there are rows. Call it in SELECT or WHERE."
                 )
     for call in calls_in(select):
         if call.find_ancestor(exp.Lambda, exp.Comprehension) is not None:
             raise UnsupportedQueryError(
-                "An LLM call stands inside of a lambda or list comprehension. Call it per row: "
+                "An LLM call is inside a lambda or list comprehension. Call it per row: "
                 "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
             )
         if any(isinstance(part, exp.UDTF | exp.Explode) for part in call.walk()):
             raise UnsupportedQueryError(
-                "A field of an LLM call makes several rows (unnest). Make them first: "
+                "A field of an LLM call expands to several rows (unnest). Expand them first: "
                 "SELECT LLM('...', item) FROM t, unnest(items) AS u(item)."
             )
         if _is_condition(call):
             raise QueryError(
-                "An LLM call stands where true or false is needed, and its answer is text. "
+                "An LLM call is used where true or false is needed, but its answer is text. "
                 "Compare it: LLM(...) = 'Yes'."
             )
 
@@ -167,20 +166,20 @@ def _is_of_query(key: exp.Ordered) -> bool:
 
 
 def _replace_positions(select: exp.Select) -> None:
-    """Replace numbers in GROUP BY by the items of the select list that they count."""
+    """Replace numbers in GROUP BY with the select list items at these positions."""
     for key in group_keys(select):
         if (item := item_at(key, select)) is not key:
             key.replace(item)
 
 
 def group_keys(select: exp.Select) -> list[exp.Expr]:
-    """The keys in GROUP BY, those of ROLLUP, CUBE and GROUPING SETS too; none of GROUP BY ALL."""
+    """The GROUP BY keys, with those of ROLLUP, CUBE and GROUPING SETS; none for GROUP BY ALL."""
     group = select.args.get("group")
     return [] if group is None else _keys_in(group)
 
 
 def has_grouping_sets(select: exp.Select) -> bool:
-    """Whether rows are in more than one group: GROUPING SETS, ROLLUP or CUBE."""
+    """Whether a row can be in more than one group: GROUPING SETS, ROLLUP or CUBE."""
     group = select.args.get("group")
     return group is not None and group.find(exp.Rollup, exp.Cube, exp.GroupingSets) is not None
 
@@ -247,7 +246,7 @@ class _Aliases:
             key.set("this", exp.Literal.number(1 + select.expressions.index(given[-1])))
 
     def _replace_whole_keys(self, on: exp.Expr | None) -> None:
-        """In DISTINCT ON a key that is a name of the select list is that, whatever FROM has."""
+        """In DISTINCT ON, a key that is an alias means the alias, even if it is a column too."""
         for key in list(on.expressions) if on is not None else ():
             if isinstance(key, exp.Column) and not key.table and key.name.lower() in self._named:
                 self._put(key, self._named[key.name.lower()].copy())
@@ -288,7 +287,7 @@ class _Aliases:
         return outer is not None and any(column is one for one in outer)
 
     def _for_subquery(self, column: exp.Column, query: exp.Expr) -> exp.Expr:
-        """What a name stands for, its columns under names that mean the same in a subquery."""
+        """The expression behind an alias, with columns qualified so they work in the subquery."""
         named = self._named[column.name.lower()].copy()
         holder = exp.paren(named, copy=False)
         inside = {table.alias_or_name.lower() for table in query.find_all(exp.Table, exp.Subquery)}
@@ -303,8 +302,8 @@ class _Aliases:
 
     def _ambiguous(self, column: exp.Column) -> UnsupportedQueryError:
         return UnsupportedQueryError(
-            f"The subquery reads '{column.name}', a name that the select list gives. Write what it "
-            "stands for instead, or give the name in a subquery of the FROM clause."
+            f"The subquery reads '{column.name}', an alias of the select list. Write the "
+            "expression instead, or define the alias in a subquery of the FROM clause."
         )
 
 

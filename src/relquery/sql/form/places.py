@@ -1,6 +1,6 @@
-"""Whether a call is asked for rows or for groups, by its place in its SELECT.
+"""Names the calls of a SELECT as fields of other calls.
 
-Noted on the nodes before the tree is taken apart, because copies keep notes and lose parents.
+The names are noted on the nodes before the tree is split: copies keep notes but lose parents.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from relquery.sql.read.source import FIELD_NAME, call_number, unnumbered
 
 
 def note_places(select: exp.Select) -> None:
-    """Note for every call of a normalized SELECT its name as a field.
+    """Note on every call of a normalized SELECT its name as a field.
 
-    The name is the number of the first call that is equal to it.
+    The name contains the number of the first call that is equal to it.
     """
     first: dict[str, int] = {}
     for call in sorted(calls_in(select), key=lambda call: call_number(call) or 0):

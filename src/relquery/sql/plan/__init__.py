@@ -1,1 +1,1 @@
-"""Planning one SELECT: filters and calls in order, and the query that reads their answers."""
+"""Plans one SELECT: its filters and calls in order, and the query that reads their answers."""

@@ -1,6 +1,6 @@
-"""Calls whose answers no place reads: they are compared with texts, so that few tokens decide.
+"""Calls whose answers are only compared with texts, so a few tokens decide the comparison.
 
-WHERE LLM('Positive?', review) = 'Yes'  =>  what does not begin like 'Yes' need not be read on
+WHERE LLM('Positive?', review) = 'Yes'  =>  stop decoding an answer that does not start like 'Yes'
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.In)
 
 
 def note_compared(plan: SelectPlan) -> SelectPlan:
-    """The plan with `Compared` sampling for such calls; those held to labels stay as they are."""
+    """The plan with `Compared` sampling for such calls; calls with labels are unchanged."""
     return replace(plan, calls=tuple(_noted(call, plan) for call in plan.calls))
 
 
@@ -44,8 +44,8 @@ def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
 def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     """Texts that the answers to a call are compared with, in the order given.
 
-    Empty if some place reads the answer itself. A place that is not seen to compare it counts as
-    one.
+    Empty if some place reads the answer itself. A place counts as reading it unless it clearly
+    compares it.
     """
     compared = list(_comparisons_of(call, plan))
     return tuple(dict.fromkeys(chain(*compared))) if all(compared) else ()
@@ -63,7 +63,7 @@ def _comparisons_of(call: PlannedCall, plan: SelectPlan) -> Iterator[list[str]]:
 
 
 def _compared_with(node: exp.Expr | None) -> list[str]:
-    """The string literals of the comparison that a column is a side of; empty if it is not."""
+    """The string literals that a column is compared with; empty if it is not compared."""
     if not isinstance(node, exp.Column):
         return []
     side: exp.Expr = node

@@ -1,4 +1,4 @@
-"""The fields of a call: which expressions, under which names."""
+"""The fields of a call: their expressions and names."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Field:
 
 
 def name_fields(fields: Iterable[tuple[exp.Expr, exp.Expr]], sources: Sources) -> tuple[Field, ...]:
-    """Name pairs of an expression and its value; what is given twice is sent once.
+    """Name (expression, value) pairs; a field given twice is sent once.
 
-    A column goes by its own name, or as table.column where two fields of the call would clash.
+    A column keeps its own name, or becomes table.column if two fields of the call would clash.
     """
     distinct: dict[str, tuple[exp.Expr, exp.Expr]] = {}
     for expression, value in fields:

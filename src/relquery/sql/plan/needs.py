@@ -1,6 +1,6 @@
 """Which inner answers the fields of a call depend on, and in which rows.
 
-LLM('...', CASE WHEN seen THEN LLM('...', title) ELSE title END)  =>  the inner one where seen
+LLM('...', CASE WHEN seen THEN LLM('...', title) ELSE title END)  =>  the inner call where `seen`
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from relquery.sql.read.aggregates import Aggregates
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """call: whose answer is read. reads: a condition over the rows; it is read where this holds."""
+    """call: the call whose answer is read. reads: a condition; rows where it holds read it."""
 
     call: int
     reads: exp.Expr
 
 
 def needs_in(fields: Iterable[exp.Expr], aggregates: Aggregates) -> tuple[Need, ...]:
-    """What fields need, their calls replaced by the columns of their answers."""
+    """What fields need. Their calls have already been replaced by their answer columns."""
     places: dict[int, list[exp.Expr]] = {}
     for field in fields:
         for name in field.find_all(exp.Identifier):

@@ -1,11 +1,11 @@
-"""The plan of one SELECT with LLM calls: base rows, filters, calls, and what reads them.
+"""Plans one SELECT with LLM calls: base rows, filters, calls, and the query over their answers.
 
     base     FROM and all predicates without calls, as a table with a row number
-    filters  one stage per predicate with calls, on the rows that the one before left
-    outputs  the calls of SELECT, GROUP BY, HAVING, QUALIFY and ORDER BY, on the rows left
+    filters  one stage per predicate with calls, on the rows that the previous stage kept
+    outputs  the calls of SELECT, GROUP BY, HAVING, QUALIFY and ORDER BY, on the remaining rows
     final    the SELECT itself over base rows and answers
 
-A call is the same call wherever it stands: equal prompt, fields and sampling are asked once.
+Calls with equal prompt, fields and sampling are one call, wherever they appear, and run once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A predicate with calls. calls: all that it needs, inner ones first."""
+    """A predicate with calls. calls: all calls that it needs, inner ones first."""
 
     predicate: exp.Expr
     calls: tuple[int, ...]
@@ -57,12 +57,12 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """How one SELECT is run. What is not in `base` reads the table `ours.ROWS`.
+    """How one SELECT is run. All expressions except `base` read the table `ours.ROWS`.
 
-    base: the columns that all else reads. final: the SELECT itself.
-    guards: conditions over the rows by call; only rows for which it is true are asked.
-    checks: where answers must be more than text. written: for each column of the final SELECT, how
-        it is cast where it is written to a table; None where DuckDB does that alone.
+    base: the columns that everything else reads. final: the SELECT itself.
+    guards: a condition over the rows by call; a call is made only for rows where it is true.
+    checks: places where answers must be more than text. written: for each column of the final
+        SELECT, how it is cast when written to a table; None if DuckDB casts it by itself.
     """
 
     base: exp.Select
@@ -78,7 +78,7 @@ class SelectPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a SELECT is planned in. names: those of its columns; defaults: sampling of calls."""
+    """The context for planning a SELECT. names: its column names; defaults: sampling of calls."""
 
     database: Database
     source: Source
@@ -92,7 +92,7 @@ class Scope:
 def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
     """Plan a normalized SELECT.
 
-    Raises QueryError for a malformed call, UnsupportedQueryError for a form that is not run yet.
+    Raises QueryError for a malformed call, UnsupportedQueryError for an unsupported form.
     """
     note_places(select)
     note_wholes(select, scope.aggregates)
@@ -119,7 +119,7 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
 
 
 def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...]) -> exp.Select:
-    """The SELECT over materialised rows, its columns under the names they had."""
+    """The SELECT over materialised rows, with its original column names."""
     final = exp.Select()
     for clause in _CLAUSES:
         node = select.args.get(clause)
@@ -140,7 +140,7 @@ def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...
 
 
 def _distinct(checks: list[Check]) -> tuple[Check, ...]:
-    """Those that look at the same for the same reason count once."""
+    """The checks without duplicates."""
     found = {(to_sql(one.failed), to_sql(one.value), one.note): one for one in reversed(checks)}
     return tuple(reversed(found.values()))
 
@@ -187,12 +187,12 @@ class _Calls:
         return Filter(rewritten, self.take_used())
 
     def take_used(self) -> tuple[int, ...]:
-        """The calls met since the last time, inner ones first."""
+        """The calls found since the last `take_used`, inner ones first."""
         used, self._used = tuple(self._used), {}
         return used
 
     def guards(self) -> dict[int, exp.Expr]:
-        """Conditions, as base columns, of the calls that no place reads in every row."""
+        """Conditions, as base columns, of the calls that are not read in every row."""
         return {
             index: self.rewriter.lift(exp.or_(*conditions))
             for index, conditions in self._guards.items()
@@ -200,7 +200,7 @@ class _Calls:
         }
 
     def _answer(self, node: exp.Anonymous) -> exp.Expr:
-        """Plan a call and give the column of its answers."""
+        """Plan a call and return the column of its answers."""
         number = call_number(node)
         assert number is not None
         text = self._scope.source.text(number)
@@ -232,15 +232,15 @@ class _Calls:
     def _field(self, argument: exp.Expr) -> exp.Expr:
         for found in self._scope.aggregates.inside(argument):
             raise UnsupportedQueryError(
-                f"{to_sql(found)} stands inside of an LLM call. Aggregate in a subquery and call "
+                f"{to_sql(found)} is inside an LLM call. Aggregate in a subquery and call "
                 "LLM on its rows: SELECT LLM('...', total) FROM (SELECT sum(x) AS total FROM t)."
             )
         if argument.find(exp.Window):
             raise UnsupportedQueryError(
-                "A window function stands inside of an LLM call. Compute it in a subquery and "
+                "A window function is inside an LLM call. Compute it in a subquery and "
                 "call LLM on its rows."
             )
-        # Its columns are lifted, and not the whole: only rows that are asked compute the rest.
+        # Lift its columns, not the whole expression: the rest is computed only for rows asked.
         value = self.rewriter.rewrite_field(argument)
         self.checks += checks_in(value, self._scope.aggregates)
         return value

@@ -1,8 +1,8 @@
-"""Rewriting one SELECT so that it reads materialised rows and answers instead of its tables.
+"""Rewrites one SELECT so that it reads materialised rows and answers instead of its tables.
 
 Every part that DuckDB must compute from the FROM clause (a column, a correlated subquery, an
-argument of a call) becomes a column of the base table, written there as it stood. So names are
-resolved by DuckDB alone and by its rules.
+argument of a call) becomes a column of the base table, copied there unchanged. So only DuckDB
+resolves names, by its own rules.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from relquery.sql.read.scopes import (
 from relquery.sql.read.source import call_number, readable, to_sql
 
 # Notes on expressions that a base column would have to compute: the condition under which they are
-# read, and whether they are of a group and not of its rows.
+# read, and whether they belong to a group rather than to its rows.
 _GUARD = "guard"
 _OF_GROUP = "of_group"
 
 
 def note_wholes(select: exp.Select, aggregates: Aggregates) -> None:
-    """Note on what cannot be taken apart when it is read, as copies keep notes and lose parents."""
+    """Note when expressions that cannot be split are read: copies keep notes but lose parents."""
     grouped = aggregates.in_select(select)
     keys = {to_sql(key.unnest()) for key in group_keys(select)}
     for node in select.walk():
@@ -84,7 +84,7 @@ class Rewriter:
         return node.transform(self._rewrite_part)
 
     def rewrite_field(self, node: exp.Expr) -> exp.Expr:
-        """The same for an argument of a call: its subqueries are run once, with the base."""
+        """Like `rewrite`, for an argument of a call: its subqueries run once, with the base."""
         return node.transform(self._rewrite_field_part)
 
     def _rewrite_field_part(self, node: exp.Expr) -> exp.Expr:
@@ -92,7 +92,7 @@ class Rewriter:
         return self.lift(node) if is_query and not has_call(node) else self._rewrite_part(node)
 
     def lift(self, node: exp.Expr) -> exp.Column:
-        """The base column that holds a whole expression without calls, where it is read."""
+        """The base column for a whole expression without calls, computed only where it is read."""
         key, whole = to_sql(node), node.copy()
         if isinstance(node, exp.Column):
             key = "\0".join(self.sources.resolve(node) or (key,)).lower()
@@ -123,13 +123,13 @@ class Rewriter:
             return copy
         if has_call(compared):
             raise UnsupportedQueryError(
-                f"{readable(node)} asks a subquery that depends on the row and an LLM call at "
-                "once. Join the subquery's table instead."
+                f"{readable(node)} compares an LLM call with a subquery that depends on the row. "
+                "Join the subquery's table instead."
             )
         return self._rewrite_dependent(node)
 
     def _rewrite_dependent(self, node: exp.Expr) -> exp.Expr:
-        """A subquery that depends on the row around it, or on the group."""
+        """A subquery that depends on a row of the outer query, or on its group."""
         if not node.meta.get(_OF_GROUP):
             return self.lift(node)
         copy = node.copy()
@@ -141,7 +141,7 @@ class Rewriter:
         return copy
 
     def _stands_alone(self, node: exp.Expr) -> bool:
-        """Whether a subquery does not depend on the row around it. DuckDB decides."""
+        """Whether a subquery is independent of the outer query's rows. DuckDB decides."""
         query = node if isinstance(node, exp.Query) else bare_queries(node)[0]
         if isinstance(query, exp.Subquery) and not query.alias:
             query = query.this
@@ -153,7 +153,7 @@ class Rewriter:
 
 
 def _is_whole(node: exp.Expr) -> bool:
-    """Whether an expression is a function of a schema, or a field or method of DuckDB's to say."""
+    """Whether an expression is a schema's function, or a field or method that DuckDB resolves."""
     if not isinstance(node, exp.Dot):
         return False
     if isinstance(node.this, exp.Identifier):

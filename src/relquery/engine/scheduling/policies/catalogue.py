@@ -22,9 +22,9 @@ from relquery.engine.scheduling.policies.sarathi import sarathi
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What policies may want to know.
+    """Settings that policies may need.
 
-    cost: of the machine. seed: of samples. job_time: of a request, see Srjf.
+    cost: of the machine. seed: for samples. job_time: of a request, see Srjf.
     """
 
     cost: LinearCost = field(default_factory=LinearCost)
@@ -36,7 +36,7 @@ class Settings:
     def of(
         cls, config: EngineConfig, cost: LinearCost | None = None, job_time: JobTime | None = None
     ) -> Settings:
-        """Those that an engine's config names, and what was measured."""
+        """The settings from an engine's config and from measurements."""
         fairness = Fairness(config.starvation, config.aging, config.weights)
         return cls(cost or LinearCost(), fairness, job_time=job_time)
 
@@ -50,7 +50,7 @@ def _srjf(given: Settings, **kind: bool) -> Policy:
 
 
 def _calibrated(given: Settings) -> Policy:
-    """As paper 004 has it by default: the JCT is the tokens not cached, whatever was measured."""
+    """The default of paper 004: the JCT is the uncached tokens, whatever was measured."""
     return Srjf(given.cost, None, given.fairness.aging)
 
 
@@ -79,5 +79,5 @@ def needs_cost(config: EngineConfig) -> bool:
 
 
 def make_policy(name: PolicyName, settings: Settings | None = None) -> Policy:
-    """The policy of a name."""
+    """The policy with this name."""
     return _MAKERS[name](settings or Settings())

@@ -1,4 +1,4 @@
-"""First come, first served, prompts before decodes: vLLM's way, with which paper 003 compares."""
+"""First come, first served, prompts before decodes: vLLM's policy, paper 003's baseline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relquery.engine.scheduling.policies.steps import decode, prefill
 
 
 def fcfs(state: State, memo: Memo) -> tuple[Plan, Memo]:
-    """Compute whole prompts in order of arrival while one fits; else decode all that runs."""
+    """Compute whole prompts in order of arrival while they fit; else decode running requests."""
     draft = Draft(state)
     prefill(draft, state, state.waiting)
     if not draft.work:

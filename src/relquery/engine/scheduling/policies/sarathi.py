@@ -7,7 +7,7 @@ from relquery.engine.scheduling.plan import Memo, Plan, State
 
 
 def sarathi(state: State, memo: Memo) -> tuple[Plan, Memo]:
-    """Advance all that runs, then admit what waits, each in order of arrival.
+    """Advance all running requests, then admit waiting ones, each in order of arrival.
 
     Every running request decodes one token or computes the next chunk of its prompt; the rest of
     the token budget goes to waiting requests, the last of which may be cut into a chunk. When

@@ -1,4 +1,4 @@
-"""What policies with two kinds of steps share: a step of prompts, and a step of decodes."""
+"""Functions shared by policies with two kinds of steps: prompt steps and decode steps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from relquery.engine.scheduling.plan import State
 
 
 def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
-    """Plan whole prompts in the order given, until one does not fit.
+    """Plan whole prompts in the given order, until one does not fit.
 
-    A prompt that exceeds the tokens of a step takes several, which come first.
+    A prompt that exceeds the tokens of a step takes several steps, and these come first.
     """
     for request in begun(state):
         if draft.tokens > 0 and request not in draft.preempt:
@@ -29,11 +29,11 @@ def begin(
     running: Sequence[Request],
     starves: Callable[[int], bool],
 ) -> Draft:
-    """Plan the first request of each relQuery that must wait no longer.
+    """Plan the first request of each relQuery that must not wait any longer.
 
-    running: in order of urgency. Where there is no room, the last of them lose theirs, but for
-    those of relQueries that starve themselves: else short ones that come and starve would drive a
-    long one out for ever.
+    running: in order of urgency. If there is no room, the last of them are preempted, except those
+    of relQueries that are starving themselves. Otherwise newly starving short relQueries would keep
+    a long one out for ever.
     """
     for relquery in overdue:
         request = next(iter(relquery.waiting))
@@ -50,9 +50,9 @@ def begin(
 
 
 def make_room(draft: Draft, request: Request, victims: Iterable[Request]) -> Draft | None:
-    """The draft with a request in the place of as many victims as it takes, the first of them.
+    """The draft with a request in place of as many victims as necessary, the first ones first.
 
-    None if even all of them would not do, so that nobody is driven out in vain.
+    None if evicting all of them would not make enough room, so nobody is evicted for nothing.
     """
     left = [victim for victim in victims if victim not in draft.preempt]
     last = draft.fork()
@@ -74,9 +74,9 @@ def begun(state: State) -> list[Request]:
 
 
 def decode(draft: Draft, running: Iterable[Request]) -> None:
-    """Plan the next token of all that runs, the most important first.
+    """Plan the next token of all running requests, the most important first.
 
-    Where blocks run out, the least important lose theirs and compute again later.
+    If blocks run out, the least important requests lose theirs and are recomputed later.
     """
     order = list(running)
     for request in order:

@@ -16,9 +16,9 @@ from relquery.engine.cost.linear import LinearCost
 class Batches:
     """The batches that a relQuery is cut into, summed up.
 
-    prefill_tokens: uncached tokens of all prefill batches, and prefill_steps: how many there are.
-    decode_requests: requests of all decode batches, and decode_steps: how many there are; fractions
-    where outputs are expectations.
+    prefill_tokens: uncached tokens of all prefill batches. prefill_steps: the number of batches.
+    decode_requests: requests of all decode batches. decode_steps: the number of batches. Both are
+    fractions if outputs are expectations.
     """
 
     prefill_tokens: float = 0.0
@@ -43,13 +43,13 @@ def decompose(
 ) -> Batches:
     """Cut a relQuery into batches (Algorithm 1).
 
-    uncached: (n,) tokens to compute of each request that waits, in order. outputs: (n,) tokens
-    that each of them answers. left: for each request that runs, the tokens that it still answers;
-    their prompts cost nothing more but `unfinished` tokens of those that are computed in parts.
+    uncached: (n,) tokens to compute for each waiting request, in order. outputs: (n,) tokens
+    that each of them generates. left: for each running request, the tokens that it will still
+    generate; of their prompts only `unfinished` tokens, of partly computed ones, still cost time.
 
     Prompts are computed until the cache (`cap`) or the seats of a decode batch are full; then all
-    that is in decodes to its end, and the next prompts follow. The printed algorithm does not set
-    the cache back to empty at that point; here it does.
+    admitted requests decode to the end, and the next prompts follow. The printed algorithm does
+    not reset the cache to empty at that point; this one does.
     """
     total = np.concatenate(([0.0], np.cumsum(uncached)))
     at, running = 0, list(left)
@@ -59,7 +59,7 @@ def decompose(
         fits = int(np.searchsorted(total, total[at] + limits.cache_tokens, "right")) - 1
         stop = min(fits, at + seats, len(uncached))
         if stop == at and not running:
-            stop = at + 1  # alone it goes in, whatever its size
+            stop = at + 1  # a request on its own is always admitted, whatever its size
         requests += float(outputs[at:stop].sum()) + sum(running)
         decodes += max(float(outputs[at:stop].max(initial=0.0)), max(running, default=0.0))
         while at < stop:

@@ -1,4 +1,4 @@
-"""Priorities of relQueries, kept from step to step: only what changed is estimated again."""
+"""Priorities of relQueries, kept from step to step: only changed ones are estimated again."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SLACK = 2.0
 
 
 class Estimate(Protocol):
-    """A relQuery's priority: a number, the less the more urgent."""
+    """A relQuery's priority: a number; lower is more urgent."""
 
     def __call__(self, relquery: RelQuery, state: State) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How far those who wait long, or have had little, go before those who are short.
+    """How far long-waiting relQueries, or tenants served little, go before short relQueries.
 
     starvation: unit waiting time (paper 003, eq. 13), in seconds for each request that a relQuery
-    came with. One that has waited so long since its arrival, begun or not, and has requests that
-    still wait, has priority 0 from then on; None for never. aging: seconds of work that a second
-    since the arrival makes up for. weights: shares of tenants, see Tenants.
+    arrived with. A relQuery that has waited that long since its arrival, begun or not, and still
+    has waiting requests, has priority 0 from then on; None for never. aging: seconds of work that a
+    second since the arrival makes up for. weights: shares of tenants, see Tenants.
     """
 
     starvation: float | None = None
@@ -40,18 +40,18 @@ class Fairness:
 
 
 Urgency = tuple[bool, float]
-"""Whether the tenant has to step back, and the priority: the least goes first."""
+"""Whether the tenant has to step back, and the priority: the lowest goes first."""
 
 
 E = TypeVar("E", bound=Estimate)
 
 
 class Priorities(Generic[E]):
-    """The memo of policies that go by priority.
+    """The memo of policies that order by priority.
 
-    estimate: gives a relQuery's priority. fixed: keep the one of its arrival; else it is estimated
-    again whenever one of its requests has been worked on or has ended. As long as nothing happens
-    to it but waiting, the last one is kept (paper 003, eq. 12).
+    estimate: gives a relQuery's priority. fixed: keep the priority at its arrival; otherwise it is
+    estimated again whenever one of its requests has been worked on or has ended. While the relQuery
+    only waits, the last estimate is kept (paper 003, eq. 12).
     """
 
     def __init__(
@@ -67,22 +67,22 @@ class Priorities(Generic[E]):
         self._tenants = Tenants(fairness.weights, SLACK * limits.max_num_batched_tokens)
         self._ahead: frozenset[str] = frozenset()
         self._known: dict[int, _Known] = {}
-        self._waiting: dict[str, Ranking] = {}  # per tenant, those with requests that wait
-        self._due = Ranking()  # of these, by when they starve, those that do not yet
+        self._waiting: dict[str, Ranking] = {}  # per tenant, relQueries with waiting requests
+        self._due = Ranking()  # those of them that do not starve yet, by when they will
         self._starved: set[int] = set()
-        self._overdue: dict[int, None] = {}  # of these, those of which requests wait and none runs
+        self._overdue: dict[int, None] = {}  # starved, with waiting requests and none running
 
     def __getitem__(self, relquery: int) -> Urgency:
         known = self._known[relquery]
         return known.tenant in self._ahead and relquery not in self._starved, self._key(relquery)
 
     def update(self, state: State) -> None:
-        """Take in what changed."""
+        """Process what has changed."""
         for relquery in state.changed:
             if relquery.open:
                 self._take_in(relquery, state)
             elif relquery.id in self._known:
-                self._tenants.take_in(relquery)  # also what the step gave that ended it
+                self._tenants.take_in(relquery)  # including the tokens of its last step
                 self._forget(relquery.id)
         for number in self._due.take_until(state.now):
             self._starved.add(number)
@@ -90,7 +90,7 @@ class Priorities(Generic[E]):
         self._ahead = self._tenants.ahead(self._waiting)
 
     def waiting(self, state: State) -> Iterator[RelQuery]:
-        """The relQueries that have requests that wait, the most urgent first."""
+        """The relQueries with waiting requests, the most urgent first."""
         if len(self._waiting) == 1:
             (only,) = self._waiting.values()
             return (state.relqueries[number] for number in only)
@@ -102,14 +102,14 @@ class Priorities(Generic[E]):
         return relquery in self._starved
 
     def overdue(self, state: State) -> list[RelQuery]:
-        """Those that starve while none of their requests runs: those never begun first, and of
-        these the one that came first."""
+        """Starving relQueries with no running request: those never begun come first, in order of
+        arrival."""
         found = [state.relqueries[number] for number in self._overdue]
         return sorted(found, key=lambda each: (each.started is not None, each.arrival))
 
     @property
     def count(self) -> int:
-        """How many relQueries have requests that wait."""
+        """How many relQueries have waiting requests."""
         return sum(map(len, self._waiting.values()))
 
     def sort(self, requests: Collection[Request]) -> list[Request]:
@@ -123,7 +123,7 @@ class Priorities(Generic[E]):
         return sorted(state.relqueries.values(), key=lambda each: (self[each.id], each.arrival))
 
     def _key(self, number: int) -> float:
-        """What relQueries of one tenant are ranked by: all age alike, so that it keeps."""
+        """The key that ranks relQueries of one tenant. All age equally, so it stays valid."""
         known = self._known[number]
         return 0.0 if number in self._starved else known.priority + self._aging * known.arrival
 
@@ -138,7 +138,7 @@ class Priorities(Generic[E]):
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:
-        """Put a relQuery where it belongs: among those that wait, come to starve, are overdue."""
+        """Put a relQuery where it belongs: among the waiting, soon starving or overdue ones."""
         number, waits = relquery.id, len(relquery.waiting) > 0
         if waits:
             ranking = self._waiting.setdefault(relquery.tenant, Ranking())

@@ -1,4 +1,4 @@
-"""Things in the order of a key that may change, the least first."""
+"""Numbers in the order of a key that may change, the lowest first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = tuple[float, ...]
 class Ranking:
     """Numbers in ascending order of their keys; equal keys in the order of the numbers.
 
-    Setting and dropping take a binary search and a move of memory, iterating takes what is read.
+    Setting and dropping take a binary search and a memory move. Iterating costs only what is read.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Ranking:
         return (number for _, number in self._sorted)
 
     def set(self, number: int, *key: float) -> None:
-        """Give a number its key, in place of the one that it had."""
+        """Set a number's key, replacing the old one."""
         if self._keys.get(number) == key:
             return
         self.discard(number)
@@ -33,13 +33,13 @@ class Ranking:
         insort(self._sorted, (key, number))
 
     def discard(self, number: int) -> None:
-        """Drop a number, if it is there."""
+        """Drop a number, if present."""
         key = self._keys.pop(number, None)
         if key is not None:
             del self._sorted[bisect_left(self._sorted, (key, number))]
 
     def take_until(self, bound: float) -> list[int]:
-        """Drop the numbers whose key begins with `bound` or less; in ascending order."""
+        """Drop and return the numbers whose key begins with `bound` or less, in ascending order."""
         cut = bisect_left(self._sorted, ((bound,), 0))
         while cut < len(self._sorted) and self._sorted[cut][0][0] <= bound:
             cut += 1

@@ -1,4 +1,4 @@
-"""RelServe: priorities that follow what is left to do, steps that weigh who waits (paper 003)."""
+"""RelServe: priorities follow the remaining work, and steps weigh who waits (paper 003)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ Transition = Literal["adaptive", "prefill", "decode"]
 class RelServe:
     """The policy; call it as `Policy` says.
 
-    cost: predicts the durations that it weighs. dynamic: the Dynamic Priority Updater (4.2); off,
-    priorities are those of `static`. adaptive: the Adaptive Batch Arranger (4.3); off, prompts go
-    before decodes. transition: what goes first where a relQuery that runs has all its prompts
-    computed and another waits: what the predicted change of latencies says, or always the same
-    (Fig. 10). fairness: beyond the order of priorities. sample: requests that tell a relQuery's
-    cache miss ratio (eq. 11); seed: of their choice. remaining: another estimate of what is left.
+    cost: predicts the durations that it weighs. dynamic: the Dynamic Priority Updater (4.2); if
+    off, priorities are those of `static`. adaptive: the Adaptive Batch Arranger (4.3); if off,
+    prompts go before decodes. transition: what goes first when a running relQuery has computed all
+    its prompts and another waits: decided by the predicted change of latencies, or always the same
+    (Fig. 10). fairness: applied in addition to priorities. sample: number of requests from which a
+    relQuery's cache miss ratio is estimated (eq. 11), drawn with seed. remaining: another estimate
+    of the remaining work.
     """
 
     cost: LinearCost
@@ -41,13 +42,13 @@ class RelServe:
     remaining: Remaining | None = None
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
-        """Compute prompts of the most urgent relQuery, or decode all that runs."""
+        """Compute prompts of the most urgent relQuery, or decode all running requests."""
         priorities: Priorities[Estimate] = memo or self._begin(state)
         priorities.update(state)
         running = priorities.sort(state.running)
         draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
         must = bool(draft.work)
-        # Prompts of one relQuery a step, so that each passage from one to the next is weighed.
+        # A step has prompts of only one relQuery, so each change from one to the next is weighed.
         candidates = islice(priorities.waiting(state), 1 if self.adaptive else None)
         prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
         goes_first = must or not running or self._goes_first(draft, priorities, state)
@@ -63,13 +64,13 @@ class RelServe:
         return Priorities(estimate, state.limits, self.fairness, fixed=not self.dynamic)
 
     def _goes_first(self, draft: Draft, priorities: Priorities[Estimate], state: State) -> bool:
-        """Whether the drafted prompts go before the decodes of what runs."""
+        """Whether the drafted prompts go before the decodes of running requests."""
         if not self.adaptive or not draft.work:
             return True
         running = {request.group for request in state.running}
         least = min(priorities[number] for number in running)
         if least >= min(priorities[work.request.group] for work in draft.work):
-            return True  # a more urgent relQuery came, or one's own prompts are not all computed
+            return True  # a more urgent relQuery came, or its own prompts are not all computed
         if self.transition != "adaptive":
             return self.transition == "prefill"
         relqueries = [state.relqueries[number] for number in running]

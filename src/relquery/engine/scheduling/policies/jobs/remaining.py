@@ -18,12 +18,13 @@ from relquery.engine.scheduling.reuse import cached_tokens
 
 
 class Remaining:
-    """An Estimate: what is left of a relQuery is cut into batches, whose durations are summed.
+    """An Estimate: the remaining work is cut into batches, and their durations are summed.
 
-    Answers are taken to be as long as they may be. sample: requests that tell the share of its
-    prompts that the cache does not hold (eq. 11); seed: of their choice, which depends on nothing
-    else but the relQuery, so that asking once more changes nothing. shared: charge it only its part
-    of the fixed seconds of its decode steps, as all relQueries that run decode in the same ones.
+    Answers are assumed to have the maximum length. sample: number of requests from which the
+    uncached share of its prompts is estimated (eq. 11). seed: for drawing them; the draw depends
+    only on the seed and the relQuery, so asking again changes nothing. shared: charge only its part
+    of the fixed seconds of its decode steps, because all running relQueries decode in the same
+    steps.
     """
 
     def __init__(
@@ -49,23 +50,23 @@ class Remaining:
         return batches.seconds(replace(self._cost, decode_intercept=fixed))
 
     def left(self, request: Request) -> float:
-        """Tokens that a request still answers."""
+        """Tokens that a request may still generate."""
         return request.max_tokens - len(request.output)
 
     def outputs(self, relquery: RelQuery) -> Floats:
-        """(n,) tokens that each request that waits still answers."""
+        """(n,) tokens that each waiting request may still generate."""
         return np.full(len(relquery.waiting), float(relquery.output_limit))
 
     def _running(self, state: State) -> int:
-        """How many relQueries run; counted once a step."""
+        """How many relQueries are running; counted once per step."""
         if self._seen is None or self._seen() is not state:
             self._seen, self._count = ref(state), len({each.group for each in state.running})
         return self._count
 
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:
-        """Share of the waiting prompts that the cache does not hold, of a random sample.
+        """The uncached share of the waiting prompts, estimated from a random sample.
 
-        It is asked again once one of them has left the queue: that is when the cache may have more.
+        It is computed again once a request has left the queue, because then more may be cached.
         """
         count = len(relquery.waiting)
         known = self._ratios.get(relquery)

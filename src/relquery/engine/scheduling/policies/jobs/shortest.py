@@ -1,10 +1,10 @@
 """Shortest remaining time first, prompts mixed into the steps that decode: relquery's own policy.
 
-As RelServe it knows whole relQueries and what is left of each, and weighs who waits for whom. In
-three things it goes beyond: a step may decode and compute prompts at once, so that none is spent
-on a few prompts alone while all others stand still; what is left of a relQuery counts the steps
-that it decodes in only in part, as others decode in them too; and a prompt is weighed against
-those only that are more urgent, by what is left of their answers.
+Like RelServe it knows whole relQueries and the remaining work of each, and weighs who waits for
+whom. It differs in three ways. A step may decode and compute prompts at once, so no step is spent
+on a few prompts while all other requests stand still. A relQuery is charged only part of the steps
+it decodes in, because others decode in them too. And a prompt is weighed only against more urgent
+requests, by what is left of their answers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from relquery.engine.scheduling.policies.steps import begin, decode
 class Shortest:
     """The policy; call it as `Policy` says.
 
-    cost: predicts the durations that it weighs. fairness: beyond the order of priorities. seed: see
-    Remaining. remaining: another estimate of what is left.
+    cost: predicts the durations that it weighs. fairness: applied in addition to priorities. seed:
+    see Remaining. remaining: another estimate of the remaining work.
     """
 
     cost: LinearCost
@@ -37,7 +37,7 @@ class Shortest:
     remaining: Remaining | None = None
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
-        """Decode all that runs; add prompts, the most urgent first, where that pays."""
+        """Decode all running requests; add prompts, the most urgent first, if that pays off."""
         priorities: Priorities[Remaining] = memo or Priorities(
             self.remaining or Remaining(self.cost, seed=self.seed, shared=True),
             state.limits,
@@ -63,7 +63,7 @@ class Shortest:
         priorities: Priorities[Remaining],
         state: State,
     ) -> bool:
-        """Whether prompts of `best` now save all that wait more than they cost the more urgent.
+        """Whether prompts of `best` save waiting requests more than they cost more urgent ones.
 
         Eq. 15 to 17 of paper 003, with what is left of an answer in place of its limit.
         """

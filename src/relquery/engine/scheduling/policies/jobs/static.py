@@ -1,4 +1,4 @@
-"""Static priority: each relQuery's is fixed at its arrival by its tokens (paper 003, eq. 6-7)."""
+"""Static priority: fixed when a relQuery arrives, by its tokens (paper 003, eq. 6-7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relquery.engine.scheduling.policies.steps import begin, decode, prefill
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """An Estimate: prompt tokens and tokens that answers may have, of so many seconds each.
+    """An Estimate: prompt tokens and maximum answer tokens, each times its seconds per token.
 
     Eq. 6 and 7 of paper 003, with one linear function for both.
     """
@@ -30,7 +30,7 @@ class TokenCount:
 
     @classmethod
     def of(cls, cost: LinearCost, fairness: Fairness) -> TokenCount:
-        """In seconds where they are weighed against the seconds of a wait, else in tokens."""
+        """In seconds if priorities are weighed against waiting time, otherwise in tokens."""
         return cls(cost.prefill_slope if fairness.aging else 1.0)
 
 
@@ -38,8 +38,8 @@ class TokenCount:
 class Static:
     """The policy; call it as `Policy` says.
 
-    fairness: beyond the order of priorities. cost: tells what a token takes, which only its aging
-    asks for.
+    fairness: applied in addition to priorities. cost: gives the seconds per token, which are only
+    needed for aging.
     """
 
     fairness: Fairness = field(default_factory=Fairness)

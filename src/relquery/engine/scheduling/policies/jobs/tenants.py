@@ -1,10 +1,10 @@
-"""Who had how much of the engine: fairness between those who ask at the same time.
+"""How much of the engine each tenant has used: fairness between simultaneous clients.
 
 Each tenant has a counter of the tokens that were computed for it, divided by its weight, as in the
-virtual token counter of Sheng et al. ("Fairness in Serving Large Language Models", 2024). Unlike
-there, the lowest counter does not always go first, which would make everybody's relQueries run at
-once and end late: a tenant steps back only when it is ahead of another that waits by more than a
-slack. Between those who are not ahead, priorities decide.
+virtual token counter of Sheng et al. ("Fairness in Serving Large Language Models", 2024). Unlike in
+that paper, the lowest counter does not always go first, because then everybody's relQueries would
+run at once and end late. A tenant steps back only when it is ahead of another waiting tenant by
+more than a slack. Between tenants that are not ahead, priorities decide.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Collection, Mapping
 from relquery.engine.request.relquery import RelQuery
 
 OUTPUT = 2.0
-"""What a token of an answer counts, in tokens of a prompt."""
+"""How many prompt tokens one answer token counts as."""
 
 
 class Tenants:
     """Counters of service.
 
-    weights: a tenant with weight 2 gets twice what one with weight 1 gets; 1 for those not named.
-    slack: tokens, over the weight, that a tenant may be ahead of another before it steps back.
+    weights: a tenant with weight 2 gets twice as much as one with weight 1; the default is 1.
+    slack: tokens, divided by the weight, that a tenant may be ahead before it steps back.
     """
 
     def __init__(self, weights: Mapping[str, float], slack: float) -> None:
@@ -50,14 +50,14 @@ class Tenants:
             del self._open[tenant]
 
     def ahead(self, waiting: Collection[str]) -> frozenset[str]:
-        """Of all tenants, those who had too much more than the one that had the least of these."""
+        """All tenants that are too far ahead of the least served of these tenants."""
         if len(self._open) < 2 or not waiting:
             return frozenset()
         bound = min(self._counters[tenant] for tenant in waiting) + self._slack
         return frozenset(tenant for tenant in self._open if self._counters[tenant] > bound)
 
     def _join(self, tenant: str) -> None:
-        """Who was away gets no credit for it."""
+        """Add a tenant. It gets no credit for the time it was absent."""
         if not self._open[tenant]:
             others = [self._counters[other] for other, count in self._open.items() if count]
             self._counters[tenant] = max(self._counters.get(tenant, 0.0), min(others, default=0.0))

@@ -1,4 +1,4 @@
-"""Requests that wait, the one with the least job completion time first (paper 004, §6.3)."""
+"""Waiting requests, the one with the lowest job completion time first (paper 004, §6.3)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from relquery.engine.scheduling.reuse import cached_tokens
 
 
 class Backlog:
-    """The memo of policies that go by the JCT of each request.
+    """The memo of policies that order requests by JCT.
 
-    job_time: tells it. aging: seconds of it that a second of waiting makes up for (λ). calibrated:
-    take it anew with all that comes into the cache and goes; else it stays as it was when the
-    request joined the queue.
+    job_time: computes the JCT. aging: seconds of JCT that a second of waiting makes up for (λ).
+    calibrated: update the JCT whenever blocks enter or leave the cache; otherwise it stays as it
+    was when the request joined the queue.
 
-    The score of Algorithm 1 is jct - λ (now - arrival). As λ now is common to all, the order
-    depends on jct + λ arrival alone. Only the run of a prompt before its first span is followed; of
-    the rest counts what was cached when the request joined. Tokens of an answer that is still to be
-    decoded count as tokens of the prompt, and blocks in host memory as cached: they are copied.
+    The score of Algorithm 1 is jct - λ (now - arrival). λ now is the same for all requests, so the
+    order depends only on jct + λ arrival. Only the part of a prompt before its first span is
+    followed; for the rest, what was cached when the request joined counts. Answer tokens still to
+    be decoded count as tokens of the prompt. Blocks in host memory count as cached, because they
+    are copied.
     """
 
     def __init__(self, state: State, job_time: JobTime, aging: float, calibrated: bool) -> None:
@@ -36,7 +37,7 @@ class Backlog:
         self._index = PrefixIndex(self._holds, lambda blocks: job_time.saved(blocks * self._size))
         self._beside: dict[Request, int] = {}  # cached tokens that the index does not follow
         self._expected: dict[bytes, None] = {}  # blocks that the step being planned fills
-        self._taken: dict[Request, Rank] = {}  # requests that it takes
+        self._taken: dict[Request, Rank] = {}  # requests that the step takes
         self._numbers = count()
         for request in state.waiting:
             self._add(request, state)
@@ -45,7 +46,7 @@ class Backlog:
         return len(self._index)
 
     def update(self, state: State) -> None:
-        """Take in what changed; a plan that was made before counts only as far as it was run."""
+        """Process changes; an earlier plan counts only as far as it was executed."""
         moved = dict.fromkeys([*self._taken, *state.moved])
         stale = [*self._expected, *state.cache_changes]
         taken, self._taken, self._expected = self._taken, {}, {}
@@ -63,9 +64,9 @@ class Backlog:
                     self._add(request, state)
 
     def candidates(self, draft: Draft, state: State) -> Iterator[Candidate]:
-        """Requests in order of their scores, all that were given before being in the draft.
+        """Requests in order of their scores. Every earlier one must be in the draft.
 
-        What these leave in the cache counts as cached.
+        What they leave in the cache counts as cached.
         """
         while (best := self._index.best()) is not None:
             request, blocks = best
@@ -80,7 +81,7 @@ class Backlog:
         rank = self._index.remove(request)
         assert rank is not None
         self._taken[request] = rank
-        kept = None if self._host.total else work.kept  # the host takes what is not kept
+        kept = None if self._host.total else work.kept  # the host stores what is not kept
         for key in self._keys(request)[cached_blocks:kept]:
             if not self._holds(key):
                 self._expected[key] = None
@@ -102,7 +103,7 @@ class Backlog:
         self._beside.pop(request, None)
 
     def _keys(self, request: Request) -> tuple[bytes, ...]:
-        """Of the whole blocks that the index follows."""
+        """Keys of the whole blocks that the index follows."""
         if not self._calibrated:
             return ()
         blocks = min(servable(request, 0, self._size), request.size(0) // self._size)

@@ -1,4 +1,4 @@
-"""First in, first out, a prompt a step: what paper 004 compares with."""
+"""First in, first out, one prompt per step: the baseline of paper 004."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from relquery.engine.scheduling.reuse import cached_tokens
 class Fifo:
     """The policy; call it as `Policy` says.
 
-    batch: let further prompts join a step where `cost` says that it pays.
+    batch: let further prompts join a step if that pays off according to `cost`.
     """
 
     cost: LinearCost
     batch: bool = False
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
-        """Advance what runs, then add the prompt that came first."""
+        """Advance running requests, then add the prompt that arrived first."""
         limits, pool = state.limits, state.pool
         candidates = (
             Candidate(request, request.length - sum(cached_tokens(request, limits, pool)))

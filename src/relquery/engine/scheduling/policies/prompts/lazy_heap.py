@@ -1,4 +1,4 @@
-"""Things by a rank that may change, of which only the first is ever asked for."""
+"""Items ordered by a rank that may change; only the first is ever needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 Rank = tuple[float, int]
-"""The least goes first; the number settles ties."""
+"""The lowest goes first; the number settles ties."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Hashable)
 class LazyHeap(Generic[T]):
     """A binary heap in which a change leaves the old entry behind, until it comes to the front.
 
-    Every call takes O(log n) on average: a heap with more old entries than new ones is made anew.
+    Every call takes O(log n) on average: a heap with more old entries than new ones is rebuilt.
     """
 
     __slots__ = ("_heap", "_pushed", "_ranks")
@@ -23,13 +23,13 @@ class LazyHeap(Generic[T]):
     def __init__(self) -> None:
         self._ranks: dict[T, Rank] = {}
         self._heap: list[tuple[Rank, int, T]] = []
-        self._pushed = 0  # tells entries of equal rank apart, as things cannot be compared
+        self._pushed = 0  # breaks ties between equal ranks, because items cannot be compared
 
     def __len__(self) -> int:
         return len(self._ranks)
 
     def set(self, item: T, rank: Rank) -> None:
-        """Give a thing its rank, in place of the one that it had."""
+        """Set an item's rank, replacing the old one."""
         if self._ranks.get(item) == rank:
             return
         self._ranks[item] = rank
@@ -38,16 +38,16 @@ class LazyHeap(Generic[T]):
         self._tidy()
 
     def discard(self, item: T) -> None:
-        """Drop a thing, if it is there."""
+        """Drop an item, if present."""
         if self._ranks.pop(item, None) is not None:
             self._tidy()
 
     def rank(self, item: T) -> Rank | None:
-        """The rank of a thing; None if it is not there."""
+        """The rank of an item; None if it is not in the heap."""
         return self._ranks.get(item)
 
     def first(self) -> tuple[Rank, T] | None:
-        """The thing of the least rank, with its rank; None if there is none."""
+        """The item with the lowest rank, with its rank; None if the heap is empty."""
         heap, ranks = self._heap, self._ranks
         while heap:
             rank, _, item = heap[0]

@@ -1,10 +1,11 @@
-"""Requests that wait, by what the cache has of their prompts: who is first is known at any time.
+"""Waiting requests, indexed by how much of their prompts is cached; the first is always known.
 
-The rank of a request is a number of its own, less what its cached blocks save. Both change only
-when it joins, and when a block comes or goes. So requests are kept in a radix trie of their block
-keys. All those that lack the same first block have equally much cached and share one heap, by their
-own numbers alone; one more heap ranks these groups. A block that comes or goes moves a group, not
-its members: it costs O(log n), however many requests begin with it.
+The rank of a request is its own number, minus what its cached blocks save. It only changes when
+the request joins, or when a block is cached or evicted. So requests are kept in a radix trie of
+their block keys. All requests whose first missing block is the same have equally much cached and
+share one heap, ordered by their own numbers; one more heap ranks these groups. When a block is
+cached or evicted, a group moves instead of its members. This costs O(log n), however many requests
+begin with the block.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ Member: TypeAlias = "Request | _Run"
 
 @dataclass(slots=True, eq=False)
 class _Run:
-    """Blocks start..stop of the chain `keys`, with which the same requests go on after `parent`.
+    """Blocks start..stop of the chain `keys`: the common continuation of requests after `parent`.
 
-    cached: block at which the cached ones that count end: those without a gap from the first of
-    the chain on. members: the requests whose blocks end with this run, and the runs after it of
-    which no block counts, by the rank of their first request. begun: runs after it whose first
-    block is in the cache; if this run is cached whole, just these are not among the members.
+    cached: end of the cached blocks that count, which are those without a gap from the start of
+    the chain. members: the requests whose blocks end with this run, and the runs after it with no
+    block that counts, by the rank of their first request. begun: runs after it whose first block
+    is in the cache; if this run is completely cached, exactly these are not members.
     """
 
     parent: _Run | None
@@ -40,7 +41,7 @@ class _Run:
 
     @property
     def counts(self) -> bool:
-        """Whether its members are a group of their own: some of it is cached, or it is the root."""
+        """Whether its members form a separate group: part of it is cached, or it is the root."""
         return self.cached > self.start or self.parent is None
 
     @property
@@ -50,10 +51,10 @@ class _Run:
 
 
 class PrefixIndex:
-    """The requests that wait, and which of them has the least rank.
+    """The waiting requests, and which of them has the lowest rank.
 
-    holds: whether the cache has the block of a key now. saved: what the rank of a request falls by
-    for so many leading blocks in the cache.
+    holds: whether the cache has the block of a key now. saved: how much a request's rank falls for
+    a given number of leading blocks in the cache.
     """
 
     def __init__(self, holds: Callable[[bytes], bool], saved: Callable[[int], float]) -> None:
@@ -61,8 +62,8 @@ class PrefixIndex:
         self._root = _Run(None, (), 0, 0, 0)
         self._at: dict[Request, _Run] = {}
         self._groups: LazyHeap[_Run] = LazyHeap()
-        # Keys whose coming or going matters: the first of each run, and of a run that counts the
-        # others that do and the one after them. Keys are hashes of chains, so each has one place.
+        # Keys to watch: the first of each run, and for a run that counts also its other counting
+        # keys and the one after them. Keys are hashes of chains, so each has only one place.
         self._first: dict[bytes, _Run] = {}
         self._inside: dict[bytes, _Run] = {}
 
@@ -73,7 +74,7 @@ class PrefixIndex:
         return request in self._at
 
     def best(self) -> tuple[Request, int] | None:
-        """The request of the least rank, and how many of its blocks are cached."""
+        """The request with the lowest rank, and how many of its blocks are cached."""
         group = self._groups.first()
         if group is None:
             return None
@@ -86,7 +87,7 @@ class PrefixIndex:
         return member, run.cached
 
     def add(self, request: Request, keys: Sequence[bytes], rank: Rank) -> None:
-        """Let a request wait. keys: of its blocks that may be served. rank: with none cached."""
+        """Add a request. keys: of its servable blocks. rank: its rank with no block cached."""
         run = self._find(keys)
         self._at[request] = run
         run.members.set(request, rank)
@@ -95,7 +96,7 @@ class PrefixIndex:
             self._begin(run, True)
 
     def remove(self, request: Request) -> Rank | None:
-        """Let a request leave, if it is there; gives the rank that it was added with."""
+        """Remove a request, if present; returns the rank that it was added with."""
         run = self._at.pop(request, None)
         if run is None:
             return None
@@ -105,14 +106,14 @@ class PrefixIndex:
         return rank
 
     def refresh(self, key: bytes) -> None:
-        """A block may have come into the cache or gone from it."""
+        """Update after a block may have entered or left the cache."""
         run = self._first.get(key)
         if run is not None:
             self._begin(run, self._holds(key))
             return
         run = self._inside.get(key)
         if run is None:
-            return  # most blocks are none that a request which waits begins with
+            return  # most blocks do not belong to the beginning of a waiting request
         held, ends = self._holds(key), not run.whole and run.keys[run.cached] == key
         if held and ends:
             self._advance(run)
@@ -126,7 +127,7 @@ class PrefixIndex:
     # ---- the trie
 
     def _find(self, keys: Sequence[bytes]) -> _Run:
-        """The run that ends where the keys do, made if there is none."""
+        """The run that ends where the keys do; it is created if missing."""
         run = self._root
         while run.stop < len(keys):
             after = self._first.get(keys[run.stop])
@@ -170,7 +171,7 @@ class PrefixIndex:
         return upper
 
     def _rise(self, run: _Run) -> None:
-        """Tell those above who is first in a run now, up to the group that it belongs to."""
+        """Tell the runs above which request is now first in a run, up to the run's group."""
         while not run.counts:
             assert run.parent is not None
             first = run.members.first()
@@ -184,7 +185,7 @@ class PrefixIndex:
         self._regroup(run)
 
     def _regroup(self, run: _Run | None) -> None:
-        """Give the group of a run that counts its rank. One that no request needs is dropped."""
+        """Set the rank of a counting run's group. A run that no request needs is dropped."""
         while run is not None:
             first = run.members.first()
             if first is not None:
@@ -207,7 +208,7 @@ class PrefixIndex:
     # ---- what is cached
 
     def _begin(self, run: _Run, held: bool) -> None:
-        """The first block of a run is in the cache, or is not."""
+        """Note whether the first block of a run is in the cache."""
         parent = run.parent
         assert parent is not None
         if held:
@@ -220,7 +221,7 @@ class PrefixIndex:
             parent.begun.pop(run, None)
 
     def _advance(self, run: _Run) -> None:
-        """Count what is cached of a run from where it ended, and of those after it."""
+        """Count further cached blocks of a run from the last counted one, and of later runs."""
         todo = [run]
         while todo:
             run = todo.pop()
@@ -240,7 +241,7 @@ class PrefixIndex:
             self._regroup(run)
 
     def _retreat(self, run: _Run, at: int) -> None:
-        """Let what is cached of a run count up to block `at` only, and nothing after it."""
+        """Count the cached blocks of a run only up to block `at`, and nothing after it."""
         below = [run]
         for each in below:
             if each.whole:
@@ -254,7 +255,7 @@ class PrefixIndex:
                 self._rise(each)
 
     def _forget(self, run: _Run, at: int) -> None:
-        """Take back what counts of a run from block `at` on, and the keys that were watched."""
+        """Stop counting blocks of a run from block `at` on, and stop watching their keys."""
         if run.cached > run.start:
             for key in run.keys[at + 1 : min(run.cached + 1, run.stop)]:
                 del self._inside[key]
@@ -262,9 +263,9 @@ class PrefixIndex:
 
 
 def _common(run: _Run, keys: Sequence[bytes]) -> int:
-    """Where a run and the keys part, after the first block of the run.
+    """Where a run and the keys diverge, after the first block of the run.
 
-    A key names all before it, so that where two keys are equal, those before them are.
+    A key covers everything before it. So if two keys are equal, all keys before them are equal too.
     """
     stop = min(run.stop, len(keys))
     if run.keys[stop - 1] == keys[stop - 1]:

@@ -16,11 +16,11 @@ from relquery.engine.scheduling.policies.prompts.step import advance_and_add
 class Srjf:
     """The policy; call it as `Policy` says.
 
-    cost: gives the proxy its seconds, and says whether a prompt pays that joins others. job_time:
-    a request's JCT; None for the proxy, the tokens not cached at the cost's seconds per token.
-    aging: seconds of JCT that a second of waiting makes up for, the paper's λ; the authors' code
-    has it in tokens per second, of which it is aging / cost.prefill_slope. calibrated: see Backlog.
-    batch: let further prompts join a step where it pays.
+    cost: converts the proxy to seconds, and decides whether joining a step pays off. job_time:
+    a request's JCT; None for the proxy, uncached tokens times the cost's seconds per token.
+    aging: seconds of JCT that a second of waiting makes up for, the paper's λ; in the authors' code
+    it is in tokens per second, aging / cost.prefill_slope. calibrated: see Backlog.
+    batch: let further prompts join a step if that pays off.
     """
 
     cost: LinearCost
@@ -30,7 +30,7 @@ class Srjf:
     batch: bool = False
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
-        """Advance what runs, then add the prompt of the least score."""
+        """Advance running requests, then add the prompt with the lowest score."""
         backlog: Backlog | None = memo
         if backlog is None:
             job_time = self.job_time or uncached_tokens(self.cost.prefill_slope)

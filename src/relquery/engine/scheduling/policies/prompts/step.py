@@ -1,4 +1,4 @@
-"""Prompts in an order given, one a step or as many as pays: what policies of paper 004 share."""
+"""Prompts in a given order, one or several per step: shared by the policies of paper 004."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.engine.scheduling.policies.steps import decode
 
 
 class Candidate(NamedTuple):
-    """A request that waits, and the tokens that are to be computed of it."""
+    """A waiting request, and how many of its tokens have to be computed."""
 
     request: Request
     uncached: int
@@ -22,11 +22,11 @@ class Candidate(NamedTuple):
 def advance_and_add(
     draft: Draft, state: State, candidates: Iterable[Candidate], cost: LinearCost | None
 ) -> None:
-    """Plan all that runs, and the first candidate; with a cost, more of them where it pays.
+    """Plan all running requests and the first candidate; with a cost, more if that pays off.
 
-    The first is cut where it exceeds what the engine computes at once; the others go in whole or
-    not at all, and nobody passes one that waits for room. Requests that decode after their prompts
-    join one another as long as they fit: one step can decode for many as well as for one.
+    The first is cut if it exceeds what the engine computes at once. The others are added whole or
+    not at all, and none overtakes a candidate that waits for room. Requests that decode after their
+    prompts join one another as long as they fit: a step can decode for many as well as for one.
     """
     decode(draft, state.running)
     if draft.preempt:
@@ -42,12 +42,12 @@ def advance_and_add(
 
 
 def pays(candidate: Candidate, members: int, others: int, cost: LinearCost) -> bool:
-    """Whether a prompt had better join a step than have the next one to itself.
+    """Whether it is better for a prompt to join a step than to have the next step to itself.
 
-    Apart, a step of t(A) and one of t(B) follow one another; together they take t(A) + t(B) - f,
-    where f are the fixed seconds that one step less saves. Joining lets each member of A wait
-    t(B) - f more, and B and all others that wait f less. So it pays if
-    f (1 + others) > (t(B) - f) members. (Paper 004, §6.1, never batches: there f is nothing.)
+    Separately, a step of t(A) is followed by one of t(B); together they take t(A) + t(B) - f,
+    where f is the fixed time saved by one step less. If B joins, each member of A waits
+    t(B) - f longer, and B and all other waiting requests wait f less. So it pays off if
+    f (1 + others) > (t(B) - f) members. (Paper 004, §6.1, never batches: there f is zero.)
     """
     alone = cost.seconds(candidate.uncached, 0, candidate.request.length - candidate.uncached)
     saved = cost.prefill_intercept
