@@ -92,9 +92,30 @@ def test_a_query_from_standard_input_goes_to_a_file(
 ) -> None:
     target = tmp_path / "out.parquet"
     arguments = ("sql", "-", "-t", f"t={table}", "-m", MODEL, "-f", "csv", "-o", str(target))
-    out, _ = relquery(*arguments, stdin=LABELLED)
+    out, err = relquery(*arguments, stdin=LABELLED)
     assert out.splitlines()[0] == '"a","good"'
     assert pq.read_table(target).num_rows == 3
+    assert f"Wrote 3 rows to {target}." in err
+
+
+def test_a_result_does_not_overwrite_its_table_and_a_file_is_no_query(
+    relquery: Run, table: str, tmp_path: Path
+) -> None:
+    before = Path(table).read_bytes()
+    _, err = relquery("sql", LABELLED, "-t", table, "-m", MODEL, "-o", table, code=1)
+    assert "would overwrite the table 't'. Give another file name." in err
+    assert Path(table).read_bytes() == before
+    text = tmp_path / "query.sql"
+    text.write_text(LABELLED)
+    _, err = relquery("sql", str(text), "-t", table, "-m", MODEL, code=1)
+    assert f"Write: relquery sql - < {text}" in err
+
+
+def test_who_answers_where_no_model_is_given_is_told(relquery: Run, table: str) -> None:
+    _, err = relquery("sql", "SELECT a FROM t", "-t", table)
+    assert "without --model the demo model answers. It only knows the bundled tables" in err
+    _, err = relquery("sql", "SELECT count(*) FROM movies", "-t", "demo:movies")
+    assert "without --model" not in err
 
 
 def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(relquery: Run, table: str) -> None:

@@ -208,7 +208,7 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
         ("PIVOT (SELECT id, LLM('up', title) AS u FROM films) ON u USING max(id)",
          "PIVOT with LLM calls.*CREATE TABLE answers AS"),
         ("EXPLAIN ANALYZE SELECT LLM('up', title) FROM films", "run it and read result.report"),
-        ("EXPLAIN (FORMAT JSON) SELECT LLM('up', 1)", r"EXPLAIN \(FORMAT JSON\) with.*plain EXPLAIN"),
+        ("EXPLAIN (FORMAT JSON) SELECT LLM('up', 1)", r"\(FORMAT JSON\) with.*plain EXPLAIN"),
         ("UPDATE films SET title = LLM('up', title)", "UPDATE with.*UPDATE t SET .* FROM answers"),
         ("DELETE FROM films WHERE LLM('up', title) = 'DUNE'", "DELETE with.*USING answers"),
         ("CREATE VIEW v AS SELECT LLM('up', title) FROM films", "CREATE VIEW with.*ask again"),

@@ -32,6 +32,7 @@ from relquery.sql.execute.ask import Asker, Replies, ask, failed
 from relquery.sql.execute.inputs import Question
 from relquery.sql.execute.rows import Rows
 from relquery.sql.execute.statement import Walk
+from relquery.sql.explain.effort import unpriced
 from relquery.sql.explain.explain import Foretelling
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.inserts import check_insert
@@ -190,7 +191,7 @@ def _explain(
         foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
         walk = Walk(source, database, Macros(database, aggregates), defaults, foretold)
         walk.statement(source.parse())
-        return SqlExplanation(tuple(foretold.calls))
+        return SqlExplanation(tuple(foretold.calls), unpriced=unpriced(asker.backend))
 
 
 def _run(

@@ -16,7 +16,8 @@ from relquery.errors import (
     UnsupportedQueryError,
 )
 from relquery.prompt import Prompt, Sampling
-from relquery.sql.explain.explanation import SCHEMA
+from relquery.sql.explain.effort import Effort
+from relquery.sql.explain.explanation import SCHEMA, ExplainedCall
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend
 from tests.sql.test_queries import ORDERED
@@ -204,6 +205,25 @@ def test_a_model_with_a_price_is_told_in_usd_without_cache_and_with_longest_answ
         con.register("t", {"a": ["x" * 100]})
         (row,) = explained(con, "SELECT LLM('up', a, max_tokens := 10) FROM t")
     assert row["usd"] == pytest.approx((row["prompt_tokens"] * 0.15 + 10 * 0.60) / 1e6)
+
+
+def test_that_a_price_is_not_known_is_said_with_those_that_are():
+    for name, told in (("openai:my-model", 1), ("openai:gpt-4o-mini", 0), ("demo", 0)):
+        with connect(FakeBackend(upper_or_length, name=name)) as con:
+            con.register("t", {"a": ["x"]})
+            said = str(con.explain("SELECT LLM('up', a, max_tokens := 10) FROM t"))
+        assert said.count("No price is known for 'my-model'. Known prices: gpt-6.1-sol, ") == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.00123, "0.0012"), (9.94, "9.9"), (290.4, "290"), (1e6, "1,000,000")]
+)
+def test_seconds_are_written_without_exponents(seconds, shown):
+    call = ExplainedCall(
+        "filter 1", "?", "a", 1, 1, 0, "exact", "tree", "decoded", None,
+        Effort(10, "tokens", 0, seconds, None),
+    )  # fmt: skip
+    assert call.cells()["seconds at most"] == shown
 
 
 def test_of_very_many_prompts_a_sample_is_counted(con: Connection, backend: Seer):

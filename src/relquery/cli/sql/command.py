@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +40,10 @@ from relquery.sql.query import is_explain
 from relquery.sql.result import Result, distinct_names
 
 _SHOWN = 50
+_ONLY_DEMO = (
+    "Note: without --model the demo model answers. It only knows the bundled tables; for your own, "
+    "give --model NAME."
+)
 
 
 class Format(Enum):
@@ -63,13 +69,14 @@ def sql(
         ),
     ] = None,
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--model",
             "-m",
-            help="demo, a Hugging Face name or folder, openai:NAME, or random:layers=8,...",
+            help="demo (default), a Hugging Face name or folder, openai:NAME, or "
+            "random:layers=8,...",
         ),
-    ] = "demo",
+    ] = None,
     database: Annotated[
         str, typer.Option(help="A DuckDB file whose tables the query can use.")
     ] = ":memory:",
@@ -123,15 +130,15 @@ def sql(
         options["cost"] = cost
     explanation: SqlExplanation | None = None
     tables = find_tables(table or [])
-    text = sys.stdin.read() if query == "-" else query
+    text = _text(query)
     asks_to_explain = explain or is_explain(text)
     if output is not None and asks_to_explain:
         raise ConfigError(
             f"--output {output} would be overwritten with an explanation. Remove --output, or "
             "print the explanation with --format csv or --format json."
         )
-    write = None if output is None else _writer(output)
-    backend = LazyBackend(lambda: _load(model, options))
+    write = None if output is None else _writer(output, tables)
+    backend = LazyBackend(partial(_load, model or _demo(table or []), options))
     kept = ":memory:" if ledger is None else ledger
     with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
         for name, path in tables.items():
@@ -225,7 +232,34 @@ def _write_parquet(result: Result, path: Path) -> None:
 _WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
 
 
-def _writer(path: Path) -> Any:
+def _text(query: str) -> str:
+    """The SQL of the argument. Raises ConfigError for the name of a file."""
+    if query == "-":
+        return sys.stdin.read()
+    if " " not in query and Path(query).is_file():
+        raise ConfigError(f"{query} is a file. Write: relquery sql - < {query}")
+    return query
+
+
+def _demo(tables: Sequence[str]) -> str:
+    """The model that answers where none is given, and a word of warning."""
+    if any("demo:" not in table for table in tables):
+        errors_console().print(_ONLY_DEMO, markup=False, highlight=False)
+    return "demo"
+
+
+def _writer(path: Path, tables: Mapping[str, Path]) -> Any:
     """A function that writes a result to `path`; checked before the query has cost anything."""
+    for name, source in tables.items():
+        if path.exists() and source.exists() and path.samefile(source):
+            raise ConfigError(
+                f"--output {path} would overwrite the table '{name}'. Give another file name."
+            )
     check_output(path, list(_WRITERS), any_case=True)
-    return lambda result: _WRITERS[path.suffix.lower()](result, path)
+
+    def write(result: Result) -> None:
+        _WRITERS[path.suffix.lower()](result, path)
+        rows = f"{len(result):,} {'row' if len(result) == 1 else 'rows'}"
+        errors_console().print(f"Wrote {rows} to {path}.", markup=False, highlight=False)
+
+    return write

@@ -22,4 +22,4 @@ def shown(explanation: SqlExplanation) -> Group | Text:
         view.add_column(title, justify=justify, overflow="fold")
     for row in zip(*columns.values(), strict=True):
         view.add_row(*map(Text, row))
-    return Group(view, *map(Text, explanation.hints))
+    return Group(view, *map(Text, explanation.notes))

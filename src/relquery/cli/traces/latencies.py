@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.table import Table
@@ -52,11 +53,14 @@ def _row(spread: Spread) -> Iterator[str]:
     return (f"{value:.2f}" for value in (spread.mean, spread.p50, spread.p99, spread.max))
 
 
-def draw(runs: Mapping[str, Run], path: Path) -> None:
-    """Write a PNG of when each relQuery ran. Raises MissingExtraError."""
-    try:
-        from relquery.traces.plot import plot_timeline
+def check_picture() -> None:
+    """Raises MissingExtraError where no picture can be drawn."""
+    if find_spec("matplotlib") is None:
+        raise MissingExtraError("A picture", "bench")
 
-        plot_timeline(runs, path)
-    except ImportError as error:
-        raise MissingExtraError("A picture", "bench") from error
+
+def draw(runs: Mapping[str, Run], path: Path) -> None:
+    """Write a PNG of when each relQuery ran. See `check_picture`."""
+    from relquery.traces.plot import plot_timeline
+
+    plot_timeline(runs, path)

@@ -13,7 +13,7 @@ from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.show import progress, to_json
 from relquery.cli.terminal.tables import check_output, check_rate
-from relquery.cli.traces.latencies import draw, latency_table
+from relquery.cli.traces.latencies import check_picture, draw, latency_table
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.machines import find_machine, with_cache
@@ -80,6 +80,7 @@ def simulate(
     check_rate("--faster", faster)
     if plot is not None:
         check_output(plot, [".png"], "--plot")
+        check_picture()
     queries = list(at_rate(load(trace), faster))
     if not any(query.rows for query in queries):
         raise ConfigError(f"The trace {trace} has no requests.")

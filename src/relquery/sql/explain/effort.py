@@ -69,6 +69,14 @@ def answers(sampling: Sampling, backend: Backend) -> str:
     return f"{how}, {'one of ' + _counted(labels, 'label') if labels else length}"
 
 
+def unpriced(backend: Backend) -> str | None:
+    """Which prices are known, if that of a provider's model is not."""
+    model = backend.name.removeprefix("openai:")
+    if model == backend.name or model in PRICES:
+        return None
+    return f"No price is known for '{model}'. Known prices: {', '.join(PRICES)}."
+
+
 def _usd(backend: Backend, counts: Sequence[int], sampling: Sampling) -> float | None:
     price = PRICES.get(backend.name.removeprefix("openai:"))
     if price is None:

@@ -45,8 +45,8 @@ class ExplainedCall:
             "from ledger": f"{self.from_ledger:,}" if self.from_ledger else "",
             "prompt tokens": self._count(work.prompt_tokens, about) if work else "",
             "refused": f"{work.refused:,}" if work and work.refused else "",
-            "seconds at most": f"{work.seconds:.2g}" if work and work.seconds is not None else "",
-            "USD at most": f"{work.usd:.2g}" if work and work.usd is not None else "",
+            "seconds at most": _rounded(work.seconds) if work else "",
+            "USD at most": _rounded(work.usd) if work else "",
             "answers": self.answers,
             "asks": f"{self.prompt} ({self.fields})" if self.fields else self.prompt,
         }
@@ -56,6 +56,13 @@ class ExplainedCall:
         if number is None:
             return ""
         return f"{'' if self.counts == 'exact' else 'at most '}{about}{number:,}"
+
+
+def _rounded(figure: float | None) -> str:
+    """Two digits, or all before the point."""
+    if figure is None:
+        return ""
+    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.2g}"
 
 
 SCHEMA = pa.schema(
@@ -86,10 +93,12 @@ class SqlExplanation:
 
     plan: DuckDB's own explanation of a query without LLM calls; None for one with calls, even if
         it would make none.
+    unpriced: that no price is known, where a provider would be asked; else None.
     """
 
     calls: tuple[ExplainedCall, ...]
     plan: str | None = None
+    unpriced: str | None = None
 
     def arrow(self) -> pa.Table:
         """As a table, a row per call; DuckDB's plan where there is none."""
@@ -109,13 +118,14 @@ class SqlExplanation:
         )
 
     @property
-    def hints(self) -> list[str]:
-        """How calls would be cheaper."""
-        return [
+    def notes(self) -> list[str]:
+        """How calls would be cheaper, and why no price is told."""
+        hints = [
             f"{call.stage}: {call.hint}, and it takes one forward pass"
             for call in self.calls
             if call.hint
         ]
+        return hints if self.unpriced is None else [*hints, self.unpriced]
 
     def columns(self) -> dict[str, list[str]]:
         """Cells to show, by title; what is not known of any call is left out."""
@@ -134,4 +144,4 @@ class SqlExplanation:
         rows = [
             "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*columns, strict=True)
         ]
-        return "\n".join([self.title, *rows, *self.hints])
+        return "\n".join([self.title, *rows, *self.notes])
