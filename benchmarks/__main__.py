@@ -1,4 +1,4 @@
-"""`scripts/bench NAME`: run a benchmark and hold its figures against their goals."""
+"""`scripts/bench NAME`: run a benchmark and compare its figures with their goals."""
 
 from __future__ import annotations
 
@@ -25,44 +25,42 @@ app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptio
 
 @app.command()
 def bench(
-    name: Annotated[str | None, typer.Argument(help="Which; none lists them.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Which one; omit to list all.")] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="The same path at a small size, within two minutes on two cores."
-        ),
+        typer.Option("--quick", help="Run at a small size, within two minutes on two cores."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    threads: Annotated[int, typer.Option(help="Threads of torch.")] = 2,
-    seed: Annotated[int, typer.Option(help="Seed of generated input.")] = 0,
+    threads: Annotated[int, typer.Option(help="Number of torch threads.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed for generated input.")] = 0,
     part: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Only this part of the benchmark; may be repeated. The document keeps the others.",
+            help="Run only this part; may be repeated. The document keeps the other parts.",
         ),
     ] = None,
     scale: Annotated[
         float | None,
         typer.Option(
-            help="Lengths of prompts as a share of the paper's, above 0 and at most 1; for "
-            "prefill-only alone, which takes 0.1 by default.",
+            help="Prompt lengths as a share of the paper's, above 0 and at most 1; only for "
+            "prefill-only, where the default is 0.1.",
         ),
     ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help=f"Folder for a benchmark's document. Default: {DOCUMENTS}, where it exists; none "
+            help=f"Folder for a benchmark's document. Default: {DOCUMENTS} if it exists; none "
             "with --quick.",
         ),
     ] = None,
 ) -> None:
-    """Measure both sides of each ratio in one run. Exits 1 if a figure misses its goal, and if
-    there was none to judge.
+    """Measure both sides of each ratio in one run. Exits with 1 if a figure misses its goal, or if
+    no figure could be judged.
 
-    Real tables come from the folder that RELQUERY_DATA names (default ../shared/data); figures
-    that need an absent table are left out.
+    Real tables are read from the folder in RELQUERY_DATA (default ../shared/data); figures
+    that need a missing table are left out.
 
     [bold]Example[/bold]
 

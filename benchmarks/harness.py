@@ -1,4 +1,4 @@
-"""What every benchmark shares: its settings, its figures, and how they are shown."""
+"""Shared by all benchmarks: settings, figures, and how figures are shown."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Say = Callable[[str], None]
 class Settings:
     """How to measure.
 
-    quick: the same path at a small size. data: folder of the real tables. threads: of torch.
-    write: folder for the documents that a benchmark writes; None: it writes none. scale: lengths
-    of the workloads, as a share of those in the paper; None for the benchmark's own. parts: of the
-    benchmark, those to run; all if none is named.
+    quick: run at a small size. data: folder of the real tables. threads: of torch.
+    write: folder for the benchmark's documents; None to write none. scale: lengths
+    of the workloads, as a share of the paper's; None for the benchmark's default. parts: the parts
+    of the benchmark to run; empty for all.
 
-    Raises ConfigError for a scale that is none.
+    Raises ConfigError for an invalid scale.
     """
 
     quick: bool
@@ -45,10 +45,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value and its goal, None where it is only reported.
+    """A measured value and its goal, which is None if the value is only reported.
 
-    note: the measurements behind it, or why there is none. any_size: the goal is for small runs,
-    too.
+    note: the measurements behind it, or why there is no value. any_size: the goal also applies to
+    small runs.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Figure:
 
 
 def too_small(figure: Figure) -> Figure:
-    """The same without a value, where the goal is for the full size alone."""
+    """The figure without its value, if its goal is only for the full size."""
     if figure.value is None or figure.any_size:
         return figure
     return replace(figure, value=None, note=f"{figure.value:.3g} at a small size: {figure.note}")
@@ -97,9 +97,9 @@ def too_small(figure: Figure) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """run: yields figures as they are measured, and tells its second argument what it does.
+    """run: yields figures as they are measured, and reports progress to its second argument.
 
-    scales: whether Settings.scale means anything to it. parts: that it can run by themselves.
+    scales: whether it uses Settings.scale. parts: parts that can be run separately.
     """
 
     name: str
@@ -109,10 +109,9 @@ class Benchmark:
     parts: tuple[str, ...] = ()
 
     def start(self, settings: Settings, say: Say) -> Iterator[Figure]:
-        """Run it. Raises ConfigError for a scale where there is nothing to scale, and for a part
-        that it does not have."""
+        """Run it. Raises ConfigError for a scale if it does not scale, and for an unknown part."""
         if settings.scale is not None and not self.scales:
-            raise ConfigError(f"The benchmark '{self.name}' does not scale. Leave --scale out.")
+            raise ConfigError(f"The benchmark '{self.name}' does not scale. Omit --scale.")
         for part in settings.parts:
             if part not in self.parts:
                 raise ConfigError(
@@ -122,7 +121,7 @@ class Benchmark:
 
 
 def find(name: str, benchmarks: Sequence[Benchmark]) -> Benchmark:
-    """The benchmark of that name. Raises ConfigError."""
+    """The benchmark with this name. Raises ConfigError if there is none."""
     for benchmark in benchmarks:
         if benchmark.name == name:
             return benchmark
@@ -130,7 +129,7 @@ def find(name: str, benchmarks: Sequence[Benchmark]) -> Benchmark:
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine and versions that the figures were measured on."""
     return {
         "processor": _processor(),
         "threads": threads,
@@ -140,7 +139,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 
 def document(benchmark: Benchmark, settings: Settings, figures: list[Figure]) -> dict[str, Any]:
-    """All of a run, for JSON."""
+    """A whole run, for JSON."""
     return {
         "benchmark": benchmark.name,
         "date": datetime.now(UTC).date().isoformat(),
@@ -151,7 +150,7 @@ def document(benchmark: Benchmark, settings: Settings, figures: list[Figure]) ->
 
 
 def table(figures: Sequence[Figure]) -> Table:
-    """Figures beside their goals, for a terminal."""
+    """A table of figures and their goals, for a terminal."""
     from rich.table import Table
 
     view = Table(box=None, pad_edge=False)

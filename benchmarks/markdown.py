@@ -1,4 +1,4 @@
-"""What the documents of benchmarks have in common: heads, tables, figures, pictures."""
+"""Shared by all benchmark documents: heads, tables, figures and pictures."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def head(name: str, run: dict[str, Any], seed: int) -> Iterator[str]:
-    """The title, and when, how and where it was run; run: what harness.document gives."""
+    """The title, and when, how and where it was run. run: the result of harness.document."""
     yield f"# `scripts/bench {name}`"
     yield ""
     yield from measured(run, seed)
 
 
 def measured(run: dict[str, Any], seed: int) -> Iterator[str]:
-    """When, how and where it was run; run: what harness.document gives."""
+    """When, how and where it was run. run: the result of harness.document."""
     machine = run["machine"]
     yield f"{run['date']}, `{run['command']}`, seed {seed}, on {machine['processor']},"
     yield f"threads: {machine['threads']}, Python {machine['python']}, torch {machine['torch']},"
@@ -35,7 +35,7 @@ def measured(run: dict[str, Any], seed: int) -> Iterator[str]:
 
 
 def figures(run: dict[str, Any]) -> Iterator[str]:
-    """A run's figures beside their goals; run: what harness.document gives."""
+    """A run's figures and their goals. run: the result of harness.document."""
     yield from table(
         ("figure", "value", "goal", "holds", "measured"),
         [
@@ -52,7 +52,7 @@ def figures(run: dict[str, Any]) -> Iterator[str]:
 
 
 def draw(plot: Callable[[Path], None], path: Path, say: Say) -> bool:
-    """Whether there is a picture: a base install cannot draw."""
+    """Draw a picture; returns whether there is one, because a base install cannot draw."""
     try:
         plot(path)
     except ImportError:

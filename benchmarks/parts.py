@@ -1,8 +1,8 @@
-"""A benchmark in parts: each runs by itself, and has a section of its own in the document.
+"""A benchmark in parts: each can run separately, and has its own section in the document.
 
 A part that needs hours on a virtual clock and one that needs a quiet machine are run at different
-times. Each section says when and how it was measured; a run rewrites those of its parts and keeps
-the others as they are.
+times. Each section says when and how it was measured. A run rewrites the sections of its parts and
+leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Plot = Callable[[Path], None]
 class Part(ABC):
     """A part of a benchmark, and what it found.
 
-    name: on the command line. title: of its section.
+    name: its name on the command line. title: the title of its section.
     """
 
     name: ClassVar[str]
@@ -34,7 +34,7 @@ class Part(ABC):
 
     @abstractmethod
     def render(self, drawn: Collection[str]) -> Iterator[str]:
-        """What the section says below the figures: lines of Markdown. drawn: its pictures."""
+        """The section's text below the figures, as Markdown lines. drawn: the pictures drawn."""
 
     def pictures(self) -> Mapping[str, Plot]:
         """Its pictures, by the names of their files."""
@@ -52,8 +52,8 @@ def in_parts(
 ) -> Benchmark:
     """A benchmark that runs its parts one after another, or those of Settings.parts.
 
-    file: the name of its document. introduction: what stands there above all sections. A section
-    is written when its part has ended: what stops a run later leaves it.
+    file: the name of its document. introduction: the text above all sections. A section is written
+    when its part has ended, so it remains if the run is stopped later.
     """
     names = tuple(part.name for part in parts)
 
@@ -80,7 +80,7 @@ def in_parts(
 
 
 def _section(part: Part, run: dict[str, Any], seed: int, folder: Path, say: Say) -> str:
-    """Of a document, the section of a part; its pictures are drawn. run: see harness.document."""
+    """The section of a part, with its pictures drawn. run: see harness.document."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {name for name, plot in part.pictures().items() if draw(plot, folder / name, say)}
     lines = [f"## {part.title}", "", *measured(run, seed), *figures(run), *part.render(drawn)]
@@ -91,9 +91,9 @@ _MARK = re.compile(r"^<!-- part: (\S+) -->\n", re.MULTILINE)
 
 
 def replace_section(old: str, name: str, section: str, names: Sequence[str]) -> str:
-    """The sections of a document, in the order of `names`, with this one in place of the old.
+    """The sections of a document, in the order of `names`, with this one replacing the old one.
 
-    Sections that are not in `names` are left out, and so is what stands above the first.
+    Sections that are not in `names` are left out, and so is the text above the first.
     """
     _, *rest = _MARK.split(old)
     sections = {**dict(zip(rest[::2], rest[1::2], strict=True)), name: section}

@@ -1,4 +1,4 @@
-"""A SQL query on an engine of its own, timed by its turns (see bench/turns.py)."""
+"""A SQL query on its own engine, timed by its turns (see benchmarks/turns.py)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def run_query(
 ) -> tuple[Result, float]:
     """The result of a query over `movies`, and the seconds of its turns; each step ends one.
 
-    The memory of the engine's cache is taken beforehand. Answers that max_tokens cuts are no
-    reason to warn: a random network ends none itself.
+    The engine's cache is allocated in advance. Answers cut by max_tokens give no warning, because
+    a random network never ends an answer itself.
     """
     with ExitStack() as stack:
         backend = stack.enter_context(closing(EmbeddedBackend(model, config or EngineConfig())))

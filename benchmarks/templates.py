@@ -1,7 +1,7 @@
-"""The sentences of a benchmark's document: blocks of a Markdown file, each behind its name.
+"""The text of a benchmark's document: blocks of a Markdown file, each below its name.
 
 <!-- introduction -->
-What stands above all sections. {count} is filled in.
+The text above all sections. {count} is filled in.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Template:
         self._blocks = dict(zip(parts[::2], parts[1::2], strict=True))
 
     def block(self, name: str, **values: Any) -> str:
-        """A block, its {fields} filled in. Raises KeyError for an unknown block or field."""
+        """A block with its {fields} filled in. Raises KeyError for an unknown block or field."""
         return self._blocks[name].strip("\n").format(**values) + "\n"
 
 
 @cache
 def template(benchmark: str) -> Template:
-    """Of a benchmark by the name of its folder."""
+    """The template of a benchmark, by the name of its folder."""
     return Template(benchmark)

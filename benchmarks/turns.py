@@ -1,7 +1,7 @@
-"""Sides of a comparison that take turns, step by step, each with a clock of its own turns.
+"""Sides of a comparison that take turns, step by step, each with a clock for its own turns.
 
-A machine that others share is faster in one minute than in the next, by more than what is compared.
-Where the sides' steps alternate, each has as much of the good minutes as the others.
+The speed of a shared machine varies from minute to minute, often by more than the difference to be
+measured. If the sides' steps alternate, fast and slow minutes affect all sides equally.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ Within = Callable[[], AbstractContextManager[object]]
 class Turn:
     """A side's share of the time.
 
-    wait: lets the others go on. within: what all of the side's turns happen in, entered anew for
-    each.
+    wait: lets the others continue. within: a context for the side's turns, entered anew for each.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Turn:
         return self._before + perf_counter() - self._since
 
     def pass_on(self) -> None:
-        """Let the others catch up, where this side is ahead of one."""
+        """Let the others catch up, if this side is ahead of one of them."""
         self._stop()
         try:
             while any(side._before < self._before for side in self._sides):
@@ -53,7 +52,7 @@ class Turn:
 
     def __enter__(self) -> Turn:
         self._sides.append(self)
-        self._wait()  # all are to be there before one begins
+        self._wait()  # all sides must have arrived before one begins
         self._start()
         return self
 
@@ -73,9 +72,9 @@ class Turn:
 def alternate(
     sides: Mapping[K, Callable[[Turn], T]], within: Mapping[K, Within] | None = None
 ) -> dict[K, T]:
-    """Results of all sides, each of which is called with its turn, and passes it on.
+    """Results of all sides. Each is called with its turn, and passes it on.
 
-    within: of some sides, what their turns happen in.
+    within: contexts for the turns of some sides.
     """
     from relquery.model.slices.turns import take_turns
 
@@ -91,7 +90,7 @@ def alternate(
 
 @contextmanager
 def passing_on(engine: Loop, turn: Turn) -> Iterator[None]:
-    """A block in which each step of an engine ends a turn."""
+    """A context in which each step of an engine ends a turn."""
     step = engine.step
 
     def step_and_pass_on() -> list[Request]:
@@ -104,7 +103,7 @@ def passing_on(engine: Loop, turn: Turn) -> Iterator[None]:
 
 
 class SkippingClock:
-    """Time of a clock, and the seconds that were skipped."""
+    """A clock that adds skipped seconds to another clock's time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._skipped = clock, 0.0
@@ -119,7 +118,7 @@ class SkippingClock:
 
 
 class AlternatingExecutor:
-    """An executor of which each step ends a turn."""
+    """An executor whose steps each end a turn."""
 
     def __init__(self, executor: Executor, turn: Turn) -> None:
         self._executor, self._turn = executor, turn

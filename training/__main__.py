@@ -8,9 +8,9 @@
     python -m training needles --model src/relquery/demo/model
     python -m training tables
 
-On one core of a CPU the stages take about an hour. `extend` teaches an exported model to find
-names in hay as well, among lessons of the old kind, so that it forgets none of them: another half
-an hour.
+On one CPU core the stages take about an hour. `extend` also teaches an exported model to find
+names in hay, mixed with lessons of the old kind so that it does not forget them. This takes another
+half hour.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from training.run import Training, export, train
 
 
 def evaluate(folder: Path, per_kind: int, seed: int) -> None:
-    """Print held-out figures by real greedy generation."""
+    """Print held-out figures measured with real greedy generation."""
     print(json.dumps({"goals": GOALS, **asdict(score(Greedy(folder), per_kind, seed))}, indent=2))
 
 

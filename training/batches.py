@@ -17,10 +17,10 @@ Encoded = tuple[list[int], list[float]]  # token ids, and how much each counts i
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, drawn: Sequence[Lesson]) -> list[Encoded]:
-    """Token ids and weights of lessons; pieces meet where no token could span them.
+    """Token ids and weights of lessons; pieces are joined where no token could span them.
 
-    Context weighs nothing. The tokens of an answer share the square root of its length, so that
-    a long copy counts for more than a Yes, but does not drown it.
+    Context has weight zero. The tokens of an answer share the square root of its length, so that
+    a long copy counts more than a Yes, but does not drown it out.
     """
     pieces = [text for lesson in drawn for text, _ in lesson]
     ids = iter(
@@ -43,7 +43,7 @@ def batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Ids and weights (sequences, longest) of at most `most_tokens`, padded, in random order.
 
-    Lessons of about equal length go together, so that batches hold little padding.
+    Lessons of similar length are grouped, so batches have little padding.
     """
     ordered = sorted(encoded, key=lambda pair: len(pair[0]))
     cut: list[list[Encoded]] = [[]]

@@ -1,4 +1,4 @@
-"""What the demo model learns from, in which order, and how fast."""
+"""The demo model's curriculum: its lessons, their order, and the learning rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from training.lessons.lessons import Mix
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stretch of training: how many million tokens of which lessons.
+    """A stage of training: which lessons, and how many million tokens of them.
 
     needles: share of needle lessons. hay: the most words of hay in one.
     """
@@ -25,8 +25,8 @@ class Stage:
 class Course:
     """Stages from a beginning to an exported model.
 
-    rate: the highest learning rate. context: share of the context's tokens that are predicted,
-    too; they count less than the answers.
+    rate: the highest learning rate. context: share of context tokens that are also predicted;
+    they count less than the answers.
     """
 
     stages: tuple[Stage, ...]
@@ -35,11 +35,11 @@ class Course:
 
     @property
     def tokens(self) -> int:
-        """How many tokens all stages hold."""
+        """Number of tokens in all stages."""
         return int(sum(stage.tokens for stage in self.stages) * 1e6)
 
     def at(self, tokens: int) -> tuple[Stage, float]:
-        """The stage after `tokens`, and the rate's factor: 1, in the last stage falling."""
+        """The stage after `tokens`, and the rate's factor: 1, and falling in the last stage."""
         done = tokens / 1e6
         for stage in self.stages[:-1]:
             if done < stage.tokens:

@@ -1,4 +1,4 @@
-"""How a model in training does, quickly: it is shown the right answers and predicts each token."""
+"""A quick check of a model in training: it sees the right answers and predicts each token."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def before(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Held-out shares per kind, quickly: right when every answer token is the likeliest one."""
+    """Held-out shares per kind; an answer is right if every token is the most likely one."""
     rng, parts = Random(7), [_needle_score(model, tokenizer)]
     for kind in Kind:
         asked = list(islice(examples(7, Split.HELD_OUT, kind), PROBES))
@@ -56,7 +56,7 @@ def _needle_score(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -
 def forced(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, asked: Sequence[Lesson]
 ) -> list[bool]:
-    """Of each lesson, whether every token to be learned is the likeliest one."""
+    """For each lesson, whether every token to be learned is the most likely one."""
     right = []
     for pair in encode(tokenizer, asked):
         ((ids, weights),) = batches([pair], BATCH_TOKENS, Random(0))

@@ -1,4 +1,4 @@
-"""Answers by `transformers`' own greedy `generate`: the reference that other engines must equal."""
+"""Answers from the greedy `generate` of `transformers`, which other engines must match."""
 
 from __future__ import annotations
 

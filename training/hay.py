@@ -19,7 +19,7 @@ TEXTS = 8  # each holds one name
 def needle_shares(
     model: Path, hay_words: Sequence[int], cases: int, seed: int
 ) -> dict[int, dict[str, float]]:
-    """For each number of hay words a text: the shares of cases with all names in order.
+    """For each number of hay words per text, the shares of cases with all names in order.
 
     flat: one question over all texts. tree: questions over two texts, then over two answers, ...
     """
@@ -38,7 +38,7 @@ def needle_shares(
 
 
 def _by_pairs(backend: EmbeddedBackend, cases: Sequence[Sequence[str]]) -> list[str]:
-    """One answer a case; all cases have the same power of two of pieces."""
+    """One answer per case; all cases have the same number of pieces, a power of two."""
     while len(cases[0]) > 1:
         pairs = [case[at : at + 2] for case in cases for at in range(0, len(case), 2)]
         answers, width = _answers(backend, pairs), len(cases[0]) // 2

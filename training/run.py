@@ -1,6 +1,6 @@
-"""Training of the demo model: a curriculum, with checkpoints from which it goes on.
+"""Training of the demo model: a curriculum, with checkpoints from which training resumes.
 
-The stages are a curriculum: rows begin with the needed fields alone and grow to all eight.
+The stages are a curriculum: rows begin with only the needed fields and grow to all eight.
 A prototype without it had learned nothing after three million tokens.
 """
 
@@ -30,9 +30,9 @@ from training.forced import before, forced_scores
 from training.lessons.lessons import Lesson, lessons, needle_lessons
 from training.tokenizer import PAD_ID, VOCABULARY, train_tokenizer
 
-POOL = 384  # lessons drawn at once and sorted by length, so that batches hold little padding
+POOL = 384  # lessons drawn at once and sorted by length, so that batches have little padding
 WARM_STEPS = 150
-CONTEXT_WEIGHT = 0.3  # of the tokens of context that are predicted, too
+CONTEXT_WEIGHT = 0.3  # of context tokens that are also predicted
 REPORT_SECONDS = 180
 CHECKPOINT = "checkpoint.pt"
 
@@ -60,13 +60,13 @@ def new_model(tokenizer: PreTrainedTokenizerBase, seed: int) -> LlamaForCausalLM
 
 
 class Training:
-    """A model in training, with all that a resumed run needs to go on as an unbroken one would.
+    """A model in training, with everything that a resumed run needs to match an unbroken one.
 
-    pools, steps, tokens: how many pools of lessons were drawn, updates made, tokens read.
+    pools, steps, tokens: pools of lessons drawn, updates made, and tokens read so far.
     """
 
     def __init__(self, course: Course, out: Path, seed: int, begin: Path | None = None) -> None:
-        """Begin with the exported model in `begin`, or from scratch; go on where `out` stopped."""
+        """Begin with the exported model in `begin`, or from scratch; resume where `out` stopped."""
         out.mkdir(parents=True, exist_ok=True)
         if not (out / "tokenizer.json").exists():
             tokenizer = AutoTokenizer.from_pretrained(begin) if begin else train_tokenizer(seed)
@@ -107,7 +107,7 @@ class Training:
         return drawn + list(islice(needle_lessons(rng, stage.hay), needles))
 
     def save(self) -> None:
-        """Write a checkpoint; a run killed meanwhile leaves the last one whole."""
+        """Write a checkpoint; if the run is killed meanwhile, the last one remains intact."""
         values = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],

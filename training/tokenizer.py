@@ -1,7 +1,7 @@
 """The demo model's tokenizer: byte-level BPE on the generator's own text.
 
-Lossless on any text. A newline is a token of its own, so text may be cut after it; a digit
-and a quote mark, too, so that a copied value has the same tokens in the answer as in the JSON.
+It is lossless on any text. A newline is a separate token, so text may be cut after it. Digits and
+quote marks are too, so a copied value has the same tokens in the answer as in the JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHAT_TEMPLATE = (
     "{% if message.role == 'assistant' %}<|end|>{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
-# Words take their leading space along; digits and quotes stand alone, and so does a newline.
+# Words include their leading space; digits, quotes and newlines are separate.
 SPLIT_PATTERN = (
     r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+|\p{N}| ?"[,:]?| ?[^\s\p{L}\p{N}"]+|\n|[^\S\n]+(?!\S)|\s"""
 )

@@ -1,4 +1,4 @@
-"""Where short prompts had better share a step, measured, and what the policy would decide."""
+"""When it pays for short prompts to share a step, measured, and what the policy decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from relquery.model.torch_executor import TorchExecutor
 
 UNCACHED = (4, 15, 60, 240, 960)
-"""Tokens of a prompt that are to be computed, at the length of a cached beginning."""
+"""Uncached tokens of a prompt, after a cached beginning as long as a user's history."""
 TOGETHER = (1, 2, 4, 8)
 OTHERS = 20
 """Requests that wait while the policy decides."""
@@ -28,10 +28,10 @@ OTHERS = 20
 
 @dataclass(frozen=True, slots=True)
 class Batched:
-    """Prompts of which so many tokens are uncached, behind one beginning of `cached` tokens.
+    """Prompts with `uncached` tokens to compute, after a common beginning of `cached` tokens.
 
-    seconds: of a step, by how many prompts it takes. joins: how many the policy lets share a step,
-    with OTHERS waiting.
+    seconds: of a step, by its number of prompts. joins: how many prompts the policy lets share a
+    step, with OTHERS waiting.
     """
 
     uncached: int
@@ -40,14 +40,14 @@ class Batched:
     joins: int
 
     def each(self, together: int) -> float:
-        """Seconds for each prompt of a step, over those of a prompt by itself."""
+        """Seconds per prompt in a step, divided by those of a prompt alone."""
         return self.seconds[together] / together / self.seconds[1]
 
 
 def measure(
     executor: TorchExecutor, cost: LinearCost, scale: float, repeats: int, seed: int
 ) -> list[Batched]:
-    """Time steps of 1, 2, 4 and 8 such prompts by turns, each of them `repeats` times."""
+    """Time steps of 1, 2, 4 and 8 such prompts in turn, each `repeats` times."""
     rng = np.random.default_rng(seed)
     cached = scaled(HISTORY[0], scale)
     beginning = np.arange(cached)

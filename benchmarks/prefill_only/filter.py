@@ -1,7 +1,7 @@
 """A SQL filter over labels: scored in the pass that ends the prompt, or decoded (paper 004).
 
-Labels of two and three tokens share all but the last, so that decoding decides late. Each side
-takes the whole way of a query, on an engine of its own; their steps alternate (see bench/turns.py).
+Labels of two and three tokens share all but the last, so decoding decides late. Each side runs the
+complete query on its own engine; their steps alternate (see benchmarks/turns.py).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Labels = tuple[str, str]
 class Sizes:
     """How much is measured.
 
-    model: with random weights. vocabulary: of its tokenizer, at most. rows: of the table. tokens:
-    of the labels, a query for each. rounds: runs of each side.
+    model: with random weights. vocabulary: the most tokens of its tokenizer. rows: of the table.
+    tokens: label lengths, one query for each. rounds: runs of each side.
     """
 
     model: str = "random:layers=8,hidden=288,heads=4,ffn=1152"
@@ -77,7 +77,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The query with labels of so many tokens: by side, its runs."""
+    """The query with labels of a given number of tokens, and its runs by side."""
 
     tokens: int
     labels: Labels
@@ -85,22 +85,22 @@ class Filtered:
     runs: dict[str, tuple[Run, ...]]
 
     def seconds(self, side: str) -> float:
-        """Of a side, the median of its runs."""
+        """The median of a side's runs, in seconds."""
         return median(run.seconds for run in self.runs[side])
 
     def spread(self, side: str) -> str:
-        """Of a side, its fastest and its slowest run."""
+        """A side's fastest and slowest run."""
         seconds = [run.seconds for run in self.runs[side]]
         return f"{min(seconds):.2f} to {max(seconds):.2f}"
 
     def gain(self, side: str) -> float:
-        """Seconds of a side over ours: the median of the rounds, in which both take turns."""
+        """Seconds of a side divided by ours: the median over rounds in which both take turns."""
         pairs = zip(self.runs[side], self.runs[SCORED], strict=True)
         return median(run.seconds / scored.seconds for run, scored in pairs)
 
     @property
     def equal(self) -> float:
-        """Share of the rows that have the same answer, of the two labels, in every run."""
+        """Share of the rows that have the same answer (one of the two labels) in every run."""
         every = [run for runs in self.runs.values() for run in runs]
         if any(run.errors for run in every):
             return 0.0
@@ -109,11 +109,11 @@ class Filtered:
 
 
 class StepByStep(Loop):
-    """Constrained decoding without a look ahead: every token of an answer has a step of its own,
-    forced ones too, and so has the end."""
+    """Constrained decoding without look-ahead: every token of an answer takes its own step,
+    including forced tokens and the end token."""
 
     def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
-        """See Loop.submit. The end is a token more."""
+        """See Loop.submit. The end takes one more token."""
         if request.rules.labels:
             request.max_tokens += 1
             request.rules = _EachToken(request.rules.end, request.rules.labels)
@@ -122,7 +122,7 @@ class StepByStep(Loop):
 
 @dataclass(frozen=True, slots=True)
 class _EachToken(Rules):
-    """Labels of which only the end token ends an answer."""
+    """Labels whose answers are only ended by the end token."""
 
     def finish(self, output: Sequence[int]) -> Finish | None:
         del output
@@ -134,7 +134,7 @@ class _EachToken(Rules):
 
 
 def measure(sizes: Sizes, data: Path, seed: int, say: Say) -> list[Filtered]:
-    """Run the query with labels of each length, all sides by turns; [] without the table."""
+    """Run the query with labels of each length, all sides in turn; [] without the table."""
     from relquery.model.networks.load import load
     from relquery.model.networks.random import train_tokenizer
 
@@ -185,7 +185,7 @@ def rows(found: Sequence[Filtered]) -> Iterator[tuple[str, ...]]:
 
 
 def find_labels(model: LoadedModel, tokens: int, seed: int) -> Labels:
-    """Two texts of so many tokens of which only the last differs."""
+    """Two texts of `tokens` tokens that differ only in the last one."""
     writer = Writer(model, seed)
     while True:
         *shared, one, other = writer.document(tokens + 2).split()
@@ -208,8 +208,8 @@ def _filter(
 
 
 def _telling_labels(model: LoadedModel, table: pa.Table, tokens: int, seed: int) -> Labels:
-    """Labels between which the rows differ, if some are soon found: most random ones do not tell
-    them apart for random weights."""
+    """Labels for which the rows have different answers, if such labels are found quickly. With
+    random weights, most random labels give every row the same answer."""
     for number in range(TRIES):
         labels = find_labels(model, tokens, seed + number)
         run = alternate({SCORED: partial(_run, model, table, labels)})[SCORED]
@@ -219,7 +219,7 @@ def _telling_labels(model: LoadedModel, table: pa.Table, tokens: int, seed: int)
 
 
 def _run_all(model: LoadedModel, table: pa.Table, labels: Labels) -> dict[str, Run]:
-    """The query on all sides, by turns."""
+    """Run the query on all sides in turn."""
     side = partial(_run, model, table, labels)
     within = {STEPS: _without_look_ahead, SKIPPED: _decoding}
     return alternate(dict.fromkeys(SIDES, side), within)
@@ -234,14 +234,14 @@ def _run(model: LoadedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run
 
 @contextmanager
 def _decoding() -> Iterator[None]:
-    """Choices are decoded."""
+    """A context in which labels are decoded instead of scored."""
     with patch.object(labels, "SCORED_UNASKED", -1):
         yield
 
 
 @contextmanager
 def _without_look_ahead() -> Iterator[None]:
-    """Choices are decoded, forced tokens too."""
+    """A context in which labels are decoded, including forced tokens."""
     with _decoding(), patch.object(embedded, "Loop", StepByStep):
         yield
 

@@ -1,4 +1,4 @@
-"""How well the tokens not cached tell how long a prompt takes (paper 004, section 6.3)."""
+"""How well uncached tokens predict the time of a prompt (paper 004, section 6.3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Proxy:
 
 
 def measure(model: LoadedModel, workload: Workload, repeats: int, seed: int) -> Proxy:
-    """Time prompts of random tokens, each in one step, all of its states kept."""
+    """Time prompts of random tokens, each in one step that keeps all states."""
     from relquery.model.torch_executor import TorchExecutor
 
     longest = workload.longest

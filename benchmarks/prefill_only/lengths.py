@@ -1,7 +1,7 @@
-"""How long an input may be: by what is kept and what is cut, in measured bytes (paper 004).
+"""The longest possible input, by technique, in measured bytes (paper 004).
 
-A network in the proportions of Qwen2.5-32B, in as much memory beside its weights as that has in
-8 bits on an A100: a quarter of them (Fig. 10, Table 2).
+The network has the proportions of Qwen2.5-32B, and as much memory beyond its weights as that model
+has in 8 bits on an A100: a quarter of the weights (Fig. 10, Table 2).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from relquery.model.torch_executor import TorchExecutor
 
 MEMORY = 1.25
-"""Times the weights: 40 GB for the 32 GB of Qwen2.5-32B in 8 bits."""
+"""Memory as a multiple of the weights: 40 GB for Qwen2.5-32B's 32 GB in 8 bits."""
 CLOSE = 0.98
-"""A length is found where it takes at least so much of the memory, and no more than all."""
+"""A length is accepted if it takes at least this share of the memory, and at most all of it."""
 
 PLAIN, CHUNKED = "plain prefilling", "chunked prefilling"
 DROPPED, TURNS, OURS = "KV of one layer", "+ slices that take turns", "+ states let go of"
 NAMES = (PLAIN, CHUNKED, DROPPED, TURNS, OURS)
-"""Ways to compute a prompt; the last three each add something to the one before (Fig. 10)."""
+"""Ways to compute a prompt; each of the last three adds to the previous one (Fig. 10)."""
 
 Measure = Callable[[int], int]
 Race = tuple[tuple[float, ...], tuple[float, ...]]
@@ -45,10 +45,10 @@ Race = tuple[tuple[float, ...], tuple[float, ...]]
 class Sizes:
     """How much is measured.
 
-    model: with random weights. memory: times its weights. wide: of the same proportions, with fewer
-    layers and wider ones, for the throughput: a narrow one's operations take microseconds, and
-    what is then measured is how fast threads meet. rounds: runs of each side, after one to warm up;
-    narrow_rounds: in the network whose lengths are measured.
+    model: with random weights. memory: as a multiple of its weights. wide: a network of the same
+    proportions with fewer, wider layers, for the throughput; operations of a narrow network take
+    microseconds, so the measurement would be of thread synchronisation. rounds: runs of each side,
+    after one warm-up run. narrow_rounds: the same for the network whose lengths are measured.
     """
 
     model: str = "random:layers=64,hidden=160,heads=10,kv_heads=2,ffn=864"
@@ -79,7 +79,7 @@ class Longest:
 class Lengths:
     """What was measured.
 
-    weights, free: bytes of the weights, and beside them. slices: tokens of a slice, and of a chunk.
+    weights, free: bytes of the weights, and of free memory. slices: tokens of a slice or a chunk.
     longest: by the names above. whole: peak of our longest prompt in all layers. wide, narrow:
     seconds of each run of the longest prompt that plain prefilling can take, plain and ours, in the
     wide network and in the one whose lengths are measured.
@@ -95,7 +95,7 @@ class Lengths:
     narrow: Race
 
     def tokens(self, name: str) -> int:
-        """Of the longest prompt."""
+        """Tokens of the longest prompt."""
         return self.longest[name].tokens
 
     def throughput(self, race: Race) -> tuple[float, float]:
@@ -105,8 +105,8 @@ class Lengths:
 
 
 def ratio(race: Race) -> float:
-    """Throughput of ours over plain: the median of the rounds, in which both follow one another, as
-    the machine is faster in one minute than in the next."""
+    """Throughput of ours divided by plain: the median over rounds. In each round both run one after
+    the other, because the machine's speed varies from minute to minute."""
     return median(plain / hybrid for plain, hybrid in zip(*race, strict=True))
 
 
@@ -163,9 +163,10 @@ def rows(at: Lengths) -> Iterator[tuple[str, ...]]:
 
 
 def fit(way: Measure, free: int, first: int) -> Longest:
-    """The longest prompt whose peak fits, measured there.
+    """The longest prompt whose peak memory fits, with its measured peak.
 
-    On the line through two lengths, `first` and twice that, and from there on through the last two.
+    Found by extrapolating a line through two lengths, `first` and twice that, and then through the
+    last two.
     """
     low, high = first, 2 * first
     at_low, at_high = way(low), way(high)
@@ -181,7 +182,7 @@ def fit(way: Measure, free: int, first: int) -> Longest:
 
 
 def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Measure]:
-    """By name, the bytes that computing so many tokens takes at most."""
+    """By name, functions from a number of tokens to the peak bytes of computing them."""
     from relquery.model.footprint import Footprint
     from relquery.model.slices.release import NOTHING
 
@@ -197,7 +198,7 @@ def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Me
 
 
 def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
-    """Seconds of a prompt by plain prefilling and by ours, now one first and now the other."""
+    """Seconds of a prompt by plain prefilling and by ours; the one that runs first alternates."""
     from relquery.model.torch_executor import TorchExecutor
 
     kept = TorchExecutor(model.network, tokens, slice_tokens=tokens)

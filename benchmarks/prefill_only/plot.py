@@ -1,4 +1,4 @@
-"""The pictures of `scripts/bench prefill-only`, in the manner of paper 004's Fig. 6, 7, 10, 11."""
+"""The pictures of `scripts/bench prefill-only`, like paper 004's Fig. 6, 7, 10 and 11."""
 
 from __future__ import annotations
 

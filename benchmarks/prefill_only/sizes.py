@@ -12,12 +12,12 @@ from benchmarks.prefill_only.workloads import Workload
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured; of pairs, the first is of the posts and the second of the inputs.
+    """How much is measured. In pairs, the first is for the posts and the second for the inputs.
 
-    model: that serves, by name. scales: of the prompts' tokens, beside the paper's. counts: prompts
+    model: the model's name. scales: prompt tokens relative to the paper's. counts: prompts
     as a share of the paper's, for each tenth of the scale. users: of the posts. loads: of each.
-    rounds: of the posts at the lower loads, and at the highest, where much depends on which users
-    come side by side. repeats: of prompts whose times are compared. draws: of simulated arrivals.
+    rounds: of the posts, at the lower loads and at the highest, where much depends on which users
+    arrive together. repeats: of prompts whose times are compared. draws: of simulated arrivals.
     waiting: requests in a long queue. lengths, filter: see there.
     """
 
@@ -69,7 +69,7 @@ QUICK = Sizes(
 
 
 def choose(settings: Settings) -> Sizes:
-    """Those of a quick run or of a full one, at the scale asked for."""
+    """The sizes of a quick or a full run, at the requested scale."""
     sizes = QUICK if settings.quick else FULL
     if settings.scale is None:
         return sizes

@@ -1,4 +1,4 @@
-"""The two workloads of paper 004, Table 1, at a scale: whose prompts there are."""
+"""The two workloads of paper 004, Table 1, at a scale: prompts and their users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.config import EngineConfig
 
 BLOCK = EngineConfig().block_size
 CHUNK = 2_048
-"""Tokens of a step of an engine of today: vLLM's default, for prompts of the paper's lengths."""
+"""Tokens per step of a conventional engine: vLLM's default, for prompts as long as the paper's."""
 USERS, POSTS, INPUTS = 20, 50, 60
 POST = 150
 HISTORY = (14_000, 3_000)
@@ -21,15 +21,15 @@ HISTORY = (14_000, 3_000)
 HISTORIES = (11_000, 17_000)
 LENGTHS = (40_000, 60_000)
 KEPT = 0.25
-"""Share of the users' histories that the cache has room for."""
+"""Share of the users' histories that fits in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Prompts, those of a user together.
 
-    users: whose each is, counted from 0. cache_tokens: capacity of the KV cache, whole blocks.
-    chunk: tokens of a step of an engine of today, and of a slice of ours.
+    users: the user of each prompt, counted from 0. cache_tokens: capacity of the KV cache, in whole
+    blocks. chunk: tokens of a conventional engine's step, and of a slice of ours.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Of all prompts."""
+        """Tokens of all prompts."""
         return sum(map(len, self.prompts))
 
     def limits(self, *, hybrid: bool) -> EngineConfig:
@@ -75,7 +75,7 @@ def post_recommendation(
 
 
 def credit_verification(scale: float, inputs: int, vocabulary: int, seed: int) -> Workload:
-    """WL2: long inputs with nothing in common, evenly long within LENGTHS, one of each user."""
+    """WL2: long inputs with nothing in common, of uniform lengths in LENGTHS, one per user."""
     rng = np.random.default_rng((seed, 2))
     low, high = (scaled(length, scale) for length in LENGTHS)
     prompts = [rng.integers(0, vocabulary, rng.integers(low, high + 1)) for _ in range(inputs)]
@@ -83,7 +83,7 @@ def credit_verification(scale: float, inputs: int, vocabulary: int, seed: int) -
 
 
 def scaled(tokens: int, scale: float) -> int:
-    """So many tokens at a scale; at least one."""
+    """Tokens at a scale; at least one."""
     return max(1, round(tokens * scale))
 
 
@@ -102,7 +102,7 @@ def _workload(
     users: Iterable[int],
     room: int,
 ) -> Workload:
-    """With a cache that holds any one prompt, and so many tokens at least."""
+    """A workload whose cache holds any single prompt, and at least `cache_tokens` tokens."""
     needed = max(room, max(map(len, prompts)) + 1)
     return Workload(
         name,

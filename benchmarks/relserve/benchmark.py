@@ -1,4 +1,4 @@
-"""`scripts/bench relserve`: what schedulers gain that know whole relQueries (paper 003)."""
+"""`scripts/bench relserve`: the gain of schedulers that know whole relQueries (paper 003)."""
 
 from __future__ import annotations
 

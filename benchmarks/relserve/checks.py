@@ -1,4 +1,4 @@
-"""What paper 003 tells in seconds, beside what the simulation gives; and starvation thresholds."""
+"""Seconds reported by paper 003, compared with the simulation; and starvation thresholds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relquery.traces.simulate import simulate
 from relquery.traces.workload import at_rate
 
 MODEL, TABLE = "a100-opt13b", "ratebeer"
-"""Of Fig. 11 and 12 and of Table 6: OPT-13B and the beers."""
+"""The setting of Fig. 11, Fig. 12 and Table 6: OPT-13B and the beers."""
 TABLE_6 = {0.5: 202.2, 0.6: 171.1, 0.7: 158.1, 0.8: 156.4, 0.9: 152.6, 1.0: 146.7}
 """Seconds of service of 100 relQueries, by relQueries per second."""
 FIGURE_1 = {"fcfs": 35.0, "relserve": 13.0}
@@ -62,7 +62,7 @@ def absolute(folder: Path, seeds: tuple[int, ...], count: int = 100) -> Absolute
 def thresholds(
     folder: Path, seeds: tuple[int, ...], load: float, count: int = 100
 ) -> list[Threshold]:
-    """Under relserve, at a share of what fcfs serves at most."""
+    """Latencies under relserve by threshold, at a share of the highest rate fcfs can serve."""
     served = SERVED[MODEL]
     traces = []
     for seed in seeds:
@@ -90,7 +90,7 @@ def thresholds(
 
 
 def hour(folder: Path, seed: int, seconds: float = 3_600.0) -> tuple[float, float]:
-    """Seconds of service near saturation, and the seconds in which they were simulated."""
+    """Seconds of service near saturation, and the seconds it took to simulate them."""
     served = SERVED[MODEL]
     rate = 0.9 * saturation(load_trace(TABLE, folder, 100, seed, "independent"), served)
     queries = list(

@@ -1,4 +1,4 @@
-"""A bound for comparison: shortest remaining time first by one who knows every answer's length."""
+"""A bound for comparison: shortest remaining time first, knowing every answer's length."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from relquery.traces.trace import TracedQuery
 
 
 class Known(Remaining):
-    """What is left of a relQuery, told by the true lengths. lengths: by the number of a request.
+    """The remaining work of a relQuery by true answer lengths. lengths: by request number.
 
-    decode_share: of a decode step's fixed seconds, the share that a relQuery is charged: all of it
-    as if it ran alone, or less, since others run beside it; none: its part among those that run.
+    decode_share: the share of a decode step's fixed seconds that a relQuery is charged. 1: as if it
+    ran alone; less: because others run at the same time; None: divided by the running relQueries.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Known(Remaining):
 
 
 def clairvoyant(traces: Sequence[Sequence[TracedQuery]], served: Served) -> float:
-    """Mean latency over some traces, in seconds, of the best of six schedulers that know.
+    """Mean latency over some traces, in seconds, of the best of six clairvoyant schedulers.
 
     Whether steps mix prompts and decodes, and how a step's fixed cost is shared, changes which
-    relQuery is the shortest; nobody knows what is best, so all are tried.
+    relQuery is the shortest. The best choice is not known, so all are tried.
     """
     return min(
         fmean(

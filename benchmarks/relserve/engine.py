@@ -1,8 +1,8 @@
 """The same trace served by a network on this machine under each policy, and what scheduling costs.
 
-Answers are as long as the trace says: a network with random weights does not end them itself. All
-that users take is in between: tokens, cache, attention, drawing. All policies serve at once, taking
-turns, each with a clock of its own (see bench/turns.py); idle seconds are skipped.
+Answers have the lengths given in the trace, because a network with random weights does not end them
+itself. Everything else is as for users: tokens, cache, attention, sampling. All policies run at
+once, taking turns, each with its own clock (see benchmarks/turns.py); idle seconds are skipped.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 TABLE = "ratebeer"
 VOCABULARY = 8_192
 LIMITS = EngineConfig(cache_tokens=15_700)
-"""The cache of OPT-13B on an A100, as simulated; the engine's defaults else."""
+"""The cache of OPT-13B on an A100, as simulated; otherwise the engine's defaults."""
 LOAD = 1.2
-"""Share of what fcfs serves at most."""
+"""Load, as a share of the highest rate that fcfs can serve."""
 POLICIES: tuple[PolicyName, ...] = ("fcfs", "static", "relserve", "shortest")
 Say = Callable[[str], None]
 
@@ -53,7 +53,7 @@ Say = Callable[[str], None]
 class Served:
     """A trace as one policy served it.
 
-    seconds: from the first arrival to the last answer. scheduling: of these, in the policy.
+    seconds: from the first arrival to the last answer. scheduling: the part spent in the policy.
     outputs: by request.
     """
 
@@ -70,7 +70,7 @@ class Served:
 
     @property
     def tokens(self) -> int:
-        """Of prompts and answers."""
+        """Tokens of prompts and answers."""
         return sum(outcome.prompt_tokens + outcome.output_tokens for outcome in self.outcomes)
 
     @property
@@ -86,7 +86,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class OnEngine:
-    """All policies. saturation: relQueries per second that fcfs serves at most."""
+    """All policies. saturation: the most relQueries per second that fcfs can serve."""
 
     fit: Fit
     saturation: float
@@ -94,7 +94,7 @@ class OnEngine:
 
     @property
     def equal(self) -> float:
-        """Share of the answers that are, under every policy, token for token those of the first."""
+        """Share of the answers that are equal under all policies, token for token."""
         first, *others = self.runs.values()
         return fmean(
             all(run.outputs[number] == output for run in others)
@@ -126,7 +126,7 @@ class Service:
         self._tokens: dict[str, TokenIds] = {}
 
     def calibrate(self, seed: int) -> Fit:
-        """What its steps cost; warms it up, too."""
+        """Measure the cost of its steps, which also warms it up."""
         vocabulary = len(self._model.tokenizer)
         executor = self._executor(POLICIES[0])
         return calibrate(executor, self._limits, RealClock(), vocabulary=vocabulary, seed=seed)
@@ -134,8 +134,8 @@ class Service:
     def serve(
         self, queries: Sequence[TracedQuery], names: Sequence[PolicyName], cost: LinearCost
     ) -> dict[PolicyName, Served]:
-        """Serve a trace under each policy by turns, with an empty cache at the beginning."""
-        for query in queries:  # tokens are made beforehand, as they cost every policy the same
+        """Serve a trace under all policies in turn, starting with an empty cache."""
+        for query in queries:  # tokenised in advance, because it costs every policy the same
             for prompt in query.prompts:
                 self._encode(prompt)
         return alternate({name: partial(self._serve, queries, name, cost) for name in names})
@@ -176,9 +176,9 @@ class Service:
 
 
 def measure(spec: str, relqueries: int, folder: Path, seed: int, say: Say) -> OnEngine:
-    """Calibrate, find the saturation, then serve the same trace under all policies by turns.
+    """Calibrate, find the saturation, then serve the same trace under all policies in turn.
 
-    spec: the model, with random weights. relqueries: of the trace.
+    spec: the model, with random weights. relqueries: number in the trace.
     """
     from relquery.model.networks.load import load
     from relquery.model.networks.random import train_tokenizer

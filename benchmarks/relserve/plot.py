@@ -1,4 +1,4 @@
-"""The pictures of `scripts/bench relserve`, in the manner of paper 003's Fig. 9 to 12."""
+"""The pictures of `scripts/bench relserve`, like paper 003's Fig. 9 to 12."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step's scheduling costs with very many requests waiting."""
+"""The cost of scheduling a step while very many requests wait."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ POLICIES: tuple[PolicyName, ...] = ("fcfs", "sarathi", "static", "relserve", "sh
 
 @dataclass(frozen=True, slots=True)
 class Crowded:
-    """Milliseconds of a step's scheduling: on average and at most; of the first, which takes in
-    all that came."""
+    """Milliseconds of scheduling per step: mean, maximum, and for the first step, which takes in
+    all arrivals."""
 
     policy: PolicyName
     mean: float

@@ -1,4 +1,4 @@
-"""Average latencies under each policy: three models, the tables at hand, the loads of paper 003."""
+"""Mean latencies under each policy: three models, the available tables, the paper's loads."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from relquery.traces.trace import TracedQuery
 from relquery.traces.workload import Sampling, at_rate
 
 LOADS = (0.7, 1.45)
-"""RelQueries that arrive, as a share of what fcfs serves at most. In Table 6 of paper 003 service
-takes 1.47 times as long as the arrivals at the highest rate, and as long as these at half of it."""
+"""Arrival rates of relQueries, as shares of the highest rate that fcfs can serve. In Table 6 of
+paper 003 service takes 1.47 times as long as the arrivals at the highest rate, and just as long as
+the arrivals at half of it."""
 Scheduler = PolicyName | Literal["static-chunked"]
 """The engine's policies, and a baseline of this benchmark."""
 POLICIES: tuple[Scheduler, ...] = (
@@ -35,7 +36,7 @@ POLICIES: tuple[Scheduler, ...] = (
     "shortest",
 )
 MAIN: tuple[Scheduler, ...] = ("fcfs", "static", "relserve", "shortest")
-"""Those that serve where not all do."""
+"""The policies used in settings that do not run all of them."""
 OURS: tuple[PolicyName, ...] = ("relserve", "shortest")
 ABLATIONS: tuple[PolicyName, ...] = (
     "relserve-pp",
@@ -49,8 +50,8 @@ ABLATIONS: tuple[PolicyName, ...] = (
 class Job:
     """A model's costs, a table, and how much of it.
 
-    seeds: one trace each, averaged. sampling: of the rows. policies: at every load; variants: at
-    the highest alone. bound: whether the clairvoyant serves the loads from 1 on.
+    seeds: one trace each, averaged. sampling: of the rows. policies: at every load. variants: only
+    at the highest. bound: whether the clairvoyant serves the loads from 1 up.
     """
 
     model: str
@@ -69,8 +70,8 @@ class Job:
 class Measured:
     """Mean latencies of one setting, in seconds: by load, then by policy, averaged over seeds.
 
-    saturation: relQueries per second that fcfs serves at most; prompt_tokens: of a request, on
-    average; hit_rate: of fcfs at the highest load. bounds: by load, of the clairvoyant. parts:
+    saturation: the most relQueries per second that fcfs can serve. prompt_tokens: mean per
+    request. hit_rate: of fcfs at the highest load. bounds: the clairvoyant's means by load. parts:
     waiting, core and tail of each policy at the highest load.
     """
 
@@ -95,11 +96,11 @@ class Measured:
         return self.means[max(self.means)]
 
     def best(self, load: float) -> float:
-        """Of our policies."""
+        """The lowest mean of our policies."""
         return min(self.means[load][name] for name in OURS)
 
     def over(self, name: Scheduler, other: Scheduler | None = None) -> float:
-        """Mean of a policy over that of another, or of the best of ours, at the highest load."""
+        """A policy's mean divided by another's, or by the best of ours, at the highest load."""
         load = max(self.means)
         return self.means[load][name] / (self.means[load][other] if other else self.best(load))
 
@@ -109,7 +110,7 @@ class Measured:
 
     @property
     def least(self) -> float:
-        """The least of fcfs and static priorities over the best of ours, at any load."""
+        """The lowest ratio of fcfs or static priorities to the best of ours, at any load."""
         return min(
             min(means["fcfs"], means["static"]) / self.best(load)
             for load, means in self.means.items()
@@ -171,7 +172,7 @@ def load_trace(
 
 
 def saturation(queries: Sequence[TracedQuery], served: Served) -> float:
-    """RelQueries per second that fcfs serves when all come at once."""
+    """RelQueries per second that fcfs serves when all arrive at once."""
     together = [replace(query, arrival=0.0) for query in queries]
     return len(queries) / serve(together, "fcfs", served).seconds
 

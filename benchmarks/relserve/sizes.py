@@ -12,10 +12,10 @@ from relquery.engine.cost.accelerators import SERVED
 class Sizes:
     """How much is measured.
 
-    models: that are simulated, by name. tables: at most so many. count: relQueries of a trace;
-    long: of a longer service; engine: on the real engine, and model: which it runs. seeds: traces
-    of each setting. hour: seconds that are simulated to tell how fast that is. relqueries: that
-    wait in a long queue, and steps: that are timed then.
+    models: names of the simulated models. tables: the most tables. count: relQueries per trace.
+    long: relQueries of a longer service. engine: relQueries on the real engine. model: the model it
+    runs. seeds: traces per setting. hour: seconds to simulate when timing the simulation.
+    relqueries: number waiting in a long queue. steps: steps timed with it.
     """
 
     models: tuple[str, ...] = tuple(SERVED)
@@ -47,5 +47,5 @@ QUICK = Sizes(
 
 
 def choose(quick: bool) -> Sizes:
-    """Those of a quick run, or of a full one."""
+    """The sizes of a quick or a full run."""
     return QUICK if quick else FULL

@@ -1,8 +1,8 @@
 """A baseline: static priorities, with chunks of prompts mixed into the steps that decode.
 
 Paper 003 compares with static priorities over an engine that computes prompts before it decodes.
-Engines of today mix both, which gains by itself; this tells that apart from what knowing the rest
-of a relQuery gains.
+Current engines mix both, which is already a gain. This baseline separates that gain from the gain
+of knowing the rest of a relQuery.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relquery.engine.scheduling.policies.steps import decode
 
 
 def static_chunked(state: State, memo: Memo) -> tuple[Plan, Memo]:
-    """Decode all that runs, then compute prompts, of the smallest relQuery first."""
+    """Decode all running requests, then compute prompts, of the smallest relQuery first."""
     priorities: Priorities[Estimate] = memo or Priorities(TokenCount(), state.limits, fixed=True)
     priorities.update(state)
     draft = Draft(state)

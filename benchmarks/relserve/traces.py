@@ -18,12 +18,12 @@ ROWS = 10_000
 EACH = (1, 100)
 """Least and most rows of a relQuery."""
 PASSAGES = tuple(f"context{number}" for number in range(1, 6))
-"""Retrieved for each question."""
+"""Passages retrieved for each question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table, and what is asked about it: by kind of task a question and the columns."""
+    """A table and its questions: for each kind of task, a question and its columns."""
 
     name: str
     file: str
@@ -187,7 +187,7 @@ SOURCES = (
 
 
 def present(folder: Path) -> list[Source]:
-    """Those whose files are there."""
+    """The sources whose files exist."""
     return [source for source in SOURCES if (folder / source.file).exists()]
 
 
@@ -203,7 +203,7 @@ def read_rows(source_file: str, folder: Path) -> list[Row]:
 def trace(
     source: Source, folder: Path, *, count: int, seed: int, sampling: Sampling
 ) -> list[TracedQuery]:
-    """RelQueries over a table, one a second on average."""
+    """RelQueries over a table, one per second on average."""
     rows = {source.name: read_rows(source.file, folder)}
     tasks = {source.name: source.tasks}
     return workload(rows, 1.0, count=count, rows=EACH, seed=seed, tasks=tasks, sampling=sampling)

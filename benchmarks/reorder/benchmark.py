@@ -1,4 +1,4 @@
-"""`scripts/bench reorder`: hit rates, distance to the optimum, growth, and what orders cost."""
+"""`scripts/bench reorder`: hit rates, distance to the optimum, growth, and cost of orders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.reorder.tokens import llama3
 from relquery.table.cost.price import PRICES
 
 QUICK_ROWS = 500
-QUICK_HUNDRED = "movies"  # its optimum is proved in a second
+QUICK_HUNDRED = "movies"  # proving its optimum takes a second
 SIZES, QUICK_SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000), (1_000, 2_000, 4_000)
 BILLED_ROWS, QUICK_BILLED_ROWS = 1_000, 50
 QUICK_PRICES = ("gpt-4o-mini", "claude-3.5-sonnet")
@@ -120,7 +120,7 @@ def _growth(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
 
 
 def _too_small(figure: Figure, rows: int) -> Figure:
-    """The same without a value: the goal is for more rows."""
+    """The figure without its value, because the goal is for more rows."""
     note = f"{figure.value:.3g} for up to {rows:,} rows: {figure.note}"
     return Figure(figure.name, None, figure.goal, figure.at_least, note)
 
@@ -164,7 +164,7 @@ def _bills(settings: Settings, say: Say, results: Results) -> Iterator[Figure]:
 
 
 def _bill_figure(found: list[Bills]) -> Figure:
-    """Whether ordering by price pays; by price or by tokens, the search is the same heuristic."""
+    """Whether ordering by price pays off; the same heuristic searches by price and by tokens."""
     excess = [each.over(order) - 1 for each in found for order in ("original", "ggr")]
     note = "largest share by which ordering by price costs more than original or ggr, of "
     note += f"{len(found)} tables and prices" if found else "no table: they are absent"

@@ -26,10 +26,10 @@ NAME, PICTURE, GAIN = "reorder.md", "reorder_growth.png", "reorder_gain.png"
 
 @dataclass(slots=True)
 class Results:
-    """All of a run, filled in as it is measured.
+    """The results of a run, filled in as they are measured.
 
     reached: per table, a measurement per method. real_tokens: whether bills count a model's tokens.
-    billed_rows: of each table.
+    billed_rows: number of rows billed per table.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Results:
 
 
 def write(folder: Path, results: Results, run: dict[str, Any], seed: int, say: Say) -> None:
-    """Write the document and its picture into `folder`; run: what harness.document gives."""
+    """Write the document and its picture into `folder`. run: the result of harness.document."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = draw(partial(plot_gain, results.reached), folder / GAIN, say)
     drawn = draw(partial(plot, results.growth), folder / PICTURE, say) and drawn

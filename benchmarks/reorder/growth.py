@@ -33,10 +33,10 @@ class Growth:
 
 
 def synthetic(rows: int, seed: int) -> pa.Table:
-    """Orders of a shop, 10 columns: skewed values, of which some go together.
+    """A shop's orders in 10 columns of skewed values, some of them dependent.
 
     Values are Zipf-distributed. `state` follows from `city`, and `category` from `product`; `zip`
-    is one of a few of its city; `brand` mostly follows from `product`; notes are all different.
+    is one of a few in its city; `brand` mostly follows from `product`; notes are all different.
     """
     rng = np.random.default_rng(seed)
     city, product = _zipf(rng, rows, 2_000), _zipf(rng, rows, 10_000)
@@ -64,7 +64,7 @@ def _zipf(rng: np.random.Generator, rows: int, values: int) -> Codes:
 
 
 def _texts(name: str, codes: Codes, length: int) -> pa.Array:
-    """Each code as a text of its own, filled up to `length` characters."""
+    """A different text for each code, padded to `length` characters."""
     distinct, places = np.unique(codes, return_inverse=True)
     texts = pa.array([f"{code} {name}".ljust(length, ".") for code in distinct.tolist()])
     return pa.DictionaryArray.from_arrays(pa.array(places), texts).cast(pa.string())
@@ -97,13 +97,13 @@ def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
 
 
 def last_step(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """By how much the time grew from the last size but one to the last, over n log n."""
+    """Growth of the time from the second-largest to the largest size, relative to n log n."""
     before, after = (size * math.log(size) for size in sizes[-2:])
     return seconds[-1] / seconds[-2] / (after / before)
 
 
 def peak_bytes(rows: int, seed: int) -> int:
-    """Most memory that a fresh process holds that makes, encodes and reorders such a table."""
+    """Peak memory of a fresh process that makes, encodes and reorders such a table."""
     command = [sys.executable, "-m", __spec__.name, str(rows), str(seed)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return int(json.loads(done.stdout))

@@ -24,8 +24,8 @@ WARM_UP = 200  # rows
 class Reached:
     """What a method reaches on a table.
 
-    hit_rate: on the text sent. reported: what the schedule's own report says. seconds: solving,
-    as reported. wall: the whole call with encoded columns, its report included.
+    hit_rate: on the text sent. reported: the hit rate in the schedule's own report. seconds: of
+    solving, as reported. wall: the whole call with encoded columns, including its report.
     """
 
     method: Order
@@ -59,7 +59,7 @@ def _measure(table: RealTable, rows: pa.Table, method: Order, repeats: int) -> R
 
 
 def reorder_as_told(table: RealTable, rows: object, method: Order) -> Schedule:
-    """With the dependencies and bags of the table, to save tokens."""
+    """Reorder with the dependencies and bags of the table, with weight "tokens"."""
     return reorder(rows, method, table.dependencies, table.bags, weight="tokens")
 
 
@@ -70,7 +70,7 @@ def prompts(
     prefix: str = "",
     end: str = "",
 ) -> list[str]:
-    """What is sent: per row the prefix, then its cells as "column: value" ("passage: value")."""
+    """The prompts: for each row the prefix, then its cells as "column: value"."""
     bagged = {name for bag in bags for name in bag}
     cells = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -82,10 +82,10 @@ def prompts(
 
 
 def hit_rate(texts: Sequence[str]) -> float:
-    """Characters that a text shares, as a prefix, with one sent before it, over all characters.
+    """Share of characters that belong to a prefix shared with a text sent earlier.
 
-    The cache has no limit, so all texts together hit what they have beyond their trie, in
-    whatever order they come; of sorted texts, each parts from the trie where it parts from its
+    The cache has no limit, so the total of hits is the length of all texts minus the size of their
+    trie, whatever their order. In sorted order, each text leaves the trie where it differs from its
     predecessor.
     """
     total = sum(map(len, texts))

@@ -1,7 +1,7 @@
-"""How far orders stay below the exact optimum, on the first rows of tables (paper 000, Table 6).
+"""How far orders are below the exact optimum, on the first rows of tables (paper 000, Table 6).
 
-For a hundred rows the optimum can mostly not be proved in the time of a benchmark. There `tree` by
-its defaults is held against the best that is found, and a bound tells how much more there may be.
+For a hundred rows the optimum usually cannot be proved in the time of a benchmark. So `tree` with
+its defaults is compared with the best order found, and a bound says how much more is possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from relquery.table.solvers.exact.lattice import build_lattice
 from relquery.table.solvers.exact.search import cheapest_tree
 
 LONG_SECONDS = 10.0
-MOST_ARCS = 2_000_000  # of the exact search: some seconds
+MOST_ARCS = 2_000_000  # limit of the exact search: a few seconds
 
 Solve = Callable[[RealTable, pa.Table], Report]
 
@@ -59,7 +59,7 @@ SOLVERS: dict[str, Solve] = {
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """The first rows of a table, and what each solver makes of them; None: not proved."""
+    """The first rows of a table, and each solver's result; None if it was not proved."""
 
     table: str
     rows: int
@@ -75,7 +75,7 @@ class Small:
 
 
 def compare(table: RealTable, rows: pa.Table, size: int) -> Small:
-    """All solvers on the first `size` rows, with squared lengths as their aim."""
+    """Run all solvers on the first `size` rows, maximising squared lengths."""
     some = rows.slice(0, size)
     return Small(table.name, some.num_rows, {name: _solve(name, table, some) for name in SOLVERS})
 
@@ -84,8 +84,8 @@ def compare(table: RealTable, rows: pa.Table, size: int) -> Small:
 class Hundred:
     """`tree` on the first rows of a table, in characters hit.
 
-    tree: by its defaults. best: of a longer `tree` and of the exact search, as far as it came.
-    bound: nothing hits more; None where the table is too entangled to tell.
+    tree: with its defaults. best: the better of a longer `tree` and the exact search within its
+    limit. bound: no order hits more; None if the table is too complex to compute it.
     """
 
     table: str
@@ -96,7 +96,7 @@ class Hundred:
 
     @property
     def share(self) -> float:
-        """What `tree` hits of the best."""
+        """The hits of `tree` as a share of the best."""
         return self.tree / self.best if self.best else 1.0
 
     @property
@@ -106,7 +106,7 @@ class Hundred:
 
 
 def compare_hundred(table: RealTable, rows: pa.Table, size: int = 100) -> Hundred:
-    """`tree` on the first `size` rows, with tokens, here characters, as its aim."""
+    """Run `tree` on the first `size` rows, maximising tokens (here characters)."""
     some = rows.slice(0, size)
     items = itemize(encode(some), table.bags)
     found = [_characters(table, some, items, seconds) for seconds in (None, LONG_SECONDS)]

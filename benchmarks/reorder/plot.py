@@ -1,4 +1,4 @@
-"""Pictures: what the order gains on each table, and how time grows with rows."""
+"""Pictures of the order's gain on each table, and of how time grows with rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.reorder.hits import Reached
 
 
 def plot_gain(reached: Mapping[str, Sequence[Reached]], path: Path) -> None:
-    """Write a PNG: per table the share of characters hit, in the order given and in ours.
+    """Write a PNG: the share of characters hit in each table, in the original order and in ours.
 
     Raises ImportError without matplotlib.
     """

@@ -1,4 +1,4 @@
-"""What orders cost at providers: by hit rates, and billed on tokens (paper 000, §6.3)."""
+"""The cost of orders at providers: by hit rates, and billed on tokens (paper 000, §6.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relquery.table.cost.price import PRICES, Price, savings
 from relquery.table.cost.tokens import Encode, tokenize
 from relquery.table.reorder import reorder
 
-REPEATS = 5  # of each value, to get above the shortest prefix that is cached, as paper 000 does
+REPEATS = 5  # of each value, to exceed the shortest prefix that is cached, as in paper 000
 ASKS = {
     "squad": "Given a question and supporting contexts, answer the provided question.\n",
     "movies": (
@@ -25,7 +25,7 @@ ASKS = {
         "be suitable for kids. Answer with ONLY 'Yes' or 'No'.\n"
     ),
 }
-"""Table: the request's text before the fields, which is paper 000's (appendices A and C)."""
+"""By table, the request's text before the fields, from paper 000 (appendices A and C)."""
 
 ORDERS = ("original", "ggr", "tree by tokens", "tree by price")
 Rates = Mapping[str, tuple[float, float]]  # table: hit rates of the original order and of ours
@@ -33,14 +33,14 @@ Rates = Mapping[str, tuple[float, float]]  # table: hit rates of the original or
 
 @dataclass(frozen=True, slots=True)
 class Bills:
-    """What the rows of a table cost by one price, per order of ORDERS."""
+    """The cost of a table's rows under one price, for each of ORDERS."""
 
     table: str
     price: Price
     of: dict[str, Bill]
 
     def over(self, other: str) -> float:
-        """The bill of `tree by price` over another."""
+        """The bill of `tree by price` divided by another order's."""
         return self.of["tree by price"].usd / self.of[other].usd
 
     def saved(self, order: str) -> float:
@@ -49,7 +49,7 @@ class Bills:
 
 
 def estimate(rates: Rates) -> dict[str, list[float]]:
-    """Price model: savings over the original order, per table, as paper 000's Table 4 has them."""
+    """By price, the savings over the original order per table, as in paper 000's Table 4."""
     return {
         name: [savings(ours, price, before=before) for before, ours in rates.values()]
         for name, price in PRICES.items()
@@ -57,7 +57,7 @@ def estimate(rates: Rates) -> dict[str, list[float]]:
 
 
 def repeat(rows: pa.Table, times: int) -> pa.Table:
-    """Each value several times over, as text."""
+    """Each value repeated several times, as text."""
     columns, separator = [], pa.scalar(" ", pa.large_string())
     for column in rows.columns:
         text = pc.fill_null(column.cast(pa.large_string()), "")
@@ -68,9 +68,9 @@ def repeat(rows: pa.Table, times: int) -> pa.Table:
 def bills(
     table: RealTable, rows: pa.Table, names: Sequence[str], encode: Encode | None
 ) -> list[Bills]:
-    """The bills of all orders, by each price of these names.
+    """The bills of all orders, under each of these prices.
 
-    Without a tokenizer, pieces of words stand in for tokens.
+    Without a tokenizer, tokens are approximated by pieces of words.
     """
     encode = encode or EstimatedTokens()
     ask, sent = ASKS[table.name], {}

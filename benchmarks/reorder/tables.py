@@ -1,4 +1,4 @@
-"""The real tables that reordering is measured on, with what the best public solver reaches."""
+"""The real tables that reordering is measured on, with the best public solver's results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 @dataclass(frozen=True, slots=True)
 class RealTable:
-    """A table, and what is known of it.
+    """A table, and what is known about it.
 
-    public, public_seconds: hit rate and time of the best public solver, as the project's goals
-        cite them; no time where nothing beats the order as it came. goal: the hit rate to reach.
+    public, public_seconds: hit rate and time of the best public solver, as cited in the project's
+        goals; no time if nothing beats the original order. goal: the hit rate to reach.
     small: sizes, in rows, at which orders are compared with the optimum.
     """
 

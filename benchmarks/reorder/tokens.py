@@ -1,4 +1,4 @@
-"""Tokens as the Llama 3 models cut them, from the ranks that come with their weights."""
+"""Llama 3's tokenization, from the ranks that come with the model's weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.arrays import Int32s
 from relquery.table.cost.tokens import Encode
 
 LINE = re.compile(r"(?<=\n)(?=[A-Za-z])")
-# What the model's pre-tokenizer cuts out of a text before bytes merge inside each piece.
+# The pieces that the model's pre-tokenizer cuts a text into; bytes then merge inside each piece.
 PIECE = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -30,7 +30,7 @@ def llama3(path: Path) -> Encode | None:
 
 
 class _Remembering:
-    """Encodes each line once: no token reaches over a line break into a letter."""
+    """Encodes each line once, because no token spans a line break and a following letter."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
@@ -46,7 +46,7 @@ class _Remembering:
 
 
 def _build(ranks: bytes) -> Any:
-    """A tokenizer of byte pairs, from lines "base64 of a token's bytes, rank"."""
+    """A byte-pair tokenizer, built from lines "base64 of a token's bytes, rank"."""
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
     tokens = [base64.b64decode(line.split()[0]) for line in ranks.splitlines()]
@@ -71,14 +71,14 @@ def _build(ranks: bytes) -> Any:
 
 
 def _pairs(token: bytes, rank_of: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """What may merge into a token, the pair that forms first in front."""
+    """Pairs that merge into a token, starting with the pair that forms first."""
     cuts = [(token[:i], token[i:]) for i in range(1, len(token))]
     pairs = [pair for pair in cuts if pair[0] in rank_of and pair[1] in rank_of]
     return sorted(pairs, key=lambda pair: (rank_of[pair[0]], rank_of[pair[1]]))
 
 
 def _letters() -> list[str]:
-    """The character by which a byte-level tokenizer writes each byte."""
+    """The character that a byte-level tokenizer uses for each byte."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     further = iter(range(256, 512))
     return [chr(byte if byte in printable else next(further)) for byte in range(256)]

@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 GOAL = 0.93
 GOAL_TOKENS = 0.9
 CACHE_SHARE = 0.5  # of the distinct passages
-WARM_UP = 2  # queries, each asked twice, so that an order is sought too
+WARM_UP = 2  # queries, each asked twice, so that the search for an order is warmed up too
 # Ways that take turns. More caches at once would not fit the memory of most machines.
 TOGETHER = (("sparse", "ours"), ("plain", "ordered"), ("given",))
 Rows = Sequence[Sequence[str]]
-Run = Callable[[Connection, Rows], int]  # gives the cached tokens
+Run = Callable[[Connection, Rows], int]  # returns the cached tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
     """One data set: its size, and the seconds of five ways to answer its queries.
 
-    tokens, distinct: of all passages as they are asked, and of those that differ. plain: passages
-    as text, in the order given; ordered: in the order of `reorder`. sparse: as spans in the order
-    given, nothing reused; given: the same with reuse. ours: as spans, in an order for reuse.
-    given_cached, cached: tokens that were, of the last two.
+    tokens, distinct: tokens of all passages as asked, and of the distinct ones. plain: passages as
+    text, in the given order. ordered: in the order of `reorder`. sparse: as spans in the given
+    order, nothing reused. given: the same with reuse. ours: as spans, in an order for reuse.
+    given_cached, cached: cached tokens of the last two.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Bulk:
 
     @property
     def seconds(self) -> tuple[float, ...]:
-        """Of all ways."""
+        """Seconds of all ways."""
         return self.plain, self.ordered, self.sparse, self.given, self.ours
 
     @property
@@ -74,12 +74,12 @@ class Bulk:
 
     @property
     def speedup(self) -> float:
-        """Ours over plain."""
+        """Speedup of ours over plain."""
         return self.plain / self.ours
 
     @property
     def reached(self) -> float:
-        """Share of the speedup that both together bound."""
+        """The speedup, as a share of the bound given by both gains together."""
         return self.speedup / (self.bound * self.sparse_gain)
 
     @property
@@ -90,7 +90,7 @@ class Bulk:
 
 
 def count_tokens(model: LoadedModel, rows: Rows) -> tuple[int, int]:
-    """Tokens of all passages as they are asked, and of those that differ."""
+    """Tokens of all passages as asked, and of the distinct ones."""
     passages = [passage for row in rows for passage in row]
     distinct = list(dict.fromkeys(passages))
     ids = model.tokenizer(distinct, add_special_tokens=False)["input_ids"]
@@ -99,7 +99,7 @@ def count_tokens(model: LoadedModel, rows: Rows) -> tuple[int, int]:
 
 
 def measure(model: LoadedModel, name: str, rows: Rows, say: Say) -> Bulk:
-    """The ways two by two, each on an engine of its own, by turns; see TOGETHER."""
+    """Time the ways in pairs, taking turns, each on its own engine; see TOGETHER."""
     tokens, distinct = count_tokens(model, rows)
     longest = max(count_tokens(model, [row])[0] for row in rows)
     config = EngineConfig(cache_tokens=max(int(CACHE_SHARE * distinct), 2 * longest + 1024))
@@ -161,7 +161,7 @@ def _plain(connection: Connection, rows: Rows) -> int:
 
 
 def _ordered(connection: Connection, rows: Rows) -> int:
-    """Rows and passages as `reorder` has them, the time for that included."""
+    """Rows and passages in the order of `reorder`, including its time."""
     names = [f"passage {column}" for column in range(max(map(len, rows)))]
     table = as_table(rows, names)
     schedule = reorder(table, bags=[names], weight="tokens")
@@ -199,7 +199,7 @@ def _asked(connection: Connection, queries: list[Node]) -> int:
 
 
 def figures(bulk: Bulk) -> Iterator[Figure]:
-    """How near the bound, in seconds and in tokens; and beside text in the best order."""
+    """How close we get to the bound, in seconds and tokens, and the gain over ordered text."""
     note = (
         f"{bulk.speedup:.3f} of bound {bulk.bound:.3f} in tokens x sparse gain "
         f"{bulk.sparse_gain:.3f}; {bulk.queries:,} queries, "

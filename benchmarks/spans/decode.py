@@ -1,4 +1,4 @@
-"""Tokens per second after a prompt of spans, beside the same prompt as ordinary text."""
+"""Tokens per second after a prompt of spans, compared with the same prompt as ordinary text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Decoded:
 
 
 def measure(model: LoadedModel, sizes: Sizes, seed: int) -> Decoded:
-    """Decode on either side in turn; the prompts are computed before."""
+    """Decode on both sides in turn; the prompts are computed in advance."""
     rng = np.random.default_rng(seed)
     count, length = sizes.documents[-1], sizes.document_tokens
     vocabulary = len(model.tokenizer)

@@ -1,4 +1,4 @@
-"""What it costs to use a cached span at another position, three ways (paper 002, Fig. 13a)."""
+"""The cost of using a cached span at another position, in three ways (paper 002, Fig. 13a)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ LEAST_REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Tokens of a span per millisecond that are made to serve elsewhere, in all layers.
+    """Tokens of a span that are relocated per millisecond, in all layers.
 
-    queries: the 32 tokens that see it are rotated, in each step that computes such. keys: its keys
-    are, in each step that reads them. cidra: its keys are, once, and written back.
+    queries: the 32 tokens that see the span are rotated, in each step that computes them. keys: its
+    keys are rotated, in each step that reads them. cidra: its keys are rotated once, and written
+    back.
     """
 
     tokens: int
@@ -33,7 +34,7 @@ class Moved:
 
 
 def measure(model: LoadedModel, tokens: int, repeats: int, say: Say) -> Moved:
-    """A span of so many tokens."""
+    """Time moving a span of `tokens` tokens."""
     from relquery.model.cache.device import KVCache
 
     config = model.network.config.get_text_config()
@@ -63,7 +64,7 @@ def measure(model: LoadedModel, tokens: int, repeats: int, say: Say) -> Moved:
     for _ in range(max(repeats, LEAST_REPEATS) + 1):
         for way, found in zip(ways, seconds, strict=True):
             found.append(_time(way))
-    # The first warms up.
+    # The first run is a warm-up.
     row = Moved(tokens, *(tokens / (1e3 * median(found[1:])) for found in seconds))
     say(str(row))
     return row

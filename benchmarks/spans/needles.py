@@ -16,7 +16,7 @@ from relquery.spans.result import SpanResult
 from training.lessons.needles import AFTER, BEFORE, names_in, needle_texts
 
 NEEDLES = 8
-DRAWN_FROM = 4  # texts, of which the model draws each candidate that it generates
+DRAWN_FROM = 4  # number of texts from which the model draws each generated candidate
 LOST = 0.5  # below this share, the single judge is lost
 GOAL = 0.95
 Case = Sequence[Sequence[str]]  # for each candidate, the texts that it may be
@@ -24,7 +24,7 @@ Case = Sequence[Sequence[str]]  # for each candidate, the texts that it may be
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Share of cases whose names are all right, with so much hay around each name.
+    """Share of cases with all names right, for a given amount of hay around each name.
 
     generated: whether the candidates are answers of inner generations, or given texts.
     """
@@ -37,7 +37,7 @@ class Found:
 
 
 def ask(case: Case) -> Generate:
-    """The names in the candidates, by one judge. One that may be several texts is generated."""
+    """Ask one judge for the names in the candidates. Those with several texts are generated."""
     candidates = [
         texts[0] if len(texts) == 1 else _drawn(texts, seed) for seed, texts in enumerate(case)
     ]
@@ -46,7 +46,7 @@ def ask(case: Case) -> Generate:
 
 
 def _drawn(texts: Sequence[str], seed: int) -> Generate:
-    """One of the texts, generated token by token; which, the model draws."""
+    """One of the texts, drawn by the model and generated token by token."""
     longest = max(map(len, texts))
     return span.generate(
         f"Write text {seed}.", labels=texts, temperature=1.0, seed=seed, max_tokens=longest
@@ -54,7 +54,7 @@ def _drawn(texts: Sequence[str], seed: int) -> Generate:
 
 
 def measure(sizes: Sizes, seed: int, say: Say, model: str = "demo") -> Iterator[Found]:
-    """A row for each amount of hay, around names in given texts, then in generated ones."""
+    """A row for each amount of hay, first with given texts, then with generated ones."""
     with connect(model, ledger=None) as connection:
         for generated, hays in ((False, sizes.hays), (True, sizes.generated_hays)):
             for hay_words in hays:
@@ -75,9 +75,9 @@ def _cases(rng: Random, hay_words: int, count: int, generated: bool) -> Iterator
 
 
 def _right(connection: Connection, cases: Sequence[Case], goal: Goal) -> int:
-    """How many answers hold each name once; what the model's context cannot hold is not.
+    """How many answers contain each name once; prompts too long for the model's context fail.
 
-    The order of the names does not count: a bag may be asked in any.
+    The order of the names does not count, because a bag may be asked in any order.
     """
     results = connection.run_bulk([ask(case) for case in cases], for_=goal, arity=2)
     return sum(
@@ -94,7 +94,7 @@ def _candidates(case: Case, result: SpanResult) -> str:
 
 
 def figures(rows: Sequence[Found]) -> Iterator[Figure]:
-    """What the tree finds where the single judge is first lost, in given and generated texts."""
+    """The tree's score where the single judge first gets lost, for given and generated texts."""
     for generated, name in ((False, "locality_tree_right"), (True, "locality_generated_right")):
         yield _figure(name, [row for row in rows if row.generated is generated])
 

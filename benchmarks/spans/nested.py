@@ -22,7 +22,7 @@ from relquery.spans.result import SpanResult
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
-INSTRUCTION_TOKENS = 30  # of the system's message, and as many of the user's
+INSTRUCTION_TOKENS = 30  # of the system message, and as many of the user message
 JUDGED = 0.5  # temperature of the figures
 QUESTION = "Which of them is the best?"
 
@@ -31,7 +31,7 @@ QUESTION = "Which of them is the best?"
 class Judged:
     """Seconds from when all inner answers are known to the judge's first token, per execution.
 
-    tokens: of the judge's prompt on either side, in the last execution, and of ours the cached.
+    tokens: of the judge's prompt on both sides in the last execution, and the cached ones of ours.
     """
 
     fan_out: int
@@ -54,12 +54,12 @@ class Judged:
 
     @property
     def lasting(self) -> float:
-        """What 99 of 100 executions reach."""
+        """The ratio that 99 of 100 executions reach."""
         return float(np.percentile(self.ratios, 1))
 
 
 def measure(model: LoadedModel, sizes: Sizes, seed: int, say: Say) -> Iterator[Judged]:
-    """A row for each fan-out and temperature; the one of the figures last."""
+    """A row for each fan-out and temperature; the row used for the figures is last."""
     settings = [(n, t) for n in sizes.fan_outs for t in sizes.temperatures]
     shown = (sizes.fan_outs[-1], JUDGED)
     writer = Writer(model, seed)
@@ -128,9 +128,9 @@ def _judge_seconds(connection: Connection, query: Generate) -> tuple[float, Span
 
 
 def _answers(result: SpanResult, fan_out: int) -> list[str]:
-    """The inner answers as text, a line each; what was asked once stands as often as it is read.
+    """The inner answers as text, one line each; equal generations are repeated as often as read.
 
-    What a random model says may be half a character; U+FFFD in its place would be three tokens.
+    A random model's answer may end in half a character; U+FFFD in its place would be three tokens.
     """
     inner = [generation.answer.text or "" for generation in result.report.generations[:-1]]
     texts = [text.replace("\ufffd", "?") for text in inner]
@@ -138,7 +138,7 @@ def _answers(result: SpanResult, fan_out: int) -> list[str]:
 
 
 def figures(rows: Sequence[Judged]) -> Iterator[Figure]:
-    """Of the last row."""
+    """The figures of the last row."""
     row = rows[-1]
     note = (
         f"{1e3 * median(row.plain):.0f} / {1e3 * median(row.ours):.1f} ms, {len(row.ours)} "

@@ -1,4 +1,4 @@
-"""What moving a span costs, by its size, as a picture."""
+"""A picture of the cost of moving a span, by its size."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FirstTokens:
-    """Seconds to the first token, for so many documents.
+    """Seconds to the first token, for a number of documents.
 
-    plain: documents as ordinary text. miss: as spans, none cached; hit: as spans, all cached, in
-    another order and with another question. cached: tokens that served a hit, of `tokens`.
+    plain: documents as ordinary text. miss: as spans, none cached. hit: as spans, all cached, in
+    another order and with another question. cached: how many of `tokens` were cached in a hit.
     """
 
     documents: int
@@ -60,7 +60,7 @@ def _round(
     *,
     plain_first: bool,
 ) -> FirstTokens:
-    """One of each."""
+    """Run plain, miss and hit once each."""
     documents = writer.documents(count, tokens)
     ask, again = writer.question(), writer.question()
     as_text = _answer("".join(documents) + ask)
@@ -88,7 +88,7 @@ def _answer(*input: span.Child) -> Generate:
 
 
 def figures(rows: Sequence[FirstTokens]) -> Iterator[Figure]:
-    """Of the first and the last row."""
+    """The figures of the first and the last row."""
     one, many = rows[0], rows[-1]
     note = (
         f"{1e3 * many.plain:.0f} / {1e3 * many.hit:.1f} ms for {many.documents} documents, "

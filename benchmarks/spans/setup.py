@@ -1,4 +1,4 @@
-"""What the parts of `scripts/bench spans` share: the model, random documents, both sides."""
+"""Shared by the parts of `scripts/bench spans`: the model, random documents, both sides."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PASSAGES = {
 
 
 def read_passages(path: Path, queries: int) -> list[list[str]]:
-    """The passages of each of the first queries, a line or more each; [] if the file is absent."""
+    """The passages of each of the first queries, one or more lines each; [] without the file."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8") as lines:
@@ -55,7 +55,7 @@ class Writer:
         self._model, self._rng = model, np.random.default_rng(seed)
 
     def document(self, tokens: int) -> str:
-        """A line of random words of so many tokens (at least 2), wherever it stands."""
+        """A line of random words with `tokens` tokens (at least 2) at any position."""
         words = self._rng.choice(self._words, tokens - 1)
         return " ".join(words) + "\n"
 
@@ -73,7 +73,7 @@ class Writer:
                 return [texts[i] for i in order]
 
     def question(self) -> str:
-        """A question unlike those before."""
+        """A question different from all earlier ones."""
         return f"Question {self._rng.integers(10**9)}: which of these documents answers it?"
 
     @cached_property
@@ -95,7 +95,7 @@ class Writer:
 def sides(
     model: LoadedModel, config: EngineConfig, count: int = 2
 ) -> Iterator[tuple[Connection, ...]]:
-    """Connections with an engine each, all alike: what one has cached, no other sees."""
+    """Connections with identical but separate engines, which do not share their caches."""
     backends = [EmbeddedBackend(model, config) for _ in range(count)]
     for backend in backends:
         backend.reserve()

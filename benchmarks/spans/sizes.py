@@ -1,4 +1,4 @@
-"""How much `scripts/bench spans` measures: quickly, on a processor, on an accelerator."""
+"""How much `scripts/bench spans` measures: in a quick run, on a CPU, or on an accelerator."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ VOCABULARY = 4096
 class Sizes:
     """What is measured, and how often.
 
-    model: random weights of this shape. repeats: of a timing; its median counts.
-    documents: of a prompt, per row of the table; the first and the last give figures.
-    document_tokens: of each document. cache_tokens: of every engine but those of bulks.
-    executions: of the nested query that gives figures; others: of each other one.
-    fan_outs: inner generations, the last of which gives figures. inner_tokens: of their answers.
+    model: random weights of this shape. repeats: of a timing; the median is used.
+    documents: per prompt, for each row of the table; the first and the last give figures.
+    document_tokens: of each document. cache_tokens: of every engine except those of bulks.
+    executions: of the nested query that gives figures. others: of each other nested query.
+    fan_outs: numbers of inner generations; the last gives figures. inner_tokens: of their answers.
     queries: of a bulk. spans: sizes of moved spans, in tokens. steps: of decoding.
     hays: words around each needle. cases: for each of these. generated_hays, generated_cases: the
-        same where the texts are generated.
+        same for generated texts.
     """
 
     model: str

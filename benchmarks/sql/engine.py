@@ -28,7 +28,7 @@ Speeds = dict[str, float]
 """Tokens per second, by side."""
 SHARED, UNSHARED, WITHOUT = "shared", "unshared", "without"
 OWN = 40
-"""Tokens of a prompt behind a shared context."""
+"""Tokens of a prompt after a shared context."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class Engine(Part):
 
 
 def prefill_speeds(model: LoadedModel, tokens: np.ndarray, repeats: int = 3) -> Speeds:
-    """Of the engine and of `transformers`, the best of some runs by turns."""
+    """Prefill speeds of the engine and of `transformers`, the best of several runs in turn."""
     from relquery.model.networks.stock import prefill
 
     ours, stock = [], []
@@ -127,7 +127,7 @@ def _prefill_seconds(model: LoadedModel, tokens: np.ndarray) -> float:
 
 
 def decoding(model: LoadedModel, prompts: np.ndarray, steps: int, share: bool = True) -> Loop:
-    """An engine that has computed the prompts, and decodes for more than so many steps."""
+    """An engine that has computed the prompts, and will decode for more than `steps` steps."""
     config = EngineConfig(cache_tokens=131_072, segment_sharing=share)
     engine = EmbeddedBackend(model, config).engine
     for index, prompt in enumerate(prompts.astype(np.int32)):
@@ -139,7 +139,7 @@ def decoding(model: LoadedModel, prompts: np.ndarray, steps: int, share: bool = 
 
 
 def speeds(engines: Mapping[str, Loop], requests: int, steps: int) -> Speeds:
-    """Tokens per second of some decode steps, a step of each engine by turns."""
+    """Tokens per second of some decode steps; the engines take turns, step by step."""
     seconds = dict.fromkeys(engines, 0.0)
     for _ in range(steps):
         for side, engine in engines.items():
@@ -150,7 +150,7 @@ def speeds(engines: Mapping[str, Loop], requests: int, steps: int) -> Speeds:
 
 
 def measure_shared(model: LoadedModel, sizes: Sizes, rng: np.random.Generator) -> Speeds:
-    """Decoding behind a context that all requests share."""
+    """Measure decoding after a context that all requests share."""
     vocabulary = len(model.tokenizer)
     own = rng.integers(1, vocabulary, (sizes.requests, OWN))
     context = np.broadcast_to(rng.integers(1, vocabulary, sizes.shared), (len(own), sizes.shared))
@@ -178,7 +178,7 @@ def batch_figure(at: dict[int, float]) -> Figure:
 
 
 def shared_figures(shared: Mapping[tuple[str, str], Speeds]) -> Iterator[Figure]:
-    """What sharing a context is worth, and what it leaves to be gained."""
+    """The gain from sharing a context, and how far it is from the most that is possible."""
     goals = {"float32": 1.3, "bfloat16": 3.0}
     for (spec, dtype), at in shared.items():
         note = f"{at[SHARED]:,.0f} / {at[UNSHARED]:,.0f} tokens/s, {spec} in {dtype}"

@@ -47,7 +47,7 @@ ORDERS: dict[str, Order] = {GGR: "ggr", ORIGINAL: "original", NO_CACHE: "origina
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked, of which sides, and the tokens of an answer."""
+    """The SQL, its sides, and the tokens of an answer."""
 
     name: str
     sql: str
@@ -139,7 +139,7 @@ def load_model(movies: pa.Table, sizes: Sizes) -> LoadedModel:
 
 
 def run(model: LoadedModel, movies: pa.Table, query: Query) -> dict[str, Ran]:
-    """The query on all its sides, by turns."""
+    """Run the query on all its sides in turn."""
 
     def serve(side: str, turn: Turn) -> Ran:
         config = EngineConfig(prefix_caching=side != NO_CACHE)
@@ -158,7 +158,7 @@ def run(model: LoadedModel, movies: pa.Table, query: Query) -> dict[str, Ran]:
 
 
 def figures(ran: dict[str, dict[str, Ran]]) -> Iterator[Figure]:
-    """What the queries tell."""
+    """The figures of the queries."""
     at = ran["filter"]
     yield _ratio("filter_ggr_over_original", at[ORIGINAL], at[GGR])
     yield _ratio("filter_ggr_over_no_cache", at[NO_CACHE], at[GGR])

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Sizes:
     """How much is measured.
 
-    model: with random weights, and vocabulary: of its tokenizer. rows: of the table. prompts: whose
-    prefill is timed, of so many tokens. steps: of decoding. shared: tokens of a context that
-    requests share. wide: a network for bfloat16.
+    model: with random weights. vocabulary: of its tokenizer. rows: of the table. prompts: number
+    and tokens of the prompts whose prefill is timed. steps: of decoding. shared: tokens of the
+    context that requests share. wide: a network for bfloat16.
     """
 
     model: str = "random:layers=8,hidden=288,heads=4,ffn=1152"
@@ -31,5 +31,5 @@ QUICK = Sizes(
 
 
 def choose(quick: bool) -> Sizes:
-    """Those of a quick run, or of a full one."""
+    """The sizes of a quick or a full run."""
     return QUICK if quick else FULL

@@ -1,4 +1,4 @@
-"""LLM queries over relational data, with attention states reused wherever the meaning allows it.
+"""LLM queries over relational data that reuse attention states wherever this keeps the meaning.
 
 import relquery as rq
 

@@ -1,4 +1,4 @@
-"""Types of NumPy arrays, for annotations: what an array holds, said in one word."""
+"""Types of NumPy arrays for annotations, each named after its content."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ Objects = npt.NDArray[np.object_]
 TokenIds = npt.NDArray[np.int32]
 """Token ids of a text."""
 Slots = npt.NDArray[np.int64]
-"""Places in the KV cache, one a token."""
+"""Places in the KV cache, one per token."""

@@ -35,31 +35,31 @@ RELOCATIONS: tuple[Relocation, ...] = get_args(Relocation)
 class EngineConfig:
     """Limits of the embedded engine.
 
-    max_num_batched_tokens: tokens that one step computes at most, prefill and decode together.
-    max_num_seqs: requests that run at once at most.
-    max_input: tokens of a prompt that one step computes at most if it gives the whole answer: such
-        a prompt may exceed max_num_batched_tokens and the cache (paper 004). None for no more than
-        these.
-    slice_tokens: of a step, how many pass through the network at a time between two attentions:
-        less memory, and the same results.
-    block_size: tokens per block, the grain of prefix hits and of allocation.
+    max_num_batched_tokens: the most tokens that one step computes, prefill and decode together.
+    max_num_seqs: the most requests that run at once.
+    max_input: the longest prompt, in tokens, that one step computes if the step gives the whole
+        answer. Such a prompt may exceed max_num_batched_tokens and the cache (paper 004). None to
+        keep to those limits.
+    slice_tokens: how many tokens of a step pass through the network at a time between two
+        attentions: less memory, and the same results.
+    block_size: tokens per block, the unit of prefix hits and of allocation.
     cache_tokens: capacity of the KV cache in tokens, rounded down to whole blocks.
-    host_tokens: capacity of a second cache in host memory, likewise; 0 for none. It takes what is
-        computed of prompts that one step answers, and serves it to others of these when the first
-        cache has it no more, or never had room for it. A budget of memory does not count it.
+    host_tokens: capacity of a second cache in host memory, likewise; 0 for none. It stores the
+        states of prompts that are answered in one step, and serves them to other such prompts if
+        the first cache no longer has them or never had room. A memory budget does not include it.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.
-    segment_sharing: read a context that several requests of a step share once (not once each).
-    relocation: how a span's cached keys serve at another position: "queries" rotates the queries
-        that see it, "keys" the keys whenever they are read, "cidra" moves them in the cache. The
-        latter two are there to be compared.
+    segment_sharing: read a context shared by several requests of a step once instead of once each.
+    relocation: how a span's cached keys are used at another position: "queries" rotates the queries
+        that see it, "keys" rotates the keys whenever they are read, "cidra" moves them in the
+        cache. The latter two are for comparison.
     policy: which requests a step takes, one of POLICIES.
-    starvation: a relQuery of which requests wait goes first once its arrival was so many seconds
-        ago for each of its requests, begun or not; None for never. Like the next two only for
-        policies that go by priority.
-    aging: seconds of work that a second of waiting makes up for: of what a relQuery still takes;
-        with static and relserve-aba of its tokens, each taken for one of a prompt; with srjf and
-        its kin of what a request takes.
-    weights: shares of the engine that tenants get where they compete; 1 for those not named.
+    starvation: a relQuery with waiting requests goes first once it has waited this many seconds
+        per request since its arrival, begun or not; None for never. Like the next two, only for
+        policies that order by priority.
+    aging: seconds of work that a second of waiting makes up for. Work is the remaining work of a
+        relQuery; with static and relserve-aba its tokens, each counted as a prompt token; with srjf
+        and its variants the work of a request.
+    weights: shares of the engine that tenants get when they compete; the default is 1.
     """
 
     max_num_batched_tokens: int = 2048

@@ -287,6 +287,8 @@ def _sampling(settings: dict[str, Any]) -> Sampling:
     if isinstance(labels, Iterable) and not isinstance(labels, str):
         settings = settings | {"labels": tuple(labels)}
         if not settings["labels"]:
-            raise ConfigError("labels is empty; give at least one text, or None for free answers.")
+            raise ConfigError(
+                "labels is empty; pass at least one string, or None for unrestricted answers."
+            )
     given = {name: value for name, value in settings.items() if value is not None}
     return Sampling(**given)

@@ -51,7 +51,7 @@ class SqlSyntaxError(QueryError):
 class UnknownColumnError(QueryError):
     """A column that no table of the query has.
 
-    complete: whether `columns` are all there are, and not just the nearest.
+    complete: whether `columns` has all columns, not just the nearest.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class MissingExtraError(ModelError, ImportError):
 
 
 class RequestError(RelqueryError):
-    """One request that cannot be served. It becomes the error of its row; others go on."""
+    """One request that cannot be served. It becomes the error of its row; other rows continue."""
 
 
 class PromptTooLongError(RequestError):

@@ -1,7 +1,7 @@
-"""The waist: what passes between planning (sql, table, ir) and execution (engine, model).
+"""The interface between planning (sql, table, ir) and execution (engine, model).
 
-A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend says what came back: an
-`Answer`. Neither side knows more of the other.
+A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend returns the result: an
+`Answer`. Neither side knows more about the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from relquery.errors import ConfigError
 
 
 class Role(Enum):
-    """Who speaks a span, in the sense of a chat template."""
+    """The role of a span in a chat template."""
 
     SYSTEM = "system"
     USER = "user"
@@ -27,7 +27,7 @@ class Role(Enum):
 class Reuse(Enum):
     """How far a span's attention states may be reused.
 
-    PREFIX: the span attends to all before it; reused where all before it is the same.
+    PREFIX: the span attends to everything before it; reused if everything before it is the same.
     INDEPENDENT: the span attends only to itself; reused at any position.
     """
 
@@ -39,10 +39,10 @@ class Reuse(Enum):
 class Span:
     """A piece of a prompt.
 
-    content: text; token ids that exist already; or an exchange or a nest, which are independent.
-    position: position id of the first token; None means right after what precedes it.
-    begins: whether a message begins with it. Without it, spans of one role that follow one another
-        are parts of one message; a span of another role begins one in any case.
+    content: text; existing token ids; or an exchange or a nest, which are independent.
+    position: position id of the first token; None means directly after what precedes it.
+    begins: whether a message begins with it. If False, consecutive spans of one role are parts of
+        one message; a span of another role always begins a message.
     """
 
     content: str | tuple[int, ...] | Exchange | Nest
@@ -57,7 +57,7 @@ Message = tuple[Role, list[Span]]
 
 
 def messages(prompt: Prompt) -> list[Message]:
-    """The spans of each message: one begins where the role changes, and where a span says so."""
+    """The spans of each message. A message begins if the role changes or a span `begins` one."""
     found: list[Message] = []
     for span in prompt:
         if not found or span.begins or found[-1][0] is not span.role:
@@ -68,7 +68,7 @@ def messages(prompt: Prompt) -> list[Message]:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An inner generation as it lies in the cache: a whole prompt, and the tokens of its answer."""
+    """An inner generation as it is in the cache: a whole prompt, and the tokens of its answer."""
 
     prompt: Prompt
     output: tuple[int, ...]
@@ -76,11 +76,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """An independent span that has independent spans in it (paper 002: nested parentheses).
+    """An independent span that contains independent spans (paper 002: nested parentheses).
 
-    spans: its parts. A PREFIX part attends to all before it in the nest, what is in independent
-        parts included; an INDEPENDENT part attends to itself alone. There is no template in a nest:
-        its parts are of one message.
+    spans: its parts. A PREFIX part attends to everything before it in the nest, including the
+        content of independent parts; an INDEPENDENT part attends only to itself. A nest has no
+        template: its parts belong to one message.
     """
 
     spans: Prompt
@@ -94,7 +94,7 @@ class Sampling:
     temperature: 0 is greedy. top_k: 0 keeps all tokens. top_p: 1 keeps all tokens.
     seed: makes sampled answers repeat; None draws a fresh seed per request.
     stop: strings that end the answer and are cut from it.
-    labels: when not empty, the answer is one of these texts.
+    labels: if not empty, the answer is one of these texts.
     """
 
     max_tokens: int = 256
@@ -117,12 +117,14 @@ class Sampling:
                 raise ConfigError(f"{name} is {texts!r}; it must be a list of strings.")
             for text in texts:
                 if not text.isascii() and text.encode(errors="ignore").decode() != text:
-                    raise ConfigError(f"{name} holds {text!r}, which is not valid Unicode text.")
+                    raise ConfigError(f"{name} contains {text!r}, which is not valid Unicode text.")
             object.__setattr__(self, name, tuple(texts))
         if "" in self.stop:
-            raise ConfigError("stop holds an empty string, which would end every answer at once.")
+            raise ConfigError(
+                "stop contains an empty string, which would end every answer at once. Remove it."
+            )
         if "" in self.labels:
-            raise ConfigError("A label is an empty string; an answer has at least one token.")
+            raise ConfigError("A label is an empty string; labels must not be empty. Remove it.")
         for label, count in Counter(self.labels).most_common(1):
             if count > 1:
                 raise ConfigError(f"labels contains {label!r} {count} times; give each label once.")
@@ -146,21 +148,22 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Compared(Sampling):
-    """Sampling of answers that are only compared with some texts, and read by nobody.
+    """Sampling of answers that are only compared with some texts, and otherwise not read.
 
-    texts: these. A backend may end an answer as soon as it can be none of them (Finish.DECIDED).
+    texts: the compared texts. A backend may end an answer as soon as it cannot equal any of them
+    (Finish.DECIDED).
     """
 
     texts: tuple[str, ...] = ()
 
     @classmethod
     def by(cls, sampling: Sampling, texts: tuple[str, ...]) -> Compared:
-        """The same, for answers that are compared with these texts."""
+        """The same settings, for answers that are compared with these texts."""
         return cls(**_settings(sampling), texts=texts)
 
     @property
     def whole(self) -> Sampling:
-        """The same, for answers that are read."""
+        """The same settings, for answers that are read."""
         return Sampling(**_settings(self))
 
 
@@ -181,7 +184,7 @@ class Finish(Enum):
     """Why an answer ended."""
 
     STOP = "stop"  # end-of-sequence token, stop string, or a complete label
-    DECIDED = "decided"  # can be none of the texts that it is compared with: its beginning is given
+    DECIDED = "decided"  # cannot equal any compared text; only its beginning is given
     LENGTH = "length"  # cut by max_tokens or by the model's context
     ERROR = "error"  # could not be served
     CANCELLED = "cancelled"
@@ -189,15 +192,15 @@ class Finish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a backend gives back for one prompt.
+    """What a backend returns for one prompt.
 
-    text: the answer, also when it was cut (`finish` is LENGTH); None if there is none.
-    error: why there is no whole answer, else None.
+    text: the answer, even if it was cut off (`finish` is LENGTH); None if there is none.
+    error: why there is no complete answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
     tokens: ids of the answer, which continue the prompt's own; None where they are not known.
-    scores: log-probability of each of `Sampling.labels` among them, normalised as the call asks;
-        else that with which decoding held to them draws it at temperature 1. None where they were
-        not weighed.
+    scores: log-probability of each of `Sampling.labels` among all labels, normalised as requested;
+        by default as drawn by decoding restricted to the labels at temperature 1. None if labels
+        were not weighed.
     """
 
     text: str | None

@@ -30,11 +30,11 @@ class StageReport:
     rows: rows that needed an answer. calls: distinct requests sent to the backend.
     ledger_hits: distinct requests that were answered before and not sent again.
     prompt_tokens, cached_tokens, output_tokens: of the requests sent.
-    attempts: requests made for them, repeated ones included.
+    attempts: requests made for them, including retries.
     errors: rows left without a value.
-    seconds: the whole stage; solver_seconds: of these, finding the order to send in.
+    seconds: the whole stage. solver_seconds: the part of it spent on finding the order.
     phr: the solver's prefix hit rate, 0 to 1, over fields of the distinct inputs; cached
-        tokens also count the text before the fields.
+        tokens also include the text before the fields.
     """
 
     name: str
@@ -60,7 +60,7 @@ class StageReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All stages in the order run. `seconds` is the whole query, its plain SQL included."""
+    """All stages in the order run. `seconds` is the whole query, including its plain SQL."""
 
     stages: tuple[StageReport, ...] = ()
     seconds: float = 0.0
@@ -72,12 +72,12 @@ class Report:
 
     @property
     def ledger_hits(self) -> int:
-        """Distinct requests that the ledger answered."""
+        """Distinct requests answered from the ledger."""
         return sum(stage.ledger_hits for stage in self.stages)
 
     @property
     def prompt_tokens(self) -> int:
-        """Prompt tokens of all requests sent, cached ones included."""
+        """Prompt tokens of all requests sent, including cached ones."""
         return sum(stage.prompt_tokens for stage in self.stages)
 
     @property
@@ -134,7 +134,7 @@ class Report:
         return table
 
     def _columns(self) -> dict[str, list[str]]:
-        """Cells by heading; what is zero in all stages is left out where that is usual."""
+        """Cells by heading; columns that are usually zero are left out if zero in all stages."""
         shown = {
             "stage": [stage.name for stage in self.stages],
             "rows": [f"{stage.rows:,}" for stage in self.stages],

@@ -1,6 +1,6 @@
 """Span queries, as people write them: `from relquery import span` (paper 002, section 4).
 
-Four answers, and a fifth that chooses among them; the four are read in any order:
+This query has four answers, and a fifth that chooses among them and reads them in any order:
 
     >>> from relquery import optimize, span
     >>> email = span.generate(span.system("Write short emails."), "Apply for a job as a cook.",
@@ -29,8 +29,8 @@ Four answers, and a fifth that chooses among them; the four are read in any orde
                     └── user "Apply for a job as a cook."
     >>> pairwise = optimize(best, for_="attention")
 
-Wherever a child is expected, text stands for a message of the user, and a list or generator for its
-items. What is neither is a QueryError.
+Wherever a child is expected, text stands for a user message, and a list or generator for its
+items. Anything else raises QueryError.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 Child = Node | str | Iterable["Child"]
-_MOST_CHILDREN = 2_000_000  # of one call
+_MOST_CHILDREN = 2_000_000  # per call
 
 
 class Settings(TypedDict, total=False):
@@ -99,29 +99,29 @@ class Settings(TypedDict, total=False):
 
 
 def system(text: str) -> Text:
-    """A message of the system."""
+    """A system message."""
     return Text(text, Role.SYSTEM)
 
 
 def user(text: str) -> Text:
-    """A message of the user; plain text is one as well."""
+    """A user message; plain text is one too."""
     return Text(text)
 
 
 def assistant(text: str) -> Text:
-    """A message of the model, such as an answer given earlier."""
+    """A message from the model, such as an earlier answer."""
     return Text(text, Role.ASSISTANT)
 
 
 def fragment(text: str) -> Fragment:
-    """A piece of a corpus. As a child of `plus` it is computed by itself, ahead of its use."""
+    """A piece of a corpus. As a child of `plus` it is computed separately, before it is used."""
     return Fragment(text)
 
 
 def seq(*children: Child) -> Seq:
     """The children one after another (⋈ in the paper); each sees those before it.
 
-    Texts among them are messages, each its own.
+    Each text among them is a separate message.
     """
     return Seq(_nodes("seq", children))
 
@@ -132,16 +132,16 @@ cross = seq
 def plus(*children: Child) -> Bag:
     """The children in whatever order is cheapest, each seeing only itself (+ in the paper).
 
-    A generation among them stands with its input, as it lies in the cache. A plus in a child is
+    A generation among them is read with its input, as it is in the cache. A plus in a child is
     seen by what follows it in that child, and by nothing outside.
     """
     return Bag(_nodes("plus", children), independent=True)
 
 
 def bag(*children: Child, separator: str = "") -> Bag:
-    """The children in whatever order shares most with other prompts, each seeing those before it.
+    """The children in the order that shares most with other prompts; each sees those before it.
 
-    With a separator they are a list in the message around them, else messages.
+    With a separator they are a list in the message around them, otherwise separate messages.
     """
     return Bag(_nodes("bag", children), separator)
 
@@ -160,14 +160,14 @@ def chat(*children: Child, **settings: Unpack[Settings]) -> Chat:
 
 
 def prepare(*input: Child) -> Prepare:
-    """Compute the input's states ahead of its use (G¹ in the paper); it stands for its input."""
+    """Compute the input's states before they are used (G¹ in the paper); it reads as its input."""
     return Prepare(_joined("prepare", input))
 
 
 def retrieve(*query: Child, corpus: str, limit: int = 5) -> Retrieve:
-    """The at most `limit` texts of a corpus that fit the query best, in any order.
+    """At most `limit` texts of a corpus that match the query best, in any order.
 
-    corpus: a name for the function that looks up, `optimize(..., retrieve=f)`.
+    corpus: a name for the function that searches, `optimize(..., retrieve=f)`.
     """
     return Retrieve(_joined("retrieve", query), corpus, limit)
 
@@ -175,10 +175,10 @@ def retrieve(*query: Child, corpus: str, limit: int = 5) -> Retrieve:
 def repeat(n: int, child: Child) -> tuple[Node, ...]:
     """The same child n times, as children for a join: `plus(repeat(4, generate(...)))`.
 
-    A generation that is drawn at random (temperature above 0) from a given seed would give n equal
-    answers; its copies take the seeds `seed`, `seed + 1`, and so on. Without a seed each copy is
-    drawn anew, and at temperature 0 all n answers are equal. Generations deeper in the child stay
-    as they are. Raises QueryError if n is less than 1, or more than a query may have nodes.
+    A generation with a temperature above 0 and a seed would give n equal answers, so its copies
+    take the seeds `seed`, `seed + 1`, and so on. Without a seed each copy is sampled separately,
+    and at temperature 0 all n answers are equal. Generations deeper in the child do not change.
+    Raises QueryError if n is less than 1, or more than a query may have nodes.
     """
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_NODES:
         raise QueryError(f"repeat has n={n!r}; it must be a whole number from 1 to {MAX_NODES:,}.")
@@ -203,7 +203,7 @@ def _joined(parent: str, children: Iterable[Child]) -> Node:
 
 
 def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
-    """The children as nodes, lists and generators opened."""
+    """The children as nodes, with lists and generators expanded."""
     nodes: list[Node] = []
     todo: list[Iterator[Child]] = [iter(children)]
     opened: list[object] = [children]
@@ -214,8 +214,8 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
             seen += 1
             if seen > _MOST_CHILDREN:
                 raise QueryError(
-                    f"span.{parent} has more than {_MOST_CHILDREN:,} children, those of lists "
-                    "included. Is one a generator without an end? Ask in several queries."
+                    f"span.{parent} has more than {_MOST_CHILDREN:,} children, including those in "
+                    "lists. Is one an endless generator? Otherwise split it into several queries."
                 )
             if isinstance(child, NODES):
                 nodes.append(child)
@@ -223,15 +223,15 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
                 nodes.append(Text(child))
             elif isinstance(child, Iterable) and not isinstance(child, bytes | dict):
                 if id(child) in inside:
-                    raise QueryError(f"span.{parent} has a list as a child that contains itself.")
+                    raise QueryError(f"span.{parent} has a child list that contains itself.")
                 todo.append(iter(child))
                 opened.append(child)
                 inside.add(id(child))
                 break
             else:
                 raise QueryError(
-                    f"span.{parent} has a {type(child).__name__} as a child; it takes text, what "
-                    "relquery.span makes, and lists of these. Write other values as text first."
+                    f"span.{parent} has a {type(child).__name__} as a child; it takes strings, "
+                    "nodes made by relquery.span, and lists of these. Convert other values to text."
                 )
         else:
             todo.pop()

@@ -15,7 +15,7 @@ COPY_WORDINGS = (
 
 
 def rating(row: Row) -> int:
-    """The rating, 1 to 5, that the review's words speak for."""
+    """The rating, 1 to 5, that the review's words express."""
     return int(row.facts["rating"])
 
 
@@ -96,7 +96,7 @@ def sentiment_asks(field: str, author: str, item: str) -> tuple[Ask, ...]:
 
 
 def copy_asks(fields: tuple[str, ...]) -> tuple[Ask, ...]:
-    """One question a field, for its value."""
+    """One question per field, asking for its value."""
     return tuple(_copy(field) for field in fields)
 
 

@@ -1,4 +1,4 @@
-"""The `movies` domain: reviews joined with the movie they speak of."""
+"""The `movies` domain: reviews joined with the movie they are about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from training.domains.sentiment import draw_rating, review
 from training.domains.split import Split
 from training.domains.words import CITIES, WEEKDAYS, movie_title, outlet, person, pool
 
-# Of each genre: who the story is about, and what happens.
+# For each genre: who the story is about, and what happens.
 STORIES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Comedy": (
         ("a clumsy waiter", "two rival bakers", "a nervous groom", "a retired clown"),

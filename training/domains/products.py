@@ -1,4 +1,4 @@
-"""The `products` domain: customer reviews joined with the product they speak of."""
+"""The `products` domain: customer reviews joined with the product they are about."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from training.domains.sentiment import draw_rating, review
 from training.domains.split import Split
 from training.domains.words import CITIES, WEEKDAYS, person, pool
 
-# Of each category: the things sold, and what they are for.
+# For each category: the things sold, and what they are for.
 GOODS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Kitchen": (
         ("Kettle", "Pan", "Toaster", "Blender"),

@@ -23,7 +23,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One joined row: `fields` is what the model sees, `facts` what the answers follow from."""
+    """One joined row: the model sees `fields`, and answers follow from `facts`."""
 
     fields: dict[str, Value]
     facts: dict[str, Value]
@@ -31,7 +31,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The repeated side of the join, such as a movie, with the facts it settles."""
+    """The repeated side of the join, such as a movie, with the facts it determines."""
 
     fields: dict[str, Value]
     facts: dict[str, Value]
@@ -43,7 +43,7 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question in several wordings, the fields it needs, and its answer by the facts."""
+    """A question in several wordings, the fields it needs, and a function from facts to answer."""
 
     kind: Kind
     name: str

@@ -1,6 +1,6 @@
 """Review texts whose rating, 1 to 5, is decided by their words.
 
-Every opinion in a review speaks for the same rating, except in the mixed form of rating 3.
+Every opinion in a review expresses the same rating, except in the mixed form of rating 3.
 Negation ("not boring") and emphasis ("really dull") move a mild word by one step.
 """
 
@@ -67,19 +67,19 @@ VERDICTS: dict[int, tuple[str, ...]] = {
     ),
 }
 EMPHASIS = ("really", "very", "truly", "extremely")
-MILD_OPPOSITE = {4: 2, 2: 4}  # "not boring" speaks for 4, "not good" for 2
-EMPHASISED = {5: 4, 1: 2}  # "very good" speaks for 5, "very dull" for 1
+MILD_OPPOSITE = {4: 2, 2: 4}  # "not boring" expresses 4, "not good" expresses 2
+EMPHASISED = {5: 4, 1: 2}  # "very good" expresses 5, "very dull" expresses 1
 
 
 def draw_rating(rng: Random, quality: int) -> int:
-    """An item's own `quality` in four reviews of ten, else any rating; so averages differ."""
+    """The item's `quality` in four of ten reviews, otherwise any rating, so averages differ."""
     return quality if rng.random() < 0.4 else rng.randint(1, 5)
 
 
 def review(
     rng: Random, split: Split, rating: int, aspects: tuple[str, ...], filler: Callable[[], str]
 ) -> str:
-    """A review of `rating` on one side of the split; `filler` gives sentences without opinion."""
+    """A review of `rating` on one side of the split; `filler` makes sentences without opinion."""
     return split.draw(lambda: _review(rng, rating, aspects, filler))
 
 
@@ -117,7 +117,7 @@ def _clause(rng: Random, rating: int, aspect: str) -> str:
 
 
 def _phrase(rng: Random, rating: int) -> str:
-    """An adjective, alone, negated or emphasised, that speaks for `rating`."""
+    """An adjective that expresses `rating`: alone, negated or emphasised."""
     if rating in MILD_OPPOSITE and rng.random() < 0.25:
         return f"not {rng.choice(ADJECTIVES[MILD_OPPOSITE[rating]])}"
     if rating in EMPHASISED and rng.random() < 0.25:

@@ -1,7 +1,7 @@
 """The line between training text and held-out text.
 
-A text (a title, a name, a review) belongs to one side for good, decided by a checksum of its
-own characters. So no text of a held-out row can have occurred in training, whatever the seeds.
+A text (a title, a name, a review) always belongs to the same side, decided by a checksum of its
+characters. So no text of a held-out row can have occurred in training, whatever the seeds.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Split(Enum):
     HELD_OUT = "held_out"
 
     def owns(self, text: str) -> bool:
-        """True when `text` lies on this side of the line."""
+        """True if `text` is on this side of the line."""
         held_out = zlib.crc32(text.encode()) % HELD_OUT_SHARE == 0
         return held_out == (self is Split.HELD_OUT)
 
     def draw(self, make: Callable[[], str]) -> str:
-        """The first text of `make` that lies on this side."""
+        """The first text from `make` that is on this side."""
         while not self.owns(text := make()):
             pass
         return text

@@ -1,4 +1,4 @@
-"""How well a model answers held-out questions. Knows no model: it is handed `answer`."""
+"""How well a model answers held-out questions. The model is passed as the function `answer`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Score:
 def score(answer: Answer, per_kind: int = 120, seed: int = 1) -> Score:
     """Score exact answers on `per_kind` held-out questions of each kind.
 
-    A summary counts when the whole sentence is right: the template, the item and the feeling
+    A summary counts if the whole sentence is right: the template, the item and the feeling
     or topic. Every question is asked a second time with its fields in another order; the share
     of questions over two fields or more with the same answer both times is "same under shuffle".
     """

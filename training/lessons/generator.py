@@ -14,7 +14,7 @@ from training.domains.tickets import TICKETS
 from training.lessons.prompt import Field, Prompt
 
 DOMAINS: tuple[Domain, ...] = (MOVIES, TICKETS, PRODUCTS)
-MAX_EXTRA_FIELDS = 7  # fields that a question gets beside those that it needs: up to all eight
+MAX_EXTRA_FIELDS = 7  # fields in addition to those that a question needs: up to all eight
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def examples(seed: int, split: Split, kind: Kind) -> Iterator[Example]:
 
 
 def shuffled(example: Example, rng: Random) -> Example:
-    """The same question with its fields in another order (where there are two or more)."""
+    """The same question with its fields in another order (if there are two or more)."""
     fields = list(example.prompt.fields)
     while len(fields) > 1 and tuple(fields) == example.prompt.fields:
         rng.shuffle(fields)
@@ -49,7 +49,7 @@ def shuffled(example: Example, rng: Random) -> Example:
 
 
 def pick_fields(rng: Random, row: Row, needs: tuple[str, ...], extra: int) -> tuple[Field, ...]:
-    """The needed fields and `extra` others (all there are, when fewer), in random order."""
+    """The needed fields and `extra` others (or all, if there are fewer), in random order."""
     others = [name for name in row.fields if name not in needs]
     names = [*needs, *rng.sample(others, min(extra, len(others)))]
     rng.shuffle(names)

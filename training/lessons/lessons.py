@@ -3,9 +3,9 @@
 A lesson is one of
 - *single*: the exact prompt that relquery sends, and its answer;
 - *turns*: a prompt, its answer, and more questions about the same row, each answer learned;
-- *recall*: a JSON object, then the same object in another order, its values learned. This gives
-  a copying loss on most tokens, which forms the attention heads that find a field by its name;
-- *needles*: names in hay, or the lists that earlier answers made of them, and the list of all.
+- *recall*: a JSON object, then the same object in another order, whose values are learned. This
+  gives a copying loss on most tokens, which forms attention heads that find a field by its name;
+- *needles*: names in hay, or lists of names from earlier answers, and the list of all names.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Lesson = list[tuple[str, bool]]  # (text, to be learned)
 class Mix:
     """What the lessons of one stage look like. Shares are probabilities."""
 
-    extra: tuple[int, int]  # least and most fields beside the needed ones
+    extra: tuple[int, int]  # least and most fields in addition to the needed ones
     recall: float  # share of recall lessons
     single: float  # share of single questions; the rest are turns
     system: float  # share of lessons that begin with the system prompt
@@ -62,7 +62,7 @@ def needle_lessons(rng: Random, most_hay: int) -> Iterator[Lesson]:
         draw = rng.random()
         if draw < 0.6:
             groups, hay = _names_of_texts(rng), _spread(rng, most_hay)
-        else:  # lists of names, as a reduction's later plies see them; now and then one in hay
+        else:  # lists of names, as in later rounds of a reduction; sometimes one is in hay
             groups, hay = _names_of_lists(rng), (0 if draw < 0.95 else most_hay // 4)
         pieces = [_piece(rng, names, hay // len(groups), draw < 0.6) for names in groups]
         answer = listed([name for names in groups for name in names])
@@ -70,7 +70,7 @@ def needle_lessons(rng: Random, most_hay: int) -> Iterator[Lesson]:
 
 
 def _names_of_texts(rng: Random) -> list[list[str]]:
-    """The names of each text: one, seldom none or two, and never all together none."""
+    """The names of each text: usually one, rarely none or two, and at least one in all."""
     (count,) = rng.choices(range(1, MOST_NAMES + 1), _TEXT_COUNTS)
     sizes = [1] * count
     if count > 1 and rng.random() < 0.2:  # a name moves to another text
@@ -80,7 +80,7 @@ def _names_of_texts(rng: Random) -> list[list[str]]:
 
 
 def _names_of_lists(rng: Random) -> list[list[str]]:
-    """The names of each list: of equal lengths half of the time."""
+    """The names of each list; half of the time the lists have equal lengths."""
     if rng.random() < 0.5:
         return _grouped(rng, [rng.choice((1, 2, 3, 4, 4))] * 2)
     count = rng.choice((2, 2, 2, 3, 4))
@@ -94,7 +94,7 @@ def _grouped(rng: Random, sizes: list[int]) -> list[list[str]]:
 
 
 def _spread(rng: Random, most: int) -> int:
-    """A number from 1 to `most`, rather a small one."""
+    """A number from 1 to `most`; small numbers are more likely."""
     return 1 + round((most - 1) * rng.random() ** 2)
 
 
@@ -138,7 +138,7 @@ def _opening(rng: Random, mix: Mix) -> Lesson:
 def _recall(rng: Random, row: Row, mix: Mix) -> Lesson:
     least, most = mix.extra
     fields = list(pick_fields(rng, row, (), rng.randint(least + 2, most + 2)))
-    if rng.random() < 0.5:  # values that nothing but copying can give
+    if rng.random() < 0.5:  # values that can only be copied
         fields = [(name, _noise(rng)) for name, _ in fields]
     lesson = [(_USER + json_text(fields) + _ASSISTANT, False)]
     rng.shuffle(fields)

@@ -12,7 +12,7 @@ from training.domains.words import pool
 
 BEFORE = "Find the names.\n"
 AFTER = "\nGive the names in order."
-# One token each to the demo model, at the start of a line as after a space.
+# Each is one token for the demo model, both at the start of a line and after a space.
 NAMES = pool(
     "Alice Amir Anna Bela Boris Carla Carmen Clara Cruz Daniel David Diego Eva Evans Fiona Frank "
     "George Grace Hana Hugo Ines Ivan Jack Jana Karim Kate Keller Kenji Lena Leo Lucas Luisa Marco "
@@ -46,7 +46,7 @@ def needle_texts(
 
 
 def text_around(rng: Random, names: Sequence[str], hay_words: int, split: Split) -> str:
-    """The names, in their order, at random places among `hay_words` random words.
+    """The names, in the given order, at random places among `hay_words` random words.
 
     Without hay there is nothing to draw, and the text is on either side of the split.
     """
@@ -64,7 +64,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def names_in(answer: str) -> list[str]:
-    """The names in an answer, or in any other text, in their order."""
+    """The names in an answer, or in any other text, in order of appearance."""
     return [word for word in _WORD.findall(answer) if word in _KNOWN]
 
 

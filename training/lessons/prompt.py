@@ -1,4 +1,4 @@
-"""The prompt that relquery sends, so that the model is trained on the very same text."""
+"""The prompt that relquery sends, so that the model is trained on exactly the same text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Prompt:
 
 
 def user_text(query: str, fields: Sequence[Field]) -> str:
-    """The user's turn: the query, then the fields as JSON, one a line."""
+    """The user's turn: the query, then the fields as JSON, one per line."""
     return f"{ask_text(query)}\n\nGiven the following data:\n{json_text(fields)}"
 
 
@@ -42,7 +42,7 @@ def ask_text(query: str) -> str:
 
 
 def json_text(fields: Sequence[Field]) -> str:
-    """The fields as JSON, one a line."""
+    """The fields as JSON, one per line."""
     lines = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields
     )

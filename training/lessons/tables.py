@@ -30,7 +30,7 @@ def rows(domain: Domain, seed: int = SEED) -> list[Row]:
 
 
 def _parents(rng: Random, domain: Domain) -> list[Parent]:
-    """Parents of different names; the name is a parent's first field."""
+    """Parents with different names; the name is a parent's first field."""
     named: dict[Value, Parent] = {}
     while len(named) < PARENTS:
         parent = domain.parent(rng, Split.HELD_OUT)
@@ -40,7 +40,7 @@ def _parents(rng: Random, domain: Domain) -> list[Parent]:
 
 def write(folder: Path, seed: int = SEED) -> list[Path]:
     """Write every table as Parquet into `folder`; returns the paths."""
-    import pyarrow as pa  # heavy, and needed to write alone
+    import pyarrow as pa  # heavy, and only needed for writing
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a step's scheduling costs while very many prefill-only requests wait."""
+"""The cost of scheduling a step while very many prefill-only requests wait."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scheduling(Part):
 
 
 def measure(waiting: int) -> dict[str, list[Crowded]]:
-    """By how they wait: a step's scheduling with that many requests."""
+    """The time to schedule a step with this many requests, by how they wait."""
     each = queue.EACH
     kinds = {
         "one relQuery": (1, waiting),

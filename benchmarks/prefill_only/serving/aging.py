@@ -1,4 +1,4 @@
-"""What λ does: a workload at several values of it, on a virtual clock with this machine's costs."""
+"""The effect of λ: a workload at several values, on a virtual clock with this machine's costs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Aged:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A workload under `srjf` with each λ, and under `fifo`, which no λ changes.
+    """A workload under `srjf` with each λ, and under `fifo`, which does not depend on λ.
 
-    load: the rate of arrivals, of what srjf serves at most, as simulated. clairvoyant: the mean
-    latency below which no order can be where inputs have nothing in common; else None.
+    load: the rate of arrivals, as a share of the most that srjf serves in the simulation.
+    clairvoyant: a lower bound on the mean latency of any order, for inputs with nothing in common;
+    else None.
     """
 
     workload: str

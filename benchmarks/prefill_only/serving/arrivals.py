@@ -1,4 +1,4 @@
-"""When the requests of a workload come: user by user, as in paper 004, or shuffled."""
+"""When the requests of a workload arrive: user by user, as in paper 004, or shuffled."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import numpy as np
 from benchmarks.prefill_only.workloads import Workload
 
 Pattern = Literal["users", "shuffled"]
-"""users: users come as a Poisson process, each with all requests, one after another. shuffled: the
-requests of all users are mixed, and come as a Poisson process."""
+"""users: users arrive as a Poisson process, each with all its requests, one after another.
+shuffled: the requests of all users are mixed, and arrive as a Poisson process."""
 SPACING = 1.0
-"""Between two requests of a user, of the time that a request takes at saturation.
+"""Interval between two requests of a user, in units of a request's time at saturation.
 
-The paper's code has 0.1 s, for devices that serve 6 to 12 of its posts a second each, so that this
-is 0.6 to 1.2 there. A user's history and posts are 21,500 tokens that are not cached; at two
-operations for each parameter and token, and at half of a device's peak, an A100 computes 2,400
-tokens of Qwen-32B a second, an L4 3,700 of Llama-3.1-8B, and an H100 5,400 of Llama-3.3-70B in 8
-bits."""
+The paper's code has 0.1 s, for devices that serve 6 to 12 of its posts a second each, so there the
+value is 0.6 to 1.2. A user's history and posts have 21,500 uncached tokens. At two operations per
+parameter and token, and at half of a device's peak, an A100 computes 2,400 tokens of Qwen-32B per
+second, an L4 3,700 of Llama-3.1-8B, and an H100 5,400 of Llama-3.3-70B in 8 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """How requests come. spacing: in times that a request takes at saturation."""
+    """How requests arrive. spacing: in units of a request's time at saturation."""
 
     pattern: Pattern = "users"
     spacing: float = SPACING
@@ -32,10 +31,10 @@ class Arrivals:
     def draw(
         self, workload: Workload, load: float, saturation: float, seed: int
     ) -> tuple[float, ...]:
-        """Seconds at which each request comes.
+        """Arrival time of each request, in seconds.
 
-        load: requests per second on average, as a multiple of saturation, which is those that the
-        engine serves when all come at once.
+        load: mean requests per second, as a multiple of saturation, which is the rate that the
+        engine reaches when all requests arrive at once.
         """
         rng = np.random.default_rng((seed, 3))
         gap = 1 / (load * saturation)

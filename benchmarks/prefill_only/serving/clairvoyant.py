@@ -1,5 +1,4 @@
-"""What any order of service could reach, by one who knows how long each request takes and when it
-comes."""
+"""A bound for any order of service, computed from the time and arrival of each request."""
 
 from __future__ import annotations
 
@@ -9,8 +8,9 @@ from statistics import fmean
 
 
 def service_seconds(arrivals: Sequence[float], latencies: Sequence[float]) -> list[float]:
-    """Seconds that each request was served, by those of a service that never stood still and took
-    one at a time: from its arrival, or from the end of the one before, to its end."""
+    """Seconds for which each request was served, in a service that is never idle while requests
+    wait and takes one at a time: from its arrival, or the end of the previous request, to its end.
+    """
     ends = [arrival + latency for arrival, latency in zip(arrivals, latencies, strict=True)]
     seconds = [0.0] * len(ends)
     free = 0.0
@@ -21,9 +21,9 @@ def service_seconds(arrivals: Sequence[float], latencies: Sequence[float]) -> li
 
 
 def shortest_remaining(arrivals: Sequence[float], seconds: Sequence[float]) -> float:
-    """Mean latency where the request with the least left is served at any moment.
+    """Mean latency if the request with the least remaining work is always served first.
 
-    No order has a lower one, as long as requests take the same seconds in all (Schrage, 1968).
+    No order has a lower mean, as long as requests take the same time in all orders (Schrage, 1968).
     """
     return fmean(_latencies(arrivals, seconds))
 
@@ -47,7 +47,7 @@ def _latencies(arrivals: Sequence[float], seconds: Sequence[float]) -> Iterator[
 
 
 def first_in(arrivals: Sequence[float], seconds: Sequence[float]) -> float:
-    """Mean latency where they are served in the order in which they come."""
+    """Mean latency if requests are served in order of arrival."""
     now, total = 0.0, 0.0
     for number in sorted(range(len(arrivals)), key=arrivals.__getitem__):
         now = max(now, arrivals[number]) + seconds[number]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Engines:
-    """Of every policy one, with a cache of the workload's size, whose memory has been taken."""
+    """One engine per policy, each with an allocated cache of the workload's size."""
 
     def __init__(self, model: LoadedModel, workload: Workload, cost: LinearCost) -> None:
         self._model, self._workload, self._cost = model, workload, cost
@@ -42,7 +42,7 @@ class Engines:
 
 
 def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
-    """With a cache of the workload's size, that cuts steps as the workload says."""
+    """An executor with a cache of the workload's size, which cuts steps as the workload says."""
     from relquery.model.torch_executor import TorchExecutor
 
     return TorchExecutor(

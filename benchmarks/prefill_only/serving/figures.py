@@ -1,4 +1,4 @@
-"""What the services of both workloads tell."""
+"""The figures from the services of both workloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.prefill_only.serving.traffic import Served, Traffic
 
 
 def traffic_figures(posts: Traffic, shuffled: Traffic, credits: Traffic) -> Iterator[Figure]:
-    """At the highest load, where nothing else is said."""
+    """Figures at the highest load, unless stated otherwise."""
     yield from _posts(posts, shuffled)
     yield from _credits(credits)
     equal = min(each.equal for each in (posts, shuffled, credits))
@@ -61,7 +61,7 @@ def _credits(credits: Traffic) -> Iterator[Figure]:
 
 
 def bound(run: Served) -> tuple[float, float]:
-    """Of the seconds for which each request was served: the mean latency that no order can be
-    below, and that of first in, first out."""
+    """A lower bound on the mean latency of any order, and the mean of first in, first out, from the
+    seconds for which each request was served."""
     seconds = service_seconds(run.arrivals, run.latencies)
     return shortest_remaining(run.arrivals, seconds), first_in(run.arrivals, seconds)

@@ -1,4 +1,4 @@
-"""How the requests' arrival changes what their order gains, on a virtual clock."""
+"""How much an order gains under different arrival patterns, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from relquery.engine.cost.linear import LinearCost
 LOADS = (0.5, 1.0, 2.0, 4.0)
 FACTORS = (0.0, 0.5, 1.0, 2.0)
 SECONDS = 0.1
-"""Between the requests of a user in the paper's code, on devices and for prompts of its own."""
+"""Seconds between requests of a user in the paper's code, for its own devices and prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spaced:
-    """Mean latencies of fifo over those of srjf, by load; averages over some draws."""
+    """Mean latencies of fifo divided by those of srjf, by load, averaged over several draws."""
 
     name: str
     gains: dict[float, float]

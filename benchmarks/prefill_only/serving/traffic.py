@@ -1,9 +1,9 @@
 """The same requests served by a network on this machine under each policy, at several loads.
 
-All policies serve at once, taking turns, each with a clock of its own (see bench/turns.py). Idle
-seconds are skipped: the clock is moved on to the next arrival, so that a low load takes no longer
-than its work, and latencies are those of a service that had waited. A round draws arrivals anew,
-the same for all policies.
+All policies run at once, taking turns, each with its own clock (see benchmarks/turns.py). Idle
+seconds are skipped: the clock is moved on to the next arrival, so a low load takes no longer
+than its work, and latencies are the same as if the service had waited. Each round draws new
+arrivals, the same for all policies.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from relquery.traces.serve import serve
 from relquery.traces.trace import TracedQuery
 
 Mode = Literal["chunked", "fifo", "srjf-static", "srjf-calibrated", "srjf"]
-"""chunked: an engine of today, which computes prompts in chunks, first in, first out.
-srjf-calibrated: as the paper has it, a prompt a step."""
+"""chunked: a conventional engine, which computes prompts in chunks, first in, first out.
+srjf-calibrated: the paper's policy, one prompt per step."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 SWEPT: tuple[Mode, ...] = ("chunked", "fifo", "srjf")
-"""Those that serve all loads; with the others the highest alone."""
+"""Policies that serve all loads; the others only serve the highest."""
 _POLICIES: dict[Mode, PolicyName] = {
     "chunked": "sarathi",
     "fifo": "fifo",
@@ -51,12 +51,12 @@ AGING = 0.02
 tokens per second, which is 0.05 where a token takes 0.1 ms."""
 LABELS = ((1,), (2,))
 CLOSE = 1e-4
-"""Log-probabilities that differ by no more are equal."""
+"""Log-probabilities that differ by at most this count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What serves. wait: lets seconds pass on the clock. cost: of its steps."""
+    """An engine under test. wait: lets seconds pass on the clock. cost: of its steps."""
 
     executor: Executor
     clock: Clock
@@ -68,8 +68,8 @@ class Engine:
 class Served:
     """One service of a workload; all tuples by request, in the order of the workload's prompts.
 
-    seconds: from its begin to the last answer. cached: share of the prompts' tokens that the cache
-    served.
+    seconds: from its start to the last answer. cached: share of the prompt tokens served from the
+    cache.
     """
 
     arrivals: tuple[float, ...]
@@ -97,7 +97,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Services under one policy, each with arrivals of its own; averages of them."""
+    """Services under one policy, each with its own arrivals, and their averages."""
 
     runs: tuple[Served, ...]
 
@@ -126,8 +126,8 @@ class Rounds:
 class Traffic:
     """A workload under all policies. saturation: requests per second of srjf if all come at once.
 
-    pattern: in which requests come. loads: how many, as multiples of saturation; by load and policy
-    its services.
+    pattern: how requests arrive. loads: services by load, as a multiple of saturation, and by
+    policy.
     """
 
     workload: Workload
@@ -142,18 +142,18 @@ class Traffic:
 
     @property
     def equal(self) -> float:
-        """Share of the requests that every service answers alike: the same label, and the same
-        log-probabilities up to CLOSE."""
+        """Share of the requests that every service answers in the same way: with the same label,
+        and the same log-probabilities up to CLOSE."""
         runs = [run for by in self.loads.values() for rounds in by.values() for run in rounds.runs]
         return float(np.all([_alike(runs[0], run) for run in runs], axis=0).mean())
 
 
 Open = Callable[[Mode, Turn], Engine]
-"""The engine of a side, whose steps pass its turn on."""
+"""Opens the engine of a side; its steps pass the turn on."""
 
 
 def saturate(workload: Workload, open_engine: Open) -> float:
-    """Requests per second that srjf serves when all come at once."""
+    """Requests per second that srjf serves when all arrive at once."""
     at_once = (0.0,) * len(workload.prompts)
     return alternate(
         {"srjf": lambda turn: run(workload, at_once, "srjf", open_engine("srjf", turn))}
@@ -169,7 +169,7 @@ def measure(
     seed: int,
     say: Say,
 ) -> Traffic:
-    """Serve each load of the plan, under so many policies, in so many rounds."""
+    """Serve each load of the plan, under its policies and for its number of rounds."""
     found = {}
     for load, (modes, rounds) in sorted(plan.items()):
         say(f"{workload.name}, {arrivals.pattern}, at {load:g} x")
@@ -197,7 +197,7 @@ def run(
     engine: Engine,
     aging: float = AGING,
 ) -> Served:
-    """Serve all requests, given when each arrives, with an empty cache at the beginning."""
+    """Serve all requests at the given arrival times, starting with an empty cache."""
     policy = make_policy(_POLICIES[mode], Settings(engine.cost, Fairness(aging=aging)))
     loop = Loop(engine.executor, workload.limits(hybrid=mode != "chunked"), engine.clock, policy)
     labels, rules = LabelTrie(LABELS), Rules(labels=LABELS)
@@ -212,7 +212,7 @@ def run(
         queries, loop, engine.clock, engine.wait, lambda _, place: [requests[order[place]]]
     )
     refused = sum(outcome.failed for outcome in outcomes)
-    assert not refused, "a prompt exceeds what the engine takes"
+    assert not refused, "a prompt is too long for the engine"
     return Served(
         arrivals,
         tuple((request.finished_at or 0.0) - request.arrival for request in requests),
@@ -224,7 +224,7 @@ def run(
 
 
 def _alike(one: Served, other: Served) -> list[bool]:
-    """By request, whether both answer it alike."""
+    """Per request, whether both answer it in the same way."""
     apart = np.abs(np.array(one.scores) - np.array(other.scores)).max(axis=1)
     same = (a == b for a, b in zip(one.outputs, other.outputs, strict=True))
     return [a and bool(far <= CLOSE) for a, far in zip(same, apart, strict=True)]

@@ -1,4 +1,4 @@
-"""What several parts share: the tables that they serve, and mean latencies by load."""
+"""Shared by several parts: the tables that they serve, and mean latencies by load."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from benchmarks.relserve.traces import present
 def tables_and_seeds(
     settings: Settings, sizes: Sizes, say: Say
 ) -> tuple[list[str], tuple[int, ...]]:
-    """Names of the tables to serve, none if none is there; and the seeds to draw services with."""
+    """Names of the tables to serve, empty if there are none, and the seeds for drawing traces."""
     names = [source.name for source in present(settings.data)][: sizes.tables]
     if not names:
-        say(f"{settings.data} holds none of the tables")
+        say(f"{settings.data} has none of the tables")
     return names, tuple(range(settings.seed, settings.seed + sizes.seeds))
 
 
 def means(settings: Sequence[Measured], names: Sequence[Scheduler]) -> Iterator[str]:
-    """Mean latencies of some policies; and of the clairvoyant, where it served."""
+    """Mean latencies of some policies, and of the clairvoyant if it was run."""
     bounded = any(each.bounds for each in settings)
     yield from table(
         ("model", "table", "load", "per second", *names, *(["clairvoyant"] if bounded else [])),

@@ -1,4 +1,5 @@
-"""Simulated with rows of its own for each relQuery, beside one who knows all lengths."""
+"""Simulated with different rows for each relQuery, compared with a scheduler that knows all
+answer lengths."""
 
 from __future__ import annotations
 
@@ -55,12 +56,12 @@ class FreshRows(Part):
 
 
 def excess(measured: Measured) -> float:
-    """Ours over the clairvoyant, at the load at which it is most."""
+    """The ratio of ours to the clairvoyant, at the load where it is highest."""
     return max(measured.best(load) / bound for load, bound in measured.bounds.items())
 
 
 def figures(settings: Sequence[Measured]) -> Iterator[Figure]:
-    """What the settings tell."""
+    """The figures of the settings."""
     above = {each.name: excess(each) for each in settings}
     note = f"the most of {shown(above)}"
     yield Figure("ours_over_clairvoyant", max(above.values()), 1.1, False, note)

@@ -34,7 +34,7 @@ class Engine(Part):
 
         self.sizes = sizes = choose(settings.quick)
         if engine.TABLE not in {source.name for source in present(settings.data)}:
-            say(f"{settings.data} does not hold the table {engine.TABLE}")
+            say(f"{settings.data} does not contain the table {engine.TABLE}")
             return
         set_threads(settings.threads)
         self.found = engine.measure(sizes.model, sizes.engine, settings.data, settings.seed, say)
@@ -71,7 +71,7 @@ class Engine(Part):
 
 
 def figures(at: OnEngine) -> Iterator[Figure]:
-    """What the services tell."""
+    """The figures of the services."""
     ours = min(OURS, key=lambda name: at.runs[name].mean)
     best = at.runs[ours]
     goals: dict[PolicyName, float] = {"fcfs": 1.8, "static": 1.1}

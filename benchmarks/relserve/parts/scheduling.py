@@ -19,7 +19,7 @@ WORDS = template("relserve")
 
 @dataclass(slots=True)
 class Scheduling(Part):
-    """The part. relqueries: that wait."""
+    """The part. relqueries: number waiting."""
 
     name = "scheduling"
     title = "A long queue"

@@ -106,13 +106,13 @@ class SharedRows(Part):
 
     @property
     def beers(self) -> Measured | None:
-        """The setting that the paper takes apart."""
+        """The setting that the paper analyses in detail."""
         found = (each for each in self.settings if (each.model, each.table) == (MODEL, TABLE))
         return next(found, None)
 
 
 def gains(settings: Sequence[Measured]) -> Iterator[Figure]:
-    """What the simulated settings tell."""
+    """The figures of the simulated settings."""
     fcfs = {each.name: each.over("fcfs") for each in settings}
     static = {each.name: each.over("static") for each in settings}
     chunked = {each.name: each.over("static-chunked") for each in settings}

@@ -1,1 +1,1 @@
-"""The parts of `relquery bench spans`, each with a section in its document."""
+"""The parts of `scripts/bench spans`, each with a section in its document."""

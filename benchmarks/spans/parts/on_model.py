@@ -1,4 +1,4 @@
-"""A part that runs on the model of random weights."""
+"""A part that runs on the model with random weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = template("spans")
 
 @dataclass(slots=True)
 class OnModel(Part, ABC):
-    """sizes: how much is measured. parameters: of the model, embeddings aside."""
+    """sizes: how much is measured. parameters: of the model, without embeddings."""
 
     sizes: Sizes = PROCESSOR
     parameters: int = 0
@@ -34,11 +34,11 @@ class OnModel(Part, ABC):
         self.sizes = sizes.choose(settings.quick)
         model = load_model(self.sizes, settings.data)
         self.parameters = parameters(model.network)
-        say(f"{self.sizes.model}: {self.parameters / 1e6:.1f} M parameters, embeddings aside")
+        say(f"{self.sizes.model}: {self.parameters / 1e6:.1f} M parameters without embeddings")
         return model
 
     def setting(self) -> str:
-        """What the section says of the model."""
+        """The section's text about the model."""
         return WORDS.block(
             "setting",
             model=f"`{self.sizes.model}`",

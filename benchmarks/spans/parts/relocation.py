@@ -1,4 +1,4 @@
-"""What it costs to read a span at another position, and to decode after spans."""
+"""The cost of reading a span at another position, and of decoding after spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo model and the demo tables: files, and where they lie."""
+"""The demo model and the demo tables: the files and their paths."""
 
 from relquery.demo.files import TABLES, model_path, table_path
 

@@ -1,4 +1,4 @@
-"""Where the bundled model and tables lie. Imports nothing heavy."""
+"""Paths of the bundled model and tables. Imports nothing heavy."""
 
 from __future__ import annotations
 

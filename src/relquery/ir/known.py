@@ -1,4 +1,4 @@
-"""What generations, retrievals and sugar in a prompt stand for."""
+"""Resolves the generations, retrievals and sugar in a prompt."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from relquery.prompt import Answer, Exchange, Prompt, Reuse, Span
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A generation that has been run. prompt: what it was asked, as it was lowered."""
+    """A generation that has been run. prompt: its lowered prompt."""
 
     prompt: Prompt
     answer: Answer
 
 
-# By id: what has become of a generation, and what a Retrieve stands for.
+# By node id: the result of a generation, or the node that replaces a Retrieve.
 Known = Mapping[int, Answered | Node]
 
 
 def exchange_of(node: Generate, known: Known) -> Span | None:
-    """A generation with its input, as it lies in the cache; its text where that is not known."""
+    """A generation with its input, as it is in the cache; its text if the tokens are unknown."""
     answered = found(node, known)
     answer = answered.answer
     if answer.tokens is not None:
@@ -33,11 +33,11 @@ def exchange_of(node: Generate, known: Known) -> Span | None:
 
 
 def found(node: Generate, known: Known) -> Answered:
-    """What has become of a generation. Raises UnsupportedQueryError if that is not known."""
+    """The result of a generation. Raises UnsupportedQueryError if it is not known."""
     answered = known.get(id(node))
     if not isinstance(answered, Answered):
         raise UnsupportedQueryError(
-            "A prompt holds the answer of another generation, which is not known yet. "
+            "A prompt contains the answer of another generation, which is not known yet. "
             "Run the inner one first and pass its answer as Text, or run the whole query with "
             "Connection.run."
         )
@@ -45,7 +45,7 @@ def found(node: Generate, known: Known) -> Answered:
 
 
 def meant(node: Node, known: Known) -> Node:
-    """What a preparation, a fragment or a retrieval stands for."""
+    """The node that replaces a preparation, a fragment or a retrieval."""
     if isinstance(node, Prepare):
         return node.input
     if isinstance(node, Fragment):
@@ -53,14 +53,14 @@ def meant(node: Node, known: Known) -> Node:
     stands_for = known.get(id(node))
     if stands_for is None or isinstance(stands_for, Answered):
         raise UnsupportedQueryError(
-            f"A prompt holds a {word(node)}, which says nothing yet. "
+            f"A prompt contains a {word(node)}, which has not been resolved yet. "
             "Rewrite the tree with relquery.optimize first."
         )
     return stands_for
 
 
 def sole(node: Node, known: Known) -> Node:
-    """What is left if joins of one child, plus included, are the child."""
+    """The node without its outer joins of one child, including plus."""
     while True:
         if isinstance(node, Prepare | Retrieve):
             below = meant(node, known)

@@ -1,4 +1,4 @@
-"""From a tree to the prompt that is sent."""
+"""Lowers a tree to the prompt that is sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from relquery.ir.known import Known, exchange_of, found, meant, sole
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
 
-MAX_NESTING = 64  # of spans in spans
+MAX_NESTING = 64  # levels of spans inside spans
 
 
 Spans = dict[tuple[str, str, Role, bool], Span]
@@ -18,28 +18,29 @@ Spans = dict[tuple[str, str, Role, bool], Span]
 def lower(node: Node, spans: Spans | None = None, known: Known | None = None) -> Prompt:
     """The prompt of one generation: PREFIX spans, one per piece of text that is not empty.
 
-    Texts that follow one another are messages, each of its own. A Bag with a separator is a list
-    within a message: it and the texts beside it are one. Its children stand in the order given, and
-    each but the last ends with the separator.
+    Consecutive texts are separate messages. A Bag with a separator is a list inside a message: it
+    joins the texts next to it. Its children keep the given order, and each except the last ends
+    with the separator.
 
-    Each child of plus is an INDEPENDENT span: a generation as the exchange that lies in the cache,
-    or as the text of its answer if the backend tells no tokens; anything else as its text, said by
-    its role (texts of several roles are the user's). A plus in such a child has spans of its own in
-    that span: what follows them there attends to them, and to nothing outside. A plus of one child
-    that is all there is to read is that child.
+    Each child of plus is an INDEPENDENT span. A generation becomes its exchange as it is in the
+    cache, or the text of its answer if the backend gives no tokens. Anything else becomes its text
+    under its role; texts of several roles become the user's. A plus in such a child has its own
+    spans inside that span: the text after them attends to them, but to nothing outside. If a plus
+    with one child is the whole input, it is replaced by that child.
 
-    Within one message, and in a child of plus, texts that follow one another without a space or a
-    line break between them get a line break.
+    Within one message, and in a child of plus, a line break is added between consecutive texts
+    that have no space or line break between them.
 
-    A generation anywhere else is the text of its answer, said by the user; in a conversation that
-    goes on, right behind the very messages that it answers, it is the assistant's turn.
+    A generation anywhere else becomes the text of its answer, said by the user. If it directly
+    follows exactly the messages that it answers and the conversation continues, it becomes the
+    assistant's turn.
 
     spans: shared by the calls for one table, so that equal pieces become one object and are built
         once per distinct cell, not once per row; filled here.
-    known: what generations and retrievals inside the input have given, by the id of the node.
+    known: the results of generations and retrievals inside the input, by the id of the node.
 
-    Raises UnsupportedQueryError for those that are not known, and for sugar that `optimize`
-    rewrites; QueryError for more than MAX_NESTING spans in one another.
+    Raises UnsupportedQueryError if such a result is not known, and for sugar that `optimize`
+    rewrites; QueryError for more than MAX_NESTING levels of spans.
     """
     lowering = _Lowering({} if spans is None else spans, {} if known is None else known)
     return lowering.run(node)
@@ -56,17 +57,17 @@ class _End:
     """The end of a child of plus."""
 
 
-_MESSAGES = 0  # where the texts of a prompt stand that are messages
+_MESSAGES = 0  # the place of texts that are messages of a prompt
 _NOWHERE = -1
 
 
 @dataclass(slots=True)
 class _Level:
-    """A prompt, or a child of plus, under way.
+    """A prompt, or a child of plus, in progress.
 
-    place: where its own texts stand, in the sense of `_Lowering`. start, end: in the list of all
-    spans, its first one and behind its last text. before: where the text stands that is right
-    before it. depth, roles: of the spans in it.
+    place: the place of its own texts, see `_Lowering`. start, end: positions in the list of all
+    spans, of its first span and after its last text. before: the place of the text right before
+    it. depth, roles: those of the spans in it.
     """
 
     place: int
@@ -78,15 +79,15 @@ class _Level:
 
 
 _END = _End()
-# What is still to be lowered, the next last; what closes its last span; and where it stands.
+# (what to lower, the text that ends its last span, its place); the next item is the last.
 _Todo = list[tuple[Node | _Apart | _End, str, int]]
 
 
 class _Lowering:
-    """One prompt under way.
+    """One prompt in progress.
 
-    Texts that stand in one place are neighbours: the messages of a prompt, those in a child of
-    plus, or those in a child of a bag with a separator.
+    Texts with the same place are neighbours: the messages of a prompt, the texts in a child of
+    plus, or the texts in a child of a bag with a separator.
     """
 
     __slots__ = ("_known", "_last", "_levels", "_places", "_shared", "_spans", "_todo")
@@ -96,11 +97,11 @@ class _Lowering:
         self._spans: list[Span] = []
         self._levels = [_Level(_MESSAGES)]
         self._places = _MESSAGES
-        self._last = _NOWHERE  # where the text stands that the last span ends with
+        self._last = _NOWHERE  # the place of the text that the last span ends with
         self._todo: _Todo = []
 
     def run(self, node: Node) -> Prompt:
-        """The prompt of a generation, or of what stands in one."""
+        """The prompt of a generation, or of a part of its input."""
         root = sole(node.input, self._known) if isinstance(node, Generate) else node
         todo = self._todo
         todo.append((root, "", _MESSAGES))
@@ -123,9 +124,9 @@ class _Lowering:
         return tuple(self._spans)
 
     def _say(self, content: str, role: Role, ending: str, place: int) -> None:
-        """Add a text, apart from its neighbour if it has one."""
+        """Add a text, separated from its neighbour if it has one."""
         begins = False
-        if not content:  # a separator, in the turn of what it stands behind
+        if not content:  # a separator; it belongs to the turn before it
             begun = len(self._spans) > self._levels[-1].start
             role = self._spans[-1].role if begun else Role.USER
         elif place == self._last:
@@ -140,7 +141,7 @@ class _Lowering:
             self._last = _NOWHERE if ending else place
 
     def _apart(self, content: str, role: Role) -> tuple[str, bool]:
-        """A text behind its neighbour, and whether it begins a message."""
+        """(the text after its neighbour, whether it begins a message)."""
         before = self._spans[-1]
         if self._last == _MESSAGES:
             return content, before.role is role
@@ -157,7 +158,7 @@ class _Lowering:
     def _push_bag(self, bag: Bag, ending: str, place: int) -> None:
         children = bag.children
         if bag.independent:
-            if ending:  # no part of a child of plus, so that each stays as it is
+            if ending:  # not part of a child of plus, so each child is unchanged
                 self._todo.append((_NOTHING, ending, place))
             self._todo += [(_Apart(child), "", place) for child in reversed(children)]
         elif not bag.separator or not children:
@@ -185,10 +186,10 @@ class _Lowering:
             self._todo += [(_END, "", _NOWHERE), (node, "", self._places)]
 
     def _end(self) -> None:
-        """Make one span of a child of plus; spans behind its last text stand as well beside it."""
+        """Make one span of a child of plus; spans after its last text can stay next to it."""
         level, spans = self._levels.pop(), self._spans
         if len(spans) == level.start:
-            self._last = level.before  # nothing parts what stands around it
+            self._last = level.before  # the texts around it are neighbours
             return
         self._last, depth = _NOWHERE, level.depth
         own = spans[level.start : level.end]
@@ -203,13 +204,13 @@ class _Lowering:
         self._levels[-1].roles |= roles
         if depth > MAX_NESTING:
             raise QueryError(
-                f"More than {MAX_NESTING} spans stand one in another: a plus in a child of plus, "
-                "again and again. Write the inner ones as plain text."
+                f"Spans are nested more than {MAX_NESTING} levels deep (a plus in a child of "
+                "plus). Write the inner ones as plain text."
             )
         self._levels[-1].depth = max(self._levels[-1].depth, depth)
 
     def _answer(self, node: Generate, ending: str, place: int) -> None:
-        """The text of an answer; the assistant's if it answers what stands before, and goes on."""
+        """Add an answer; the assistant's if it answers the text before it and more text follows."""
         answered = found(node, self._known)
         goes_on = bool(self._todo) and place == _MESSAGES and answered.prompt == tuple(self._spans)
         role = Role.ASSISTANT if goes_on else Role.USER
@@ -220,9 +221,9 @@ _NOTHING = Text("")
 
 
 def _runs_on(before: Span, content: str, role: Role, in_turn: bool) -> bool:
-    """Whether a text would run on from the one before it, were they joined as they are.
+    """Whether a text would run on from the one before it if they were joined unchanged.
 
-    in_turn: both are said in one turn, also where their roles differ.
+    in_turn: both belong to one turn, even if their roles differ.
     """
     assert isinstance(before.content, str)
     if before.role is not role:
@@ -231,7 +232,7 @@ def _runs_on(before: Span, content: str, role: Role, in_turn: bool) -> bool:
 
 
 def _one_span(spans: list[Span], role: Role) -> Span:
-    """One independent span of texts, and of spans that stand before or between them."""
+    """One independent span made of texts and the spans before or between them."""
     parts: list[Span] = []
     texts: list[str] = []
     for span in spans:

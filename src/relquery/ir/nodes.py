@@ -1,4 +1,4 @@
-"""What a query asks for, as a tree. What commutes is a node type: only a `Bag` may be reordered.
+"""The tree of a query. Its type says whether a node commutes: only a `Bag` may be reordered.
 
 The operators of span queries (paper 002, Table 1): S, A and U are `Text` with a role, the
 non-commutative join is `Seq`, + is a `Bag` that is independent, G is `Generate`; of the sugar, C is
@@ -38,7 +38,7 @@ class Text(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Seq(Tree):
-    """Ordered join: the children one after another."""
+    """Ordered join: the children in sequence."""
 
     children: tuple[Node, ...]
 
@@ -48,10 +48,10 @@ class Seq(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bag(Tree):
-    """Commutative join: the children in whatever order is cheapest, `separator` between them.
+    """Commutative join: the children in the cheapest order, with `separator` between them.
 
-    independent: + of paper 002: each child attends only to itself, and is reused at any position.
-        A generation below it stands with its input, as it lies in the cache. Such a bag has no
+    independent: + of paper 002: each child attends only to itself, and can be reused at any
+        position. A generation below it includes its input, as in the cache. Such a bag has no
         separator.
     """
 
@@ -64,8 +64,8 @@ class Bag(Tree):
         _check_text("Bag's separator", self.separator)
         if self.independent and self.separator:
             raise QueryError(
-                f"An independent Bag has the separator {self.separator!r}; its children do not see "
-                "one another, nor what is between them. Put the text into the children."
+                f"An independent Bag has the separator {self.separator!r}, but its children see "
+                "neither each other nor a separator. Put the text into the children."
             )
 
     @property
@@ -102,9 +102,10 @@ class Generate(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Prepare(Tree):
-    """Generation of one token that is thrown away, so that the states of `input` are in the cache.
+    """Generates one token and discards it, so that the states of `input` are in the cache.
 
-    It stands for its input, and says so to engines that compute nothing unless asked to generate.
+    It means the same as its input. It exists for engines that compute states only when they
+    generate.
     """
 
     input: Node
@@ -138,9 +139,9 @@ class Chat(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Retrieve(Tree):
-    """The `limit` fragments of a corpus that fit a question best: sugar for a Bag of fragments.
+    """The `limit` fragments of a corpus that match a query best: sugar for a Bag of fragments.
 
-    query: what is looked for; its text. corpus: the name that it has where the query is run.
+    query: its text is searched for. corpus: the name of the corpus where the query runs.
     """
 
     query: Node
@@ -168,7 +169,7 @@ class Retrieve(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fragment(Tree):
-    """A piece of a corpus: sugar for text of the user that is prepared alone."""
+    """A piece of a corpus: sugar for user text that is prepared on its own."""
 
     content: str
 
@@ -192,8 +193,8 @@ _DEFAULTS = Sampling()
 def _check_text(name: str, content: object) -> None:
     if not isinstance(content, str):
         raise QueryError(
-            f"{name} holds a {type(content).__name__}; it must hold text. "
-            "Write the value as text first."
+            f"{name} contains a {type(content).__name__}; it must contain text. "
+            "Convert the value to text first."
         )
     try:
         content.encode()
@@ -205,7 +206,9 @@ def _check_text(name: str, content: object) -> None:
 
 def _check_children(parent: str, children: object) -> None:
     if not isinstance(children, tuple):
-        raise QueryError(f"{parent} has a {type(children).__name__} of children; give a tuple.")
+        raise QueryError(
+            f"The children of {parent} are a {type(children).__name__}; they must be a tuple."
+        )
     for child in children:
         if not isinstance(child, NODES):
             raise QueryError(
@@ -215,7 +218,7 @@ def _check_children(parent: str, children: object) -> None:
 
 
 def _settings(sampling: Sampling) -> str:
-    """Settings that are not the default, each with a space before it."""
+    """Settings that differ from the default, each with a leading space."""
     values = [(setting.name, getattr(sampling, setting.name)) for setting in fields(Sampling)]
     return "".join(
         f" {name}={_json(value)}" for name, value in values if value != getattr(_DEFAULTS, name)

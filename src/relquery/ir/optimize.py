@@ -1,4 +1,4 @@
-"""The high-level optimizer: a tree rewritten for the cache or for attention (paper 002)."""
+"""The high-level optimizer: rewrites a tree for the cache or for attention (paper 002)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIMPLIFY: tuple[Rule, ...] = (
     drop_empty,
     unwrap_single,
 )
-# The rules for each goal. For attention, reduce_tree(arity) follows on what these left.
+# The rules for each goal. For attention, reduce_tree(arity) then runs on their result.
 RULES: dict[Goal, tuple[Rule, ...]] = {
     "cache": (*DESUGAR, *SIMPLIFY, distribute_plus),
     "attention": (*DESUGAR, *SIMPLIFY),
@@ -49,16 +49,16 @@ def optimize(
 ) -> Node:
     """The tree in core operators, simplified, and changed for one goal.
 
-    for_: "cache" keeps what the model reads and in which order, and states what can be reused where
-        (section 5.1). "attention" has many candidates judged in a tree, `arity` at a time (section
-        6): other questions, whose answers differ, and more of them, each of which reads less.
-    retrieve: looks up what `Retrieve` asks for: called with a corpus, a text and a limit, it gives
-        at most so many texts, the best first. A Retrieve whose query holds an answer stays in the
-        tree (see `awaits_retrieval`).
+    for_: "cache" keeps what the model reads and in which order, and marks which parts can be
+        reused (section 5.1). "attention" judges many candidates in a tree, `arity` at a time
+        (section 6). This asks more questions, each with less to read, and their answers differ.
+    retrieve: looks up passages for `Retrieve`. It is called with a corpus, a text and a limit, and
+        returns at most `limit` texts, best first. A Retrieve whose query contains an answer stays
+        in the tree (see `awaits_retrieval`).
     trace: gets each replacement as a Step, in order.
 
-    Raises QueryError if the tree holds a Retrieve and `retrieve` is None, or more nodes than can be
-    run, ConfigError for another goal.
+    Raises QueryError if the tree contains a Retrieve and `retrieve` is None, or has too many nodes
+    to run; ConfigError for an unknown goal.
     """
     if not isinstance(for_, str) or for_ not in RULES:
         goals = " or ".join(repr(goal) for goal in get_args(Goal))
@@ -80,7 +80,7 @@ def optimize(
 
 
 def awaits_retrieval(node: Node) -> bool:
-    """Whether a Retrieve below must be looked up in execution, as its query holds an answer."""
+    """Whether a Retrieve below can only run during execution, as its query contains an answer."""
     return any(
         isinstance(below, Retrieve) and awaits_answer(below.query) for below in distinct(node)
     )
@@ -90,6 +90,6 @@ def _check_no_retrieve(node: Node) -> None:
     for below in distinct(node):
         if isinstance(below, Retrieve):
             raise QueryError(
-                f"The query retrieves from corpus {below.corpus!r}, and nothing says how to look "
-                "that up. Pass retrieve=f, where f(corpus, text, limit) gives a list of texts."
+                f"The query retrieves from corpus {below.corpus!r}, but no retrieve function was "
+                "given. Pass retrieve=f, where f(corpus, text, limit) returns a list of texts."
             )

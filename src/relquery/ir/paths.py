@@ -1,4 +1,4 @@
-"""Where a node stands in a tree, and all nodes of one. No function here recurses."""
+"""The path of a node in a tree, and walks over all nodes. No function here recurses."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def word(node: Node) -> str:
 
 
 def check_node(given: object) -> None:
-    """Raise QueryError for what is no node of a tree."""
+    """Raise QueryError unless `given` is a node of a tree."""
     if not isinstance(given, NODES):
         raise QueryError(
-            f"The query is a {type(given).__name__}; make it with relquery.span, e.g. "
+            f"The query is a {type(given).__name__}; expected a tree from relquery.span, e.g. "
             "span.generate('Why?')."
         )
 
 
 def children_of(node: Node) -> tuple[Node, ...]:
-    """`node.children`, typed as the nodes that they are."""
-    return cast("tuple[Node, ...]", node.children)  # a type that is no text is made at every call
+    """`node.children`, typed as nodes."""
+    return cast("tuple[Node, ...]", node.children)  # quoted: a type is built per call
 
 
 def path(ancestors: Sequence[tuple[Node, int]], node: Node) -> str:
-    """A spot such as `generate/seq[1]/plus[0]/user`.
+    """A path such as `generate/seq[1]/plus[0]/user`.
 
-    ancestors: from the root down, each with the index of the child that the path goes through. The
-        middle of a deep path is left out, with a count.
+    ancestors: from the root down, each with the index of the child that the path goes through. In
+        a deep path, a count replaces the middle.
     """
     shown: list[str] = []
     if len(ancestors) > 2 * _ENDS:
@@ -73,7 +73,7 @@ def _step(ancestor: tuple[Node, int]) -> str:
 
 
 def distinct(node: Node) -> Iterator[Node]:
-    """This node and all below it, parents first; one that stands in several places comes once."""
+    """This node and all its descendants, parents first; each distinct node once."""
     seen = {id(node)}
     todo = [node]
     while todo:
@@ -86,5 +86,5 @@ def distinct(node: Node) -> Iterator[Node]:
 
 
 def awaits_answer(node: Node) -> bool:
-    """Whether the node's text holds an answer that is known only when the query is executed."""
+    """Whether the node's text contains an answer that is known only during execution."""
     return any(isinstance(below, Generate | Chat) for below in distinct(node))

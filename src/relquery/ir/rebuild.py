@@ -1,4 +1,4 @@
-"""A node with other children."""
+"""Copies a node with different children."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from relquery.ir.nodes import Bag, Chat, Generate, Node, Prepare, Retrieve, Seq
 
 
 def with_children(node: Node, children: tuple[Node, ...]) -> Node:
-    """A node that says what `node` says, over as many children as its kind takes."""
+    """A copy of `node` with these children, as many as its kind takes."""
     match node:
         case Seq():
             node = Seq(children)

@@ -1,4 +1,4 @@
-"""Rules applied to a tree until none applies any more (paper 002, section 5.1)."""
+"""Applies rules to a tree until none applies any more (paper 002, section 5.1)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Rule = Callable[[Node], Node | None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One replacement: `rule` made `after` out of `before`, which stood at `where`.
+    """One replacement: `rule` turned `before`, which was at `where`, into `after`.
 
-    where: a path in the tree as it was then, such as `generate/seq[1]/plus`.
+    where: a path in the tree at that time, such as `generate/seq[1]/plus`.
     """
 
     rule: str
@@ -30,20 +30,20 @@ class Step:
 def rewrite(
     node: Node, rules: Sequence[Rule], trace: list[Step] | None = None, *, verified: bool = False
 ) -> Node:
-    """The tree in which no rule applies anywhere; in one place the first that applies is taken.
+    """The tree in which no rule applies anywhere. At each node, the first rule that applies wins.
 
-    A node is tried before what is below it, which takes a whole nest apart at once, and again when
-    that has changed. One that stands in several places is rewritten once. Rules are not asked about
-    Text: there is nothing in it to rewrite.
+    A node is tried before its descendants, so a whole nest is flattened at once, and again after
+    they have changed. A node that occurs in several places is rewritten once. Rules are not tried
+    on Text, as there is nothing in it to rewrite.
 
     trace: gets a Step for each replacement, in order. verified: check each replacement.
-    Raises QueryError if the rules do not come to an end, or if a replacement fails its check.
+    Raises QueryError if the rules do not terminate, or if a replacement fails its check.
     """
     return _Rewriting(node, rules, trace, verified).run()
 
 
 class _Place:
-    """A node under way: how far its children are, and as what it began."""
+    """A node in progress: which children are done, and what the node was originally."""
 
     __slots__ = ("changed", "former", "next", "node")
 
@@ -51,7 +51,7 @@ class _Place:
         self.node = node
         self.next = 0  # the first child that is not final
         self.changed: dict[int, Node] = {}  # final children that differ from the node's own
-        self.former: list[Node] = []  # what the node replaces
+        self.former: list[Node] = []  # the nodes that this one replaces
 
 
 class _Rewriting:
@@ -63,8 +63,8 @@ class _Rewriting:
         self._trace = trace
         self._verified = verified
         self._final: dict[int, Node] = {}  # id of a node -> what it becomes
-        self._alive: list[Node] = []  # an id names one node as long as that node lives
-        self._places: list[_Place] = []  # from the root to the node under way
+        self._alive: list[Node] = []  # an id is unique only while its node is alive
+        self._places: list[_Place] = []  # from the root to the current node
         self._steps = 0
         self._limit = 1000 + 50 * sum(1 for _ in distinct(node))
         self._last: list[str] = []  # names of the last rules, when the limit is near
@@ -88,7 +88,7 @@ class _Rewriting:
         self._apply(place)
 
     def _next_child(self, place: _Place) -> Node | None:
-        """The next child that is not final; those before it are taken over."""
+        """The next child that is not final; copies the final ones before it."""
         children = children_of(place.node)
         for index in range(place.next, len(children)):
             child = children[index]
@@ -129,7 +129,7 @@ class _Rewriting:
                     break
             else:
                 return
-            # A rule may give back a node that is final, such as the only child of a join.
+            # A rule may return a node that is already final, such as the only child of a join.
             final = self._final.get(id(place.node))
             if final is not None:
                 self._become(place, final)
@@ -151,15 +151,15 @@ class _Rewriting:
                 verify(after)
             except QueryError as error:
                 raise QueryError(
-                    f"Rule {rule} broke the tree at {self._where()}. {error} Correct the rule."
+                    f"Rule {rule} broke the tree at {self._where()}. {error} Fix the rule."
                 ) from error
         if self._steps > self._limit - 100:
             self._last.append(rule)
         if self._steps > self._limit:
             raise QueryError(
-                f"Rewriting does not come to an end: after {self._steps} replacements, rules still "
+                f"Rewriting does not terminate: after {self._steps} replacements, rules still "
                 f"apply at {self._where()}. The last were {', '.join(sorted(set(self._last)))}: "
-                "they undo one another, or one feeds itself. Leave one of them out."
+                "they undo each other, or one triggers itself. Remove one of them."
             )
 
     def _where(self) -> str:

@@ -1,6 +1,6 @@
-"""What all nodes of a tree have in common: comparing, hashing, printing, without recursion.
+"""What all nodes of a tree have in common: comparing, hashing and printing without recursion.
 
-Trees may be a million nodes wide or deep, and a subtree may stand in several places.
+Trees may be a million nodes wide or deep, and a subtree may occur in several places.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from collections.abc import Iterator
 
 
 class Tree:
-    """A node and all below it. Two are equal if they say the same and their children are equal.
+    """A node and its descendants. Two trees are equal if `own` and their children are equal.
 
-    No ABC: rules ask millions of times what kind a node is, and asking an ABC's subclass is slow.
+    Not an ABC: rules check node types millions of times, and isinstance is slow for ABCs.
     """
 
     __slots__ = ()
 
     @property
     def children(self) -> tuple[Tree, ...]:
-        """The nodes right below, in order."""
+        """The child nodes, in order."""
         return ()
 
     @property
     def own(self) -> tuple[object, ...]:
-        """What the node itself says, children aside."""
+        """The node's own values, without its children."""
         return ()
 
     @property
     def head(self) -> str:
-        """The node's line in the text form (see ir.forms.text); of plain kinds their name."""
+        """The node's line in the text form (see ir.forms.text); for plain kinds, their name."""
         return type(self).__name__.lower()
 
     def walk(self) -> Iterator[Tree]:
-        """This node and all below it, parents first, children in order."""
+        """This node and all its descendants, parents first, children in order."""
         todo = [self]
         while todo:
             node = todo.pop()

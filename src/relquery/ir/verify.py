@@ -1,4 +1,4 @@
-"""What must hold across a tree: what one node's constructor cannot see."""
+"""Checks across a whole tree, which the constructor of one node cannot make."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retr
 from relquery.ir.paths import awaits_answer, check_node, children_of, distinct, path
 
 MAX_NODES = 20_000_000
-_COUNTED = 10**24  # as far as nodes are counted
+_COUNTED = 10**24  # counting stops here
 _Parents = dict[int, tuple[Node, int]]
 
 
 def verify(node: Node, *, desugared: bool = False) -> None:
-    """Raise QueryError, which names the spot, if the tree is not a query that can be run.
+    """Raise QueryError, naming the node's path, if the tree is not a query that can be run.
 
-    Every generation has something to read: text, or what another generation or a corpus will give.
-    desugared: hold the tree to what `optimize` leaves, the core operators of paper 002, Table 1: no
-        Chat, no Fragment, a Retrieve only where its query awaits an answer, and Prepare only as a
-        child of plus or at the root, since elsewhere it says nothing.
+    Every generation must have something to read: text, or the result of another generation or of
+    a corpus.
+    desugared: allow only what `optimize` leaves, the core operators of paper 002, Table 1: no Chat,
+        no Fragment, a Retrieve only if its query awaits an answer, and Prepare only as a child of
+        plus or at the root, since it has no effect elsewhere.
     """
     check_node(node)
     nodes = list(distinct(node))
@@ -39,19 +40,19 @@ def verify(node: Node, *, desugared: bool = False) -> None:
 
 
 _NOTHING_TO_READ: dict[type, str] = {
-    Generate: "the model has nothing to read. Give its input text that is not empty.",
+    Generate: "the model has nothing to read. Give it an input that is not empty.",
     Chat: "the model has nothing to read. Give the chat a message that is not empty.",
-    Retrieve: "there is nothing to look for. Give the query text that is not empty.",
+    Retrieve: "there is nothing to look for. Give the query a text that is not empty.",
 }
 _RUN_OPTIMIZE = "Rewrite the tree with relquery.optimize first."
 
 
 def _readable(nodes: list[Node]) -> set[int]:
-    """Ids of the nodes that hold something to read, themselves excepted if they are generations.
+    """Ids of the nodes that contain something to read. A generation does not count itself.
 
-    An answer or what a corpus gives counts as something.
+    An answer, or the result from a corpus, counts as something to read.
     """
-    solid: set[int] = set()  # what adds to the input of a parent
+    solid: set[int] = set()  # nodes that add to the input of a parent
     readable: set[int] = set()
     for node in _children_first(nodes):
         if isinstance(node, Text | Fragment):
@@ -66,9 +67,9 @@ def _readable(nodes: list[Node]) -> set[int]:
 
 
 def check_size(node: Node, most: int = MAX_NODES) -> None:
-    """Raise QueryError for a tree of more than `most` nodes, each counted wherever it stands.
+    """Raise QueryError for a tree of more than `most` nodes, counting a shared node each time.
 
-    A tree may be small only because nodes stand in many places.
+    A tree may be small in memory only because it shares nodes.
     """
     nodes = list(distinct(node))
     sizes: dict[int, int] = {}
@@ -79,8 +80,8 @@ def check_size(node: Node, most: int = MAX_NODES) -> None:
     if size > most:
         more = "more than " if size == _COUNTED else ""
         raise QueryError(
-            f"The query has {more}{size:,} nodes, each counted wherever it stands; it may have "
-            f"{most:,}. Repeat less, or ask in several queries."
+            f"The query has {more}{size:,} nodes, counting repeats; the limit is {most:,}. "
+            "Repeat less, or split it into several queries."
         )
 
 
@@ -89,13 +90,13 @@ def _separates(node: Node) -> bool:
 
 
 def _children_first(nodes: list[Node]) -> list[Node]:
-    """The nodes, each after all below it, also where one stands in several places."""
-    missing = {id(node): 0 for node in nodes}  # parents not yet taken
+    """The nodes, children before parents, even if a node has several parents."""
+    missing = {id(node): 0 for node in nodes}  # number of parents not handled yet
     for node in nodes:
         for child in node.children:
             missing[id(child)] += 1
     order = [nodes[0]]
-    for node in order:  # grows meanwhile
+    for node in order:  # grows during the loop
         for child in children_of(node):
             missing[id(child)] -= 1
             if not missing[id(child)]:
@@ -106,17 +107,17 @@ def _children_first(nodes: list[Node]) -> list[Node]:
 
 def _sugar(node: Node) -> str | None:
     if isinstance(node, Chat):
-        return f"a chat is left, which is sugar for a generate. {_RUN_OPTIMIZE}"
+        return f"a chat, which is sugar for generate, is still here. {_RUN_OPTIMIZE}"
     if isinstance(node, Retrieve) and not awaits_answer(node.query):
-        return f"a retrieve is left, though its query is known. {_RUN_OPTIMIZE}"
+        return f"a retrieve is still here, though its query is known. {_RUN_OPTIMIZE}"
     return None
 
 
 def _check_desugared(node: Node, parents: _Parents) -> None:
     if isinstance(node, Fragment):
         raise QueryError(
-            f"At {_spot(node, parents)}: a fragment is left, which is sugar for prepared text. "
-            f"{_RUN_OPTIMIZE}"
+            f"At {_spot(node, parents)}: a fragment, which is sugar for prepared text, is still "
+            f"here. {_RUN_OPTIMIZE}"
         )
     if isinstance(node, Bag) and node.independent:
         return
@@ -124,8 +125,8 @@ def _check_desugared(node: Node, parents: _Parents) -> None:
         if isinstance(child, Prepare):
             spot = _spot(child, {**parents, id(child): (node, index)})
             raise QueryError(
-                f"At {spot}: a prepare stands outside of plus, where it says no more than its "
-                f"input. {_RUN_OPTIMIZE}"
+                f"At {spot}: a prepare is outside plus, where it means the same as its input. "
+                f"{_RUN_OPTIMIZE}"
             )
 
 

@@ -1,4 +1,4 @@
-"""Answers that were given before, addressed by what was asked."""
+"""Stores earlier answers under a key made from the question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an answer is in the ledger: a key made of the model, the sampling and the prompt."""
+"""The key of an answer in the ledger, made from the model, the sampling and the prompt."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FIRST_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Where the answers to some prompts are, one for each.
+    """The keys of the answers to some prompts, one per prompt.
 
-    whole: of whole answers. decided: of those that ended when they could be none of the texts that
-    they are compared with; empty where answers are read.
+    whole: keys of whole answers. decided: keys of answers that were stopped once they could no
+    longer equal any of the texts that they are compared with; empty if answers are read.
     """
 
     whole: list[bytes]
@@ -24,7 +24,7 @@ class Keys:
 
     @classmethod
     def of(cls, model: str, prompts: Sequence[Prompt], sampling: Sampling) -> Keys:
-        """For prompts to a model, asked with this sampling."""
+        """The keys for prompts to a model with this sampling."""
         if not isinstance(sampling, Compared):
             return cls(answer_keys(model, prompts, sampling), [])
         whole = answer_keys(model, prompts, sampling.whole)
@@ -43,7 +43,7 @@ def has_one_answer(sampling: Sampling) -> bool:
 def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:
     """One key per prompt: a hash of the model, the sampling and every span.
 
-    Ledgers are read for years: what the hash is made of must not change.
+    Ledgers are read for years, so the input of the hash must not change.
     """
     start = hashlib.sha256(repr((model, _settings(sampling))).encode("utf-8", "surrogatepass"))
     written: dict[int, tuple[Span, bytes]] = {}
@@ -61,7 +61,7 @@ def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> li
 
 
 def _settings(sampling: Sampling) -> tuple[object, ...]:
-    """A setting that came later counts where it is set, so that older keys stay as they are."""
+    """The settings in the key. Newer ones count only if they are set, so old keys stay valid."""
     first = [getattr(sampling, name) for name in _FIRST_SETTINGS]
     if isinstance(sampling, Compared):
         first.append(sampling.texts)

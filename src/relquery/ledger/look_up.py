@@ -1,4 +1,4 @@
-"""What the ledger knows of some prompts, by the names that a model has had."""
+"""Looks up prompts in the ledger under all names that a model has had."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from relquery.prompt import Answer, Prompt, Sampling
 def look_up(
     ledger: Ledger, names: Sequence[str], prompts: Sequence[Prompt], sampling: Sampling
 ) -> tuple[Keys, dict[int, Answer]]:
-    """Where answers to prompts are to be stored, and those that are known, by index.
+    """The keys to store answers under, and the answers already known, by index.
 
-    names: what the model is known as, the name to store under first. The others count in a ledger
-    that an older version wrote.
+    names: the model's names. Answers are stored under the first; the others are only looked up in a
+    ledger written by an older version.
     """
     keys = Keys.of(names[0], prompts, sampling)
     known = ledger.find(keys)

@@ -1,4 +1,4 @@
-"""Answers on their way into the ledger: a thread stores them soon after they came."""
+"""Saves answers to the ledger: a thread stores them soon after they arrive."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from relquery.ledger.store import Ledger
 from relquery.ledger.termination import before_termination
 from relquery.prompt import Answer
 
-_SOON = 0.02  # seconds in which answers gather, to be stored in one go
-_AGAIN = 0.5  # seconds until what could not be stored is tried again
-_LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a process that is told to end waits for the disk
+_SOON = 0.02  # seconds to collect answers before storing them together
+_AGAIN = 0.5  # seconds until a failed write is retried
+_LOOKS, _LOOK_SECONDS = 100, 0.05  # how long a terminating process waits for the disk
 
 Keep = Callable[[bytes, Answer], None]
 
 
 @contextmanager
 def saving(ledger: Ledger) -> Iterator[Keep]:
-    """A block in which answers are stored under their keys as they come, from any thread.
+    """A block in which answers are stored under their keys as they arrive, from any thread.
 
-    Each is on file within a tenth of a second, whether another comes or not, unless the disk is
-    slower; all are when the block ends, however it ends, and before SIGTERM ends the process. To
-    hand one in never waits for the disk. Issues LedgerWarning for what cannot be stored in the end.
+    Each answer is on disk within a tenth of a second, unless the disk is slower. All are on disk
+    when the block ends, for any reason, and before SIGTERM ends the process. Passing in an answer
+    never waits for the disk. Issues LedgerWarning if some answers could not be stored at the end.
     """
     writer = _Writer(ledger)
     to_end = nullcontext() if ledger.path is None else before_termination(writer.flush)
@@ -40,13 +40,13 @@ def saving(ledger: Ledger) -> Iterator[Keep]:
 
 
 class _Writer(Thread):
-    """Stores what it is given, some of it at a time."""
+    """Stores answers in batches."""
 
     def __init__(self, ledger: Ledger) -> None:
-        # A daemon, so that a disk that hangs does not keep the process.
+        # A daemon, so that a hanging disk does not keep the process alive.
         super().__init__(name="relquery-ledger", daemon=True)
         self._ledger = ledger
-        # Into such a queue the handler of a signal may put as well. None ends the thread.
+        # A signal handler may also put items into a SimpleQueue. None ends the thread.
         self._items = SimpleQueue[tuple[bytes, Answer] | Event | None]()
         self._bell = SimpleQueue[None]()
         self._unsaved: list[tuple[bytes, Answer]] = []
@@ -57,7 +57,7 @@ class _Writer(Thread):
         self._items.put((key, answer))
 
     def flush(self) -> None:
-        """Wait until all that came before is stored, or could not be."""
+        """Wait until all earlier answers are stored, or storing them has failed."""
         stored = Event()
         self._items.put(stored)
         self._bell.put(None)
@@ -76,7 +76,8 @@ class _Writer(Thread):
         if self._unsaved:
             warnings.warn(
                 f"{len(self._unsaved)} answers are not in the ledger {self._ledger.path}: "
-                f"{self._problem}. Free its disk or give another file, or they are asked again.",
+                f"{self._problem}. Free disk space or use another file; otherwise they will be "
+                "asked again.",
                 LedgerWarning,
                 stacklevel=2,
             )
@@ -90,7 +91,7 @@ class _Writer(Thread):
         self._has_ended = True
 
     def _gather(self) -> list[Event]:
-        """Take in what has come; gives the events of those who wait for it to be stored."""
+        """Collect new answers. Returns the events to set once they are stored."""
         items, waiting = [], []
         with suppress(Empty):
             items.append(self._items.get(timeout=_AGAIN if self._unsaved else None))

@@ -1,4 +1,4 @@
-"""The store itself: one table in an SQLite file, which several processes may use at once."""
+"""The store itself: one table in an SQLite file that several processes can use at once."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COLUMNS = (
 )
 _IS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'answers'"
 _SELECT = "SELECT key, text, prompt_tokens, output_tokens FROM answers"
-_FORMAT = 1  # 0: may hold local models by a name that does not tell all weights apart
+_FORMAT = 1  # 0: may have answers of local models under names that don't identify the weights
 _LOOK_UP_AT_ONCE = 500
 _BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
-# While another process holds the file: SQLite waits for it, and we try again, for up to a minute.
+# If another process has locked the file, SQLite waits and we retry, for up to a minute.
 _BUSY_SECONDS, _PAUSE_SECONDS, _TRIES = 0.05, 0.01, 1000
 
 Given = TypeVar("Given")
@@ -32,11 +32,11 @@ Given = TypeVar("Given")
 
 @dataclass(slots=True)
 class Ledger:
-    """A store of answers to questions that have one answer: whole ones, and beginnings that decide.
+    """A store of deterministic answers: whole answers, and prefixes that decide a comparison.
 
-    path: of its file; None where it is in memory. may_be_older: whether it may hold answers of a
-    local model under the model's name, as versions before the fingerprint wrote them.
-    stored: answers that were stored through this object.
+    path: the file; None if in memory. may_be_older: whether it may contain answers of a local model
+    under the model's name, as written by versions without fingerprints.
+    stored: the number of answers stored through this object.
     """
 
     connection: Any
@@ -60,17 +60,17 @@ class Ledger:
             if not Path(path).absolute().parent.is_dir():
                 raise ConfigError(
                     f"The ledger {path} cannot be opened: the folder {Path(path).parent} does not "
-                    "exist."
+                    "exist. Create it first."
                 ) from error
             raise ConfigError(
-                f"The ledger {path} cannot be opened: {error}. Give the path of a file that "
-                "relquery wrote, or of a new one."
+                f"The ledger {path} cannot be opened: {error}. Give the path of an existing "
+                "ledger or of a new file."
             ) from error
         file = None if str(path) == ":memory:" else Path(path)
         return cls(connection, file, may_be_older=version < _FORMAT)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Answer]:
-        """The answers that are known, by key. Raises ConfigError if the file cannot be read."""
+        """The known answers, by key. Raises ConfigError if the file cannot be read."""
         known: dict[bytes, Answer] = {}
         for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
             some = keys[start : start + _LOOK_UP_AT_ONCE]
@@ -87,7 +87,7 @@ class Ledger:
         return known
 
     def find(self, keys: Keys) -> dict[int, Answer]:
-        """The answers that are known, by index of the prompt."""
+        """The known answers, by index of the prompt."""
         whole, decided = self.get(keys.whole), self.get(keys.decided)
         known = {index: whole[key] for index, key in enumerate(keys.whole) if key in whole}
         for index, key in enumerate(keys.decided):
@@ -96,7 +96,7 @@ class Ledger:
         return known
 
     def put(self, answers: Iterable[tuple[bytes, Answer]]) -> None:
-        """Store those of these that are values, at once and for good. Raises sqlite3.Error."""
+        """Store the valid answers, atomically and durably. Raises sqlite3.Error."""
         rows = [
             (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
             for key, answer in answers
@@ -111,7 +111,7 @@ class Ledger:
 
     @property
     def has_answers(self) -> bool:
-        """Whether anything is known."""
+        """Whether the ledger has any answers."""
         return bool(self._read("SELECT EXISTS (SELECT 1 FROM answers)")[0][0])
 
     def close(self) -> None:
@@ -128,8 +128,8 @@ class Ledger:
             yield
         except sqlite3.Error as error:
             raise ConfigError(
-                f"The ledger {self.path} cannot be read: {error}. Move the file away, or give the "
-                "path of another."
+                f"The ledger {self.path} cannot be read: {error}. Move the file away, or use "
+                "another file."
             ) from error
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
@@ -138,7 +138,7 @@ class Ledger:
 
 
 def _prepare(connection: Any) -> int:
-    """Make the table where there is none; gives the version of the file's format."""
+    """Create the table if it does not exist. Returns the version of the file format."""
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     if mode == "delete":
         connection.execute("PRAGMA journal_mode = WAL")
@@ -146,18 +146,18 @@ def _prepare(connection: Any) -> int:
     if connection.execute(_IS_THERE).fetchone() is None:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            # Another process may have made it meanwhile.
+            # Another process may have created it in the meantime.
             if connection.execute(_IS_THERE).fetchone() is None:
                 connection.execute(f"CREATE TABLE answers ({_COLUMNS}) WITHOUT ROWID")
                 connection.execute(f"PRAGMA user_version = {_FORMAT}")
-    connection.execute(_SELECT + " LIMIT 0")  # fails for a table of another form
+    connection.execute(_SELECT + " LIMIT 0")  # fails if the table has a different schema
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _patiently(act: Callable[[], Given]) -> Given:
-    """Try again while another process holds the file.
+    """Retry while another process has locked the file.
 
-    SQLite itself waits, except where it fears a deadlock: when a file is made or recovered.
+    SQLite itself waits unless it sees a risk of deadlock: when a file is created or recovered.
     """
     for _ in range(_TRIES):
         try:
@@ -170,7 +170,7 @@ def _patiently(act: Callable[[], Given]) -> Given:
 
 
 def _storable(text: str) -> str | bytes:
-    """SQLite takes no lone surrogates in text, which a tokenizer may leave behind."""
+    """Encode text with lone surrogates, which a tokenizer may produce and SQLite rejects."""
     try:
         text.encode()
     except UnicodeEncodeError:

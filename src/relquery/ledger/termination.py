@@ -1,4 +1,4 @@
-"""What is still to be done when the process is told to end."""
+"""Runs an action before a signal terminates the process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(s
 
 @contextmanager
 def before_termination(act: Callable[[], None]) -> Iterator[None]:
-    """A block in which SIGTERM and SIGHUP end the process as ever, but after `act`.
+    """A block in which SIGTERM and SIGHUP end the process as usual, but only after `act`.
 
-    Only in the main thread, where Python handles signals, and where the program has no handler of
-    its own, whose exception, or whatever it does, then ends the block.
+    This applies only in the main thread, where Python handles signals, and only if the program
+    has no handler of its own. If it has one, that handler decides how the block ends.
     """
     with ExitStack() as changed:
         if current_thread() is main_thread():

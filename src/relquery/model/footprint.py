@@ -1,4 +1,4 @@
-"""What a model needs of memory: its weights, a cached token, and a step of given size."""
+"""How much memory a model needs: for weights, per cached token, and for a step of given size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from relquery.model.slices.turns import longest_slice
 from relquery.model.torch_executor import TorchExecutor
 
 _LAYERS = 4
-"""Layers that a long step is measured in: from the second on, all take the same memory."""
+"""Number of layers used to measure a long step; layers after the first take the same memory."""
 
 
 @dataclass(slots=True)
@@ -42,23 +42,23 @@ class Footprint:
         self.cached_token = executor.slot_bytes
 
     def one_prompt(self, tokens: int, slice_tokens: int, *, all_layers: bool = False) -> int:
-        """Of a step that computes a prompt whole, none of which is kept.
+        """Bytes of a step that computes a whole prompt and keeps none of it.
 
-        Long ones only in the first layers, unless the later ones are found to take more.
-        all_layers: compute them all in any case.
+        Long prompts are only run in the first layers, unless later layers are found to take more.
+        all_layers: always compute all layers.
         """
         if all_layers or tokens <= 2 * longest_slice(slice_tokens) or self._grows(slice_tokens):
             return self._measure(tokens, slice_tokens, None)
         return self._measure(tokens, slice_tokens, _LAYERS)
 
     def many_prompts(self, tokens: int, prompts: int, slice_tokens: int) -> int:
-        """Of a step of so many tokens in prompts of equal length, each with a token to draw."""
+        """Bytes of a step of `tokens` tokens in equally long prompts, each with a token to draw."""
         length = max(1, tokens // prompts)
         slots = SCRATCH + np.arange(length * prompts).reshape(prompts, length)
         return self._peak([self._chunk(length, each) for each in slots], slice_tokens, None)
 
     def kept_prompt(self, tokens: int, chunk_tokens: int) -> int:
-        """Of computing a prompt in chunks, all of which stay in the cache: as engines do that
+        """Bytes for computing a prompt in chunks that all stay in the cache, as in engines that
         decode (chunked prefill), or in one chunk (plain prefill). The cache is included."""
         executor = TorchExecutor(self.model.network, tokens, slice_tokens=tokens)
 
@@ -71,13 +71,13 @@ class Footprint:
 
     @property
     def hidden_token(self) -> int:
-        """Of one token between two layers."""
+        """Bytes of one token between two layers."""
         embedding: Any = self.model.network.get_input_embeddings()
         return int(embedding.weight.shape[1]) * int(embedding.weight.element_size())
 
     @property
     def is_fast(self) -> bool:
-        """Whether the longest prompt is worth running; on a CPU that takes minutes."""
+        """Whether running the longest prompt is fast enough; on a CPU it takes minutes."""
         return self._device.type == "cuda"
 
     @property
@@ -85,7 +85,7 @@ class Footprint:
         return self.model.network.device
 
     def _grows(self, slice_tokens: int) -> bool:
-        """Whether layers behind the first ones take more memory than these."""
+        """Whether layers after the first ones take more memory than those."""
         tokens = 2 * longest_slice(slice_tokens) + 1
         whole = self._measure(tokens, slice_tokens, None)
         return whole > 1.01 * self._measure(tokens, slice_tokens, _LAYERS)
@@ -102,7 +102,7 @@ class Footprint:
         return peak_bytes(lambda: executor.rehearse(chunks, layers), self._device)
 
     def _chunk(self, tokens: int, slots: Slots, start: int = 0) -> Chunk:
-        """Tokens of a prompt of which the first `start` are computed; slots: of all of it."""
+        """Tokens of a prompt whose first `start` are computed. slots: of the whole prompt."""
         embedding: Any = self.model.network.get_input_embeddings()
         vocabulary = int(embedding.weight.shape[0])
         ids = (np.arange(start, start + tokens) % vocabulary).astype(np.int32)

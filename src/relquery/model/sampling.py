@@ -1,4 +1,4 @@
-"""From logits to token ids, greedy or sampled, free or among allowed ones; or to their weights."""
+"""Turning logits into token ids, greedy or sampled, free or restricted; or into token weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ROWS_AT_ONCE = 16
 
 
 def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
-    """What each row's draw asks for: a token id, or the weights of the allowed tokens.
+    """The result of each row's draw: a token id, or the weights of the allowed tokens.
 
-    logits: (rows, vocabulary). A row's result depends on its own logits and draw alone.
+    logits: (rows, vocabulary). A row's result depends only on its own logits and draw.
     """
     weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
     if not weighed:
@@ -31,10 +31,10 @@ def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
 
 
 def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[float, ...]]:
-    """By row the log-probabilities of the allowed tokens at temperature 1.
+    """The log-probabilities of the allowed tokens at temperature 1, by row.
 
     draws: by row of the logits. One gather and one transfer for all rows. Normalised in float64, so
-    that two tokens are equally likely only if their logits are equal, as argmax has it.
+    that two tokens are equally likely only if their logits are equal, consistent with argmax.
     """
     widest = max(len(draw.allowed) for draw in draws.values())
     allowed = np.zeros((len(draws), widest), dtype=np.int64)
@@ -60,7 +60,7 @@ def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[f
 
 
 def _log_sums(logits: Tensor, rows: Tensor) -> Tensor:
-    """Logarithms of the sums over the vocabulary, in float64: a copy, so of few rows at a time."""
+    """Log-sum-exp over the vocabulary in float64; this copies, so few rows are done at a time."""
     parts = (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
     return torch.cat([logits[part].double().logsumexp(-1) for part in parts]).cpu()
 
@@ -68,7 +68,7 @@ def _log_sums(logits: Tensor, rows: Tensor) -> Tensor:
 def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
     """One token id per row. logits: (rows, vocabulary); draws: how to choose, per row.
 
-    A row's token depends on its own logits and draw alone, not on the rows beside it.
+    A row's token depends only on its own logits and draw, not on other rows.
     """
     logits = logits.float()
     for row, draw in enumerate(draws):
@@ -103,7 +103,7 @@ def _truncate(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     everything = logits.shape[1]
     counts = [[min(draw.top_k or everything, everything)] for draw in draws]
     top_k = torch.tensor(counts, device=logits.device)
-    # Rounded sums of mass reach 1 before the last token; 1 keeps all, whatever the row beside it.
+    # Rounded sums may reach 1 before the last token; top_p = 1 keeps all, whatever other rows do.
     bounds = [[draw.top_p if draw.top_p < 1 else torch.inf] for draw in draws]
     top_p = torch.tensor(bounds, device=logits.device)
     values = values.masked_fill(rank >= top_k, -torch.inf)

@@ -32,10 +32,10 @@ class TorchExecutor:
     """Runs a `transformers` decoder whose attention function is ours.
 
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
-    scheme: the network's positions, without which spans serve at theirs only. release: what its
-    runs are done with once the keys and values of a layer are stored. host_slots: capacity of the
-    cache in host memory. lean: take no more of a CPU's memory in a step of several slices than its
-    tensors take; slower.
+    scheme: the network's positions; without it, spans can only be used at their own position.
+    release: what its runs no longer need once the keys and values of a layer are stored.
+    host_slots: capacity of the cache in host memory. lean: in a step of several slices, take no
+    more CPU memory than the tensors need; slower.
     """
 
     def __init__(
@@ -87,19 +87,19 @@ class TorchExecutor:
     def _runs(
         self, slices: Sequence[Sequence[Chunk]], scratch: KVCache | None, layers: int
     ) -> list[Callable[[Wait], Tensor]]:
-        """Of each slice one, the last one first: it alone reads its own keys of the step, and may
-        put the next layer's in their place."""
+        """One run per slice, the last one first: no other slice reads its keys, so it may replace
+        them by the next layer's."""
         return [partial(self._take_turns, part, scratch, layers) for part in reversed(slices)]
 
     def _take_turns(
         self, chunks: Sequence[Chunk], scratch: KVCache | None, layers: int, wait: Wait
     ) -> Tensor:
-        """A slice of a step: its logits, if it has tokens that want them."""
+        """Run a slice of a step; returns its logits, if some of its tokens need them."""
         wanted = layers == self._layers and any(chunk.draw for chunk in chunks)
 
         def turn(layer: int, keys: Tensor, values: Tensor) -> None:
             if layer == layers - 1 and not wanted:
-                leave()  # nobody reads what comes after the last keys and values
+                leave()  # nothing after the last keys and values is needed
             let_go(self._release, layer, keys, values)
             wait()
 
@@ -141,17 +141,17 @@ class TorchExecutor:
 
     @property
     def slot_bytes(self) -> int:
-        """Of one token in the cache; needs one executed step before."""
+        """Bytes of one token in the cache. One step must have been executed."""
         return self._cache.slot_bytes
 
     @torch.inference_mode()
     def reserve(self) -> None:
-        """Have the system give memory to the whole cache now; needs one executed step before."""
+        """Allocate memory for the whole cache now. One step must have been executed."""
         self._cache.reserve()
 
     @torch.inference_mode()
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
-        """Rotate and move cached blocks. Raises ModelError if this network's keys cannot be."""
+        """Rotate and move cached blocks. Raises ModelError if the network's keys cannot move."""
         if self._scheme is None or not self._scheme.relocatable:
             raise ModelError("This network's keys cannot be used at another position.")
         for batch in batches:
@@ -172,14 +172,14 @@ class TorchExecutor:
 
 
 def _own_slots(chunks: Sequence[Chunk]) -> int:
-    """How many slots are the step's alone: for what it computes or loads."""
+    """How many scratch slots the step needs for what it computes or loads."""
     loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
     written = [chunk.writes for chunk in chunks]
     return sum(int((slots >= SCRATCH).sum()) for slots in (*loaded, *written))
 
 
 def probe_release(network: PreTrainedModel) -> Release:
-    """What the runs of a network are done with once a layer's keys and values are stored."""
+    """What a network's runs no longer need once a layer's keys and values are stored."""
     watch(network)
     tokens = np.arange(6, dtype=np.int32)
     draw = Draw(allowed=tuple(range(8)), weigh=True)

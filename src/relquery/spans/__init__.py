@@ -1,4 +1,4 @@
-"""Execution of span queries (paper 002): inner generations first, their states reused by the outer.
+"""Runs span queries (paper 002): inner generations first; outer ones reuse their states.
 
-Nothing here knows a model: prompts go to any `backends.base.Backend`.
+Nothing here depends on a model: prompts go to any `backends.base.Backend`.
 """

@@ -1,8 +1,8 @@
-"""Bags in the prompts of queries, each put into the order that shares most with other prompts.
+"""Orders the bags in prompts so that each prompt shares as much as possible with other prompts.
 
-Only the order changes that a bag says is free; what attends to what stays as it is. A bag that
-holds an answer, or passages that are still to be retrieved, stays as given, and so does what stands
-behind one: what comes before it is not known yet.
+Only the order inside a bag changes; what attends to what stays the same. A bag that contains an
+answer, or passages not retrieved yet, keeps its order. So does every bag after it, because its
+prefix is not known yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relquery.ir.rebuild import with_children
 from relquery.ir.rewrite import Step, rewrite
 from relquery.spans.orders import Orders, Row
 
-# What stands before a bag, and its items -> these in order, or None as long as that is open.
+# (text before a bag, its items) -> the items in order, or None while undecided.
 _Decide = Callable[[bytes, Row], Row | None]
 
 
@@ -31,8 +31,8 @@ def order_bags(
 ) -> list[Node]:
     """Optimised queries with their bags in order.
 
-    orders: what was asked earlier. keep: whether these are going to be asked, so that what comes
-        later may begin like them. traces: by query, gets a Step for each prompt that changes.
+    orders: orders of earlier prompts. keep: whether these prompts will be sent, so that later ones
+        can start like them. traces: one list per query; a Step is added per changed prompt.
     """
     if not any(map(_has_bag, roots)):
         return list(roots)
@@ -56,9 +56,10 @@ _Items = frozenset[tuple[str, int]]
 
 
 class _Decisions:
-    """The orders of bags, decided for all that stand behind the same at once.
+    """The orders of bags, decided together for all bags that follow the same text.
 
-    Those of bags behind other bags come later, as only then is known which prompts begin alike.
+    Bags that follow other bags are decided later: only then is it known which prompts share a
+    prefix.
     """
 
     def __init__(self, orders: Orders) -> None:
@@ -67,7 +68,7 @@ class _Decisions:
         self._open: dict[bytes, dict[_Items, Row]] = defaultdict(dict)
 
     def decide(self, head: bytes, row: Row) -> Row | None:
-        """The items in order; None as long as that is open."""
+        """The items in order; None while undecided."""
         items = frozenset(Counter(row).items())
         made = self._made.get((head, items))
         if made is None:
@@ -75,7 +76,7 @@ class _Decisions:
         return made
 
     def decide_open(self) -> bool:
-        """Decide what is open; gives whether there was something."""
+        """Make all open decisions. Returns whether there were any."""
         open_, self._open = self._open, defaultdict(dict)
         for head, rows in open_.items():
             chosen = self._orders.choose(head, list(rows.values()))
@@ -84,13 +85,13 @@ class _Decisions:
         return bool(open_)
 
     def keep(self) -> None:
-        """Note them, for what is asked later."""
+        """Record the decisions for later prompts."""
         for (head, _), row in self._made.items():
             self._orders.keep(head, row)
 
 
 def beginnings(root: Node) -> list[str]:
-    """The items of the bags of a query, each with a name of all that stands before it."""
+    """The items of a query's bags, each with a hash of everything before it."""
     found: list[str] = []
 
     def note(head: bytes, row: Row) -> Row:
@@ -125,9 +126,9 @@ def _rule(decide: _Decide) -> Callable[[Node], Node | None]:
 
 
 class _Chain:
-    """What attends to what stands before it: a prompt, a child of plus, or an item of a bag.
+    """A sequence whose parts attend to all earlier parts: a prompt, child of plus or bag item.
 
-    known: whether all so far is known.
+    known: whether everything so far is known.
     """
 
     __slots__ = ("_hash", "known")
@@ -140,7 +141,7 @@ class _Chain:
         self._hash.update(f"{len(text)} {text}".encode())
 
     def head(self, bag: Bag) -> bytes:
-        """Names what stands before a bag, and what stands between its items."""
+        """A hash of the text before a bag and of the bag's separator."""
         copy = self._hash.copy()
         copy.update(f"bag {bag.separator}".encode())
         return copy.digest()
@@ -148,7 +149,7 @@ class _Chain:
 
 @dataclass(slots=True)
 class _Place:
-    """A node under way. known: whether its text is known; children: those that are done."""
+    """A node in progress. known: whether its text is known; children: those that are done."""
 
     node: Node
     chain: _Chain
@@ -157,7 +158,7 @@ class _Place:
 
 
 class _Ordering:
-    """One prompt, its bags put in order from the inside out, and from the first to the last."""
+    """Orders the bags of one prompt, inner bags first, then from left to right."""
 
     def __init__(self, decide: _Decide) -> None:
         self._decide = decide
@@ -180,7 +181,7 @@ class _Ordering:
             places[-1].children.append(node)
 
     def _done(self, place: _Place) -> Node:
-        """A node whose children are done, in its chain."""
+        """Finish a node whose children are done, and add it to its chain."""
         node, chain = place.node, place.chain
         if isinstance(node, _UNKNOWN):
             place.known = chain.known = False
@@ -213,14 +214,14 @@ _UNKNOWN = (Generate, Chat, Retrieve)
 
 
 def _chain_below(place: _Place) -> _Chain:
-    """The chain that a child stands in."""
+    """The chain that a child belongs to."""
     if isinstance(place.node, Bag):
         return _Chain("span" if place.node.independent else "item")
     return place.chain
 
 
 def _arranged(children: tuple[Node, ...], items: Row, order: Row) -> tuple[Node, ...]:
-    """Children whose texts are `items`, in the order of these in `order`."""
+    """The children, whose texts are `items`, arranged in the order of `order`."""
     left: dict[str, list[Node]] = defaultdict(list)
     for child, item in zip(reversed(children), reversed(items), strict=True):
         left[item].append(child)

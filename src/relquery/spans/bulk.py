@@ -1,4 +1,4 @@
-"""Many span queries, ordered so that what they share comes close in time (paper 002, 5.8)."""
+"""Runs many span queries, ordered so that shared parts come close in time (paper 002, 5.8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relquery.spans.run import result_of
 from relquery.spans.work import Work
 from relquery.table.reorder import reorder
 
-_MOST_PASSAGES = 48  # per query, those that most queries share
+_MOST_PASSAGES = 48  # per query; the most widely shared ones
 _CHARACTERS_PER_TOKEN = 4
 
 
@@ -43,13 +43,12 @@ def run_bulk(
 ) -> list[SpanResult]:
     """Answer span queries; results come in the order given.
 
-    They are asked in an order in which what they share comes close in time, and their bags are put
-    into orders in which prompts begin alike.
+    They run in an order that brings shared parts close in time, and their bags are ordered so
+    that prompts share prefixes.
 
-    cache_tokens: what the backend's cache holds; by default what its config says. The other
-        arguments: see `run`.
-
-    A query that cannot be run or that fails has its `error` in its result; the others go on.
+    cache_tokens: capacity of the backend's cache; by default taken from its config. For the other
+        arguments, see `run`.
+    A query that cannot run or that fails has an `error` in its result; the others continue.
     """
     start = clock()
     _check(nodes, cache_tokens)
@@ -73,7 +72,7 @@ def run_bulk(
 def _plan(
     nodes: Sequence[Node], for_: Goal, arity: int, find: Lookup, orders: Orders
 ) -> list[Work | str]:
-    """The queries ready to be executed, or why they cannot be."""
+    """Each query as executable Work, or the reason why it cannot run."""
     trees: dict[int, Node] = {}
     found: dict[int, Work | str] = {}
     for index, node in enumerate(nodes):
@@ -94,20 +93,20 @@ def _plan(
 def _check(nodes: object, cache_tokens: object) -> None:
     if isinstance(nodes, str | Tree) or not isinstance(nodes, Sequence):
         raise QueryError(
-            f"run_bulk has a {type(nodes).__name__}; it takes a list of queries. "
-            "For a single query use run."
+            f"run_bulk got a {type(nodes).__name__}; it takes a list of queries. "
+            "For a single query, use run."
         )
     if cache_tokens is not None and (
         isinstance(cache_tokens, bool) or not isinstance(cache_tokens, int) or cache_tokens < 1
     ):
-        raise ConfigError(f"cache_tokens is {cache_tokens!r}; it must be a number from 1 on.")
+        raise ConfigError(f"cache_tokens is {cache_tokens!r}; it must be an integer of at least 1.")
 
 
 def passages(root: Node) -> list[str]:
-    """The texts that stand as children of plus anywhere in a tree, each once.
+    """The texts of all children of plus in a tree, without duplicates.
 
-    One that is made of several texts has a name before its own text, which tells what is nested in
-    it; that is found by itself as well.
+    A child made of several texts is given as a hash of its whole content followed by its own
+    text. Passages nested in it are also listed by themselves.
     """
     found: dict[str, None] = {}
     for node in distinct(root):
@@ -120,7 +119,7 @@ def passages(root: Node) -> list[str]:
 
 
 def _passage(node: Node) -> str:
-    """The text of a child of plus; empty where it is not known, or all in children of its own."""
+    """The text of a child of plus; empty if unknown, or if nested passages contain all of it."""
     if isinstance(node, Text | Fragment):
         return node.content
     if any(isinstance(below, Generate | Chat | Retrieve) for below in distinct(node)):
@@ -131,7 +130,7 @@ def _passage(node: Node) -> str:
 
 
 def _own_texts(node: Node) -> Iterator[str]:
-    """Those that stand in no plus further down."""
+    """The texts of a node that are not inside a nested plus."""
     todo: list[Node] = [node]
     while todo:
         current = todo.pop()
@@ -142,15 +141,15 @@ def _own_texts(node: Node) -> Iterator[str]:
 
 
 def shared_parts(root: Node) -> list[str]:
-    """What a cache may hold of a query, each once: passages, and beginnings with items of bags."""
+    """The distinct parts of a query that a cache may hold: passages, and bag items by prefix."""
     return [*passages(root), *beginnings(root)]
 
 
 def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> list[int]:
-    """An order of queries, given the parts of each, in which shared ones follow one another.
+    """An order of queries, given the parts of each, in which queries that share parts are adjacent.
 
-    It is a table with a row for each query, whose columns are one bag, that is reordered. With
-    `cache_tokens` the order given is kept where it is as good.
+    This reorders a table with one row per query whose columns form one bag. With `cache_tokens`,
+    the given order is kept if it is as good.
     """
     given = list(range(len(rows)))
     count = Counter(passage for row in rows for passage in row)
@@ -172,7 +171,7 @@ def order_of(rows: Sequence[Sequence[str]], cache_tokens: int | None = None) -> 
 
 
 def _hits(rows: Sequence[Sequence[str]], cache_tokens: int) -> int:
-    """About how many tokens of passages an LRU cache serves, if they are read in this order."""
+    """Roughly how many passage tokens an LRU cache serves if they are read in this order."""
     cache: OrderedDict[str, int] = OrderedDict()
     held = hits = 0
     for row in rows:

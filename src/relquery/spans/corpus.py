@@ -1,4 +1,4 @@
-"""Named texts that a query retrieves from, searched by their words (BM25)."""
+"""Named text collections that a query retrieves from, with word search (BM25)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ Search = Callable[[str, int], Sequence[str]]
 Corpora = Mapping[str, "Iterable[str] | Search | Corpus"]
 
 _WORD = re.compile(r"\w+")
-_MOST_WORDS = 200  # of a question; the rarest decide anyway, and SQLite bounds an expression
+_MOST_WORDS = 200  # per question; the rarest words matter most, and SQLite limits expression size
 
 
 class Corpus:
-    """Texts in memory, indexed by SQLite's FTS5. `search` gives those that fit best."""
+    """Texts in memory, indexed by SQLite's FTS5. `search` returns the best matches."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Index texts. Raises QueryError for what is no list of texts."""
+        """Index texts. Raises QueryError for anything that is not a list of texts."""
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             raise QueryError(f"A corpus is a {type(texts).__name__}; give it a list of texts.")
         self.texts = list(texts)
         for text in self.texts:
             if not isinstance(text, str):
                 raise QueryError(
-                    f"A corpus holds a {type(text).__name__}; it must hold text. "
-                    "Write the value as text first."
+                    f"A corpus contains a {type(text).__name__}; it must contain only text. "
+                    "Convert the value to text first."
                 )
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         self._index.execute("CREATE VIRTUAL TABLE texts USING fts5(text, tokenize='porter')")
@@ -36,11 +36,11 @@ class Corpus:
         self._index.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", rows)
 
     def search(self, query: str, limit: int) -> list[str]:
-        """The at most `limit` texts that share words with the query, the best first."""
+        """Up to `limit` texts that share words with the query, best first."""
         words = list(dict.fromkeys(_WORD.findall(_encodable(query).lower())))[:_MOST_WORDS]
         if not words:
             return []
-        # Quoted, a word is a word, whatever FTS5 means by it.
+        # In quotes, FTS5 treats keywords as plain words.
         any_of = " OR ".join(f'"{word}"' for word in words)
         found = self._index.execute(
             "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank, rowid LIMIT ?",
@@ -50,14 +50,14 @@ class Corpus:
 
 
 def passages(text: str) -> list[str]:
-    """A document as a corpus: its paragraphs, which blank lines part."""
+    """A document as a corpus: its paragraphs, separated by blank lines."""
     return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def lookup(corpora: Corpora) -> Lookup:
-    """How `optimize` and `Work` look up; a list of texts is indexed when it is first asked.
+    """The lookup function for `optimize` and `Work`. Indexes a list of texts on first use.
 
-    The function raises QueryError for a name that is not there.
+    The function raises QueryError for an unknown name.
     """
     if not isinstance(corpora, Mapping):
         raise ConfigError(f"corpora is {corpora!r}; it must be a dict, from names to texts.")
@@ -67,8 +67,8 @@ def lookup(corpora: Corpora) -> Lookup:
         if name not in corpora:
             known = ", ".join(corpora) or "none"
             raise QueryError(
-                f"The query retrieves from corpus {name!r}, which is not given. Corpora: {known}. "
-                f"Give it: corpora={{{name!r}: [texts]}}, or --corpus {name}=FILE."
+                f"The query retrieves from corpus {name!r}, which was not given. Corpora: {known}. "
+                f"Pass corpora={{{name!r}: [texts]}}, or --corpus {name}=FILE."
                 + did_you_mean(name, corpora)
             )
         if name not in searches:
@@ -79,7 +79,7 @@ def lookup(corpora: Corpora) -> Lookup:
                 searches[name] = given if callable(given) else Corpus(given).search
         try:
             texts = searches[name](query, limit)
-        except Exception as error:  # whatever a function of the user's raises
+        except Exception as error:  # anything that a user's function raises
             raise QueryError(
                 f"The search of corpus {name!r} failed: {type(error).__name__}: {error}"
             ) from error
@@ -98,9 +98,9 @@ def _checked(texts: object, name: str, limit: int) -> Sequence[str]:
         if all(isinstance(text, str) for text in texts):
             return texts[:limit]
         got = f"a list with a {type(other).__name__}"
-    raise QueryError(f"The search of corpus {name!r} gave {got}; it must give a list of texts.")
+    raise QueryError(f"The search of corpus {name!r} returned {got}; expected a list of texts.")
 
 
 def _encodable(text: str) -> str:
-    """SQLite takes no lone surrogates, and ends text at a NUL."""
+    """Replace what SQLite cannot store: lone surrogates, and NULs, which would end the text."""
     return text.encode("utf-8", "replace").decode().replace("\0", " ")

@@ -1,4 +1,4 @@
-"""Running queries: each generation as soon as what it reads is there, all that can be together."""
+"""Runs queries: sends each generation once its inputs are ready, together with all others ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relquery.spans.streams import Streams
 from relquery.spans.work import Work
 
 Progress = Callable[[str, int, int], None]
-WINDOW = 32  # queries with inner generations under way at once: what they need stays in the cache
+WINDOW = 32  # concurrent queries with inner generations; few enough to keep their states cached
 _Ready = tuple[Work, Generate]
 _Asked = tuple[Work, Generate, Prompt]
 
@@ -27,16 +27,16 @@ def execute(
     independent: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[Work]:
-    """Run queries, begun in the order given; yields each when it has ended, also when it failed.
+    """Run queries, starting them in the given order. Yields each when it ends or fails.
 
-    independent: False asks with children of plus as ordinary text, one after another.
-    progress: called with ("generations", answered so far, in all).
+    independent: False sends children of plus as ordinary text, one after another.
+    progress: called with ("generations", answered so far, total).
 
     Raises what the backend raises; closing the iterator cancels what is open.
     """
     if progress is not None and not callable(progress):
         raise ConfigError(
-            f"progress is {progress!r}; give a function of (stage, answered, in all)."
+            f"progress is {progress!r}; it must be a function of (stage, answered, total)."
         )
     run = _Execution(works, backend, independent, progress)
     try:
@@ -55,7 +55,7 @@ class _Execution:
     ) -> None:
         self.streams: Streams[_Asked] = Streams(backend)
         self._waiting = deque(works)
-        self._nested = 0  # queries under way that have inner generations
+        self._nested = 0  # running queries that have inner generations
         self._independent, self._progress = independent, progress
         self._total, self._answered = sum(work.total for work in works), 0
         self._left = len(works)
@@ -75,7 +75,7 @@ class _Execution:
             yield from self._admit()
 
     def _admit(self) -> Iterator[Work]:
-        """Begin the next queries; yields those that end at once."""
+        """Start the next queries. Yields those that end immediately."""
         ready: list[_Ready] = []
         while self._waiting and (self._nested < WINDOW or not self._waiting[0].nested):
             work = self._waiting.popleft()
@@ -105,7 +105,7 @@ class _Execution:
         return self._guarded(work, lambda: work.take(task, prompt, answer))
 
     def _guarded(self, work: Work, step: Callable[[], list[Generate]]) -> list[_Ready]:
-        """A step of a query, whose error is the query's own."""
+        """Run a step of a query. Its error fails only that query."""
         try:
             return [(work, task) for task in step()]
         except QueryError as error:
@@ -113,7 +113,7 @@ class _Execution:
             return []
 
     def _send(self, ready: Iterable[_Ready]) -> list[Work]:
-        """Ask together what has the same sampling; gives the queries that failed."""
+        """Send prompts with equal sampling together. Returns the queries that failed."""
         groups: dict[Sampling, list[_Asked]] = {}
         failed = []
         for work, task in ready:
@@ -136,9 +136,9 @@ class _Execution:
 
 
 def _cut(work: Work, task: Generate, answer: Answer) -> str:
-    used = "what came until then is the answer" if task is work.root else "the cut text is read on"
+    used = "this is the answer" if task is work.root else "outer generations read the cut text"
     limit = task.sampling.max_tokens
-    remedy = f"Raise max_tokens (now {limit}) for a whole one."
+    remedy = f"Raise max_tokens (now {limit}) to get the whole answer."
     if answer.output_tokens < limit:
-        remedy = "The model's context or the cache is full: shorten what it reads."
+        remedy = "The model's context or the cache is full. Shorten the input."
     return f"{work.where(task)}: cut off after {answer.output_tokens} tokens; {used}. {remedy}"

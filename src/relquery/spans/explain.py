@@ -1,4 +1,4 @@
-"""What becomes of a span query: rules applied, prompts, tokens, and what the cache holds."""
+"""Explains a span query: rules applied, prompts, tokens, and what is in the cache."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from relquery.spans.work import Work
 
 _SHOWN = 60  # characters of a text
 _LINES = 8  # of a tree before and after a rule
-_TREE = 60  # lines of the whole tree, beyond which its middle is drawn cut
-_LISTED = 16  # steps, prompts, and spans of one
+_TREE = 60  # lines of the whole tree; the middle of a longer one is left out
+_LISTED = 16  # maximum number of steps, of prompts, and of spans per prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part of a prompt.
 
-    depth: in how many independent spans, one in another, it stands. tokens, cached: None where the
-    backend does not tell.
+    depth: the number of nested independent spans that it is in. tokens, cached: None if the
+    backend does not say.
     """
 
     preview: str
@@ -40,16 +40,16 @@ class Piece:
 
     @property
     def independent(self) -> bool:
-        """Whether it stands in an independent span."""
+        """Whether it is in an independent span."""
         return self.depth > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one generation is asked.
+    """The prompt of one generation.
 
-    pieces: empty while it waits for `waits_for` others. seconds: that it takes by itself, at most,
-    as the backend predicts; None where it does not.
+    pieces: empty while it waits for `waits_for` others. seconds: the most that it takes when run
+    alone, as predicted by the backend; None if the backend does not predict.
     """
 
     where: str
@@ -60,7 +60,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class SpanExplanation:
-    """before, after: the tree as given, and as it is asked. steps: what was rewritten, in order."""
+    """before, after: the tree as given, and as it will run. steps: the rewrites, in order."""
 
     before: Node
     after: Node
@@ -97,13 +97,13 @@ def explain(
     progress: Progress | None = None,
     orders: Orders | None = None,
 ) -> SpanExplanation:
-    """Say what `run` would do with a query.
+    """Explain what `run` would do with a query.
 
-    backend: counts tokens, looks into its cache and tells seconds as far as it can (see
-        Backend.inspect and Backend.predict); nothing is computed. warm: run the inner generations
-        first, so that the outermost prompt is known, and its exchanges are in the cache.
-    The other arguments: see `run`. Raises what `run` raises, and ConfigError for `warm` without a
-    backend.
+    backend: counts tokens, checks its cache and predicts seconds as far as it can (see
+        Backend.inspect and Backend.predict); it generates nothing. warm: run the inner generations
+        first, so that the outermost prompt is known and its exchanges are in the cache.
+    For the other arguments, see `run`. Raises what `run` raises, and ConfigError for `warm`
+    without a backend.
     """
     verify(node)
     find, steps = lookup(corpora or {}), list[Step]()
@@ -112,7 +112,7 @@ def explain(
     work = Work(after, find, hold_root=True)
     if warm:
         if backend is None:
-            raise ConfigError("warm is set, and there is no backend to run on; give one.")
+            raise ConfigError("warm is set, but there is no backend. Pass a backend.")
         for _ in execute([work], backend, progress=progress):
             if work.error is not None:
                 raise RequestError(work.error)
@@ -138,7 +138,7 @@ def _ask(work: Work, task: Generate, backend: Backend | None) -> Ask:
 
 
 def _parts(prompt: Prompt, depth: int) -> Iterator[tuple[Span, int]]:
-    """Spans and the parts of nests, each with the number of independent spans that it stands in."""
+    """Spans and the parts of nests, each with the number of independent spans around it."""
     for span in prompt:
         inside = depth + (span.reuse is Reuse.INDEPENDENT)
         if isinstance(span.content, Nest):
@@ -152,7 +152,7 @@ def _text(span: Span) -> str:
         return span.content
     if isinstance(span.content, tuple):
         return f"{len(span.content)} tokens"
-    assert isinstance(span.content, Exchange), "a nest is told part by part"
+    assert isinstance(span.content, Exchange), "a nest is explained part by part"
     first = span.content.prompt[0].content if span.content.prompt else ""
     said = first if isinstance(first, str) else "..."
     return f"{said} ... and its answer of {len(span.content.output)} tokens"
@@ -189,7 +189,7 @@ def _shown(ask: Ask) -> Iterator[str]:
     else:
         tokens = sum(piece.tokens or 0 for piece in counted)
         cached = sum(piece.cached or 0 for piece in counted)
-        takes = "" if ask.seconds is None else f", at most {ask.seconds:.3g} s by itself"
+        takes = "" if ask.seconds is None else f", at most {ask.seconds:.3g} s when run alone"
         yield f"{ask.where}: {tokens:,} tokens, {cached:,} in the cache{takes}"
     yield from (f"  {_line(piece)}" for piece in ask.pieces[:_LISTED])
     yield from (f"  {line}" for line in _more(len(ask.pieces) - _LISTED, "spans"))
@@ -197,7 +197,7 @@ def _shown(ask: Ask) -> Iterator[str]:
 
 def _line(piece: Piece) -> str:
     kind = "independent" if piece.independent else "prefix     "
-    said = "  " * (piece.depth - 1) + piece.preview  # what is nested deeper stands further right
+    said = "  " * (piece.depth - 1) + piece.preview  # deeper nesting is indented further
     if piece.tokens is None:
         return f"{kind}  {said}"
     return f"{piece.tokens:>6}  {piece.cached:>6} cached  {kind}  {said}"

@@ -1,8 +1,8 @@
-"""In which order the items of bags are asked, so that prompts begin alike.
+"""Chooses an order for the items of bags, so that prompts share prefixes.
 
-Prompts that begin alike up to a bag are rows of one table, whose columns are that bag: to reorder
-it is the bulk optimizer's work (paper 000, section 4). Orders asked earlier are kept, so that a
-single query begins as one whose states may still be in the cache.
+Prompts that are equal up to a bag form the rows of a table whose columns are that bag. Reordering
+this table is the task of paper 000, section 4. Earlier orders are kept, so that a single query
+can start like one whose states may still be in the cache.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from collections.abc import Iterable, Sequence
 Row = tuple[str, ...]
 _Trie = dict[bytes, "_Trie"]
 
-_MOST_KEPT = 200_000  # items of all orders asked earlier
-_MOST_TRIED = 5_000  # items looked at for one row
-_MOST_SHARED = 48  # items of a row that are ordered by what other rows hold
+_MOST_KEPT = 200_000  # items in all earlier orders
+_MOST_TRIED = 5_000  # prefixes tried for one row
+_MOST_SHARED = 48  # items per row that `reorder` arranges
 
 
 class Orders:
-    """The orders in which bags were asked, by what stands before them."""
+    """The orders in which bags were sent, by the text before them."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, _Trie] = {}
         self._count = 0
 
     def choose(self, head: bytes, rows: Sequence[Row]) -> list[Row]:
-        """An order of each row's items.
+        """An order for each row's items.
 
-        head: names all that stands before these bags. rows: items as text, in the order given,
-            which is kept where it is as good.
+        head: a hash of everything before these bags. rows: items as text, in the given order. That
+            order is kept if it is as good.
 
-        Taken is what has most characters in common with the beginnings of rows before, or of what
-        was asked earlier: the order given, that of the longest common beginning row by row, or that
-        of `table.reorder`.
+        There are three candidates: the given order, the longest common prefix row by row, and
+        `table.reorder`. The one that shares the most prefix characters with previous rows and
+        earlier prompts wins.
         """
         kept = self._kept.get(head, {})
         found = [list(rows), _one_by_one(rows, kept)]
@@ -43,7 +43,7 @@ class Orders:
         return max(found, key=lambda orders: _worth(orders, kept))
 
     def keep(self, head: bytes, row: Row) -> None:
-        """Note that a row was asked in this order."""
+        """Record that a row was sent in this order."""
         if self._count + len(row) > _MOST_KEPT:
             self._kept, self._count = {}, 0
         self._count += _add(self._kept.setdefault(head, {}), map(_name, row))
@@ -54,7 +54,7 @@ def _name(item: str) -> bytes:
 
 
 def _add(trie: _Trie, names: Iterable[bytes]) -> int:
-    """Add a row; gives the number of new items."""
+    """Add a row. Returns the number of new trie nodes."""
     new = 0
     for name in names:
         new += name not in trie
@@ -63,7 +63,7 @@ def _add(trie: _Trie, names: Iterable[bytes]) -> int:
 
 
 def _worth(rows: Sequence[Row], kept: _Trie) -> int:
-    """Characters that rows have in common with the beginning of one before, or of one kept."""
+    """The number of prefix characters that rows share with an earlier row or a kept order."""
     asked: _Trie = {}
     total = 0
     for row in rows:
@@ -85,7 +85,7 @@ def _shared(row: Row, names: Sequence[bytes], trie: _Trie) -> int:
 
 
 def _one_by_one(rows: Sequence[Row], kept: _Trie) -> list[Row]:
-    """Each row begins as far as it can like one before it; then come the items of most rows."""
+    """Start each row with the longest prefix of an earlier one; then put the most common items."""
     count = Counter(item for row in rows for item in row)
     asked: _Trie = {}
     found = []
@@ -105,13 +105,13 @@ def _characters(row: Row) -> int:
 
 
 def _taken(left: Counter[str], item: str) -> bool:
-    """Whether the item is among those left, less one then."""
+    """Whether the item is still in `left`; removes one copy of it."""
     left[item] -= 1
     return left[item] >= 0
 
 
 def _longest(held: Counter[bytes], items: dict[bytes, str], trie: _Trie) -> Row:
-    """The beginning in a trie that has most characters, of items that a row holds."""
+    """The prefix in a trie with the most characters that consists of the row's items."""
     best: Row = ()
     todo: list[tuple[_Trie, Row, Counter[bytes]]] = [(trie, (), held)]
     for _ in range(_MOST_TRIED):
@@ -126,8 +126,8 @@ def _longest(held: Counter[bytes], items: dict[bytes, str], trie: _Trie) -> Row:
 
 
 def _all_at_once(rows: Sequence[Row]) -> list[Row]:
-    """Items that several rows hold, as `table.reorder` has them; the others behind."""
-    from relquery.table.reorder import reorder  # takes a second, and most queries have no bag
+    """Order the items that several rows share with `table.reorder`; put the others after them."""
+    from relquery.table.reorder import reorder  # a slow import, and most queries have no bag
 
     count = Counter(item for row in rows for item in set(row))
     shared = [
@@ -149,7 +149,7 @@ def _all_at_once(rows: Sequence[Row]) -> list[Row]:
 
 
 def as_table(rows: Sequence[Sequence[str]], names: Sequence[str]) -> dict[str, list[str]]:
-    """Rows of items as columns; what a row lacks is a text of its own, for NULLs would be equal."""
+    """Rows of items as columns. Missing items become unique texts, because NULLs would be equal."""
     return {
         name: [
             row[column] if column < len(row) else f"{index}.{column}"

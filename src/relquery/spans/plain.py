@@ -1,4 +1,4 @@
-"""Prompts for those who serve no independent spans: children of plus as ordinary text."""
+"""Prompts for backends without independent spans: children of plus become ordinary text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _leaves(span: Span) -> Iterator[Span]:
 
 
 def _as_line(part: Span, whole: Span, before: list[Span]) -> Span:
-    """A part of an independent span behind what stands before it."""
+    """A part of an independent span, as plain text after `before`."""
     content = part.content
     if not isinstance(content, str):
         return part
@@ -42,5 +42,5 @@ def _as_line(part: Span, whole: Span, before: list[Span]) -> Span:
 
 
 def _runs_on(span: Span) -> bool:
-    """Whether text right behind the span would continue its last word."""
+    """Whether text right after the span would continue its last word."""
     return isinstance(span.content, str) and not span.content[-1:].isspace()

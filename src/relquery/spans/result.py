@@ -1,4 +1,4 @@
-"""What comes back from a span query."""
+"""The result of a span query."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SpanReport:
     """What a query cost.
 
     generations: in the order in which they ended. seconds: from the start to the query's end; in a
-        bulk, from the start of the bulk. notes: what a reader of the answer should know, such as
-        that an inner answer was cut.
+        bulk run, from the start of the run. notes: what a reader of the answer should know, e.g.
+        that an inner answer was cut off.
     """
 
     generations: tuple[Generation, ...]
@@ -31,12 +31,12 @@ class SpanReport:
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all prompts, inner exchanges included wherever they are read."""
+        """Tokens of all prompts, including inner exchanges each time they are read."""
         return sum(generation.answer.prompt_tokens for generation in self.generations)
 
     @property
     def cached_tokens(self) -> int:
-        """Those whose attention states came from the cache."""
+        """Prompt tokens whose attention states came from the cache."""
         return sum(generation.answer.cached_tokens for generation in self.generations)
 
     @property
@@ -58,9 +58,10 @@ class SpanReport:
 class SpanResult:
     """A query's outcome.
 
-    texts: the answer; for a tree that is no single generation, its texts and answers in order.
-    answer: the outermost generation's, with its finish reason; None if there is none.
-    error: why there is no whole result (in a bulk; alone, a query raises); `texts` is empty then.
+    texts: the answer; for a tree that is not a single generation, its texts and answers in order.
+    answer: the outermost generation's answer with its finish reason; None if there is none.
+    error: why there is no complete result; `texts` is then empty. Only in a bulk run; a single
+        query raises.
     """
 
     texts: tuple[str, ...]
@@ -70,7 +71,7 @@ class SpanResult:
 
     @property
     def text(self) -> str:
-        """The texts, a line each."""
+        """The texts, one per line."""
         return "\n".join(self.texts)
 
     def __str__(self) -> str:

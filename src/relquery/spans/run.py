@@ -1,4 +1,4 @@
-"""`run`: one span query, from tree to answer."""
+"""`run` answers one span query."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def run(
 ) -> SpanResult:
     """Answer a span query.
 
-    for_, arity: see `relquery.optimize`; "cache" asks what the query says, "attention" more and
-        shorter questions, whose answers differ.
+    for_, arity: see `relquery.optimize`; "cache" sends the query's own prompts, "attention" sends
+        more and shorter prompts, whose answers differ.
     corpora: what `retrieve` reads, by name: texts, a Corpus, or a function (query, limit) -> texts.
-    independent: False sends children of plus as ordinary text one after another, for providers
-        and for comparison: then each is read in the light of those before it.
-    progress: called with ("generations", answered so far, in all).
-    orders: in which order bags were asked earlier; these are put into one that begins alike, and
-        are noted there.
+    independent: False sends children of plus as ordinary text, one after another, for providers
+        and for comparison. Each child then attends to those before it.
+    progress: called with ("generations", answered so far, total).
+    orders: the orders of earlier bags. New bags are ordered to share prefixes with them, and their
+        orders are recorded there.
 
-    An inner answer that is cut by max_tokens is read on as it is, and noted in the report; so is
-    the outermost. Raises QueryError for a tree that cannot be run, RequestError with the place of
-    the generation that failed, and what the backend raises.
+    If max_tokens cuts off an inner answer, outer generations read it unchanged. The report notes
+    this, also for the outermost answer. Raises QueryError for a tree that cannot be run,
+    RequestError with the place of the generation that failed, and what the backend raises.
     """
     start = clock()
     find = lookup(corpora or {})
@@ -60,7 +60,7 @@ def run(
 
 
 def result_of(work: Work, seconds: float) -> SpanResult:
-    """What an executed query gives."""
+    """The result of an executed query."""
     report = SpanReport(tuple(work.generations), seconds, tuple(work.notes))
     if work.error is not None:
         return SpanResult((), None, report, work.error)

@@ -1,4 +1,4 @@
-"""Several calls of a backend at once, their answers as they come."""
+"""Makes several backend calls at once and returns their answers as they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Stream(Generic[T]):
 
 
 class Streams(Generic[T]):
-    """Open calls, asked in turn. What one call computes moves the others along in one engine."""
+    """Open calls, polled in turn. In one engine, polling one call also advances the others."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -31,13 +31,13 @@ class Streams(Generic[T]):
         return bool(self._streams)
 
     def send(self, prompts: Sequence[Prompt], sampling: Sampling, labels: Sequence[T]) -> None:
-        """Ask prompts in one call; each answer comes back with the prompt's label."""
+        """Send prompts in one call; each answer comes back with the prompt's label."""
         answers = self._backend.answer(prompts, sampling)
-        # A new call goes first: until it is asked for an answer, a backend may not have begun.
+        # A new call goes first: a backend may not start until it is asked for an answer.
         self._streams.appendleft(_Stream(answers, dict(enumerate(labels))))
 
     def receive(self) -> list[tuple[T, Answer]]:
-        """Wait for the next answer; several where a call ends without having given them."""
+        """Wait for the next answer; several if a call ends without giving all its answers."""
         stream = self._streams.popleft()
         for index, answer in stream.answers:
             if index in stream.open:
@@ -50,6 +50,6 @@ class Streams(Generic[T]):
         return [(label, _NO_ANSWER) for label in stream.open.values()]
 
     def close(self) -> None:
-        """Cancel what is open."""
+        """Cancel all open calls."""
         while self._streams:
             cancel(self._streams.pop().answers)

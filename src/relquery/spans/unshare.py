@@ -1,4 +1,4 @@
-"""From a query to a tree in which each generation is one execution."""
+"""Turns a query into a tree in which each generation is executed once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from relquery.ir.paths import children_of
 from relquery.ir.rebuild import with_children
 from relquery.prompt import Sampling
 
-MAX_DRAWS = 100_000  # nodes in and above what is drawn at random, each in a place of its own
+MAX_DRAWS = 100_000  # random draws and the nodes above them, counted once per place
 _Asked = tuple[int, Sampling]
 
 
 def unshare(node: Node) -> Node:
-    """The same query, with equal greedy generations as one object and draws apart.
+    """The same query with equal greedy generations merged and random draws kept apart.
 
-    Each Generate object is one execution, however many places read it. What is drawn at random
-    (temperature above 0) is drawn anew in each place where it stands, also when it is one node, as
-    `repeat` makes it. With a seed, equal draws take that seed, the next one and so on. What reads a
-    draw is then asked once per draw; all else that is equal is asked once.
+    Each Generate object is executed once, however many places read it. A random generation
+    (temperature above 0) is drawn again in each place where it is used, even if it is one node, as
+    `repeat` makes it. With a seed, equal draws use that seed, the next one and so on. A generation
+    that reads a draw then runs once per draw; all other equal generations run once.
 
     Raises QueryError for more than MAX_DRAWS nodes in such places.
     """
@@ -41,8 +41,8 @@ def unshare(node: Node) -> Node:
             count += 1
             if count > MAX_DRAWS:
                 raise QueryError(
-                    f"The query draws more than {MAX_DRAWS:,} times at random, repeats in repeats "
-                    "included. Repeat less, or ask in several queries."
+                    f"The query makes more than {MAX_DRAWS:,} random draws, counting nested "
+                    "repeats. Repeat less, or split it into several queries."
                 )
             new = with_children(current, tuple(built))
             if isinstance(new, Generate) and new.sampling.temperature > 0:
@@ -85,15 +85,15 @@ class _Merged:
 
 
 class _Seeds:
-    """Seeds for draws that were given one, so that no two of one question are the same."""
+    """Gives each seeded draw its own seed, so that two draws of one question differ."""
 
     def __init__(self) -> None:
         self._next: dict[tuple[_Asked, int], int] = {}
 
     def give(self, node: Generate, input: int) -> Generate:
-        """The generation with a seed of its own. input: number of what it reads."""
+        """The generation with its own seed. input: the number of the node that it reads."""
         seed = node.sampling.seed
-        if seed is None:  # a backend takes a fresh one
+        if seed is None:  # the backend picks a new one
             return node
         asked = (input, replace(node.sampling, seed=None))
         free = seed
@@ -106,7 +106,7 @@ class _Seeds:
 
 
 def _children_first(root: Node) -> list[Node]:
-    """All distinct nodes, each after those below it."""
+    """All distinct nodes, children before parents."""
     order: list[Node] = []
     seen = {id(root)}
     path = [(root, iter(children_of(root)))]

@@ -1,4 +1,4 @@
-"""One query under way: which generations can be asked now, and what they are asked."""
+"""One query in progress: which generations can be sent now, and their prompts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from relquery.spans.corpus import look_up_nothing
 from relquery.spans.result import Generation
 from relquery.spans.unshare import unshare
 
-MAX_DEPTH = 64  # of exchanges and nests in one another
+MAX_DEPTH = 64  # of nested exchanges and nests
 _Task = Generate | Retrieve
 
 
 class Work:
     """The generations of one optimised query, and the retrievals that wait for an answer.
 
-    root: the tree under way, each generation an object of its own (see `unshare`).
-    total: how many generations there are. hold_root: never ask the outermost one.
-    generations, notes: what has been answered, and what to tell about it. error: why it failed.
+    root: the current tree; each generation is a separate object (see `unshare`).
+    total: the number of generations. hold_root: never send the outermost one.
+    generations, notes: the finished generations, and remarks about them. error: why it failed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Work:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to be asked."""
+        """Whether there is nothing left to send."""
         return self.error is not None or len(self.generations) == self.total
 
     @property
@@ -67,21 +67,21 @@ class Work:
         return self._ready([task for task in self._tasks if not self._missing[id(task)]])
 
     def waits_for(self, task: Generate) -> int:
-        """How many generations and retrievals it reads that are not known yet."""
+        """The number of generations and retrievals it reads that are still unknown."""
         return self._missing[id(task)]
 
     def prompt(self, task: Generate) -> Prompt:
-        """What is asked, once `waits_for` is 0. Raises QueryError if that is nothing."""
+        """The prompt, once `waits_for` is 0. Raises QueryError if it is empty."""
         lowered = lower(task, self._spans, self._known)
         if not lowered:
             raise QueryError(
-                "the model has nothing to read: the answers and passages that its input is made "
-                "of are empty. Add text of your own, or see why they are."
+                "the model has nothing to read: all answers and passages in its input are "
+                "empty. Add text of your own, or check why they are empty."
             )
         return lowered
 
     def where(self, node: Node) -> str:
-        """The node's place; the first, if there are several."""
+        """The node's place in the tree; the first one if there are several."""
         ancestors: list[tuple[Node, int]] = []
         current = node
         while id(current) in self._parents:
@@ -90,21 +90,21 @@ class Work:
         return path(ancestors[::-1], node)
 
     def take(self, task: Generate, prompt: Prompt, answer: Answer) -> list[Generate]:
-        """Note an answer; gives the generations that can be asked now."""
+        """Record an answer. Returns the generations that can be sent now."""
         self.generations.append(Generation(self.where(task), task.sampling, answer))
         depth = 1 + self._depth(prompt)
         if depth > MAX_DEPTH and answer.tokens is not None:
             answer = replace(answer, tokens=None)
             self.notes.append(
-                f"{self.where(task)}: {MAX_DEPTH} generations stand one in another; from here on "
-                "the text of the answer is read, without its input."
+                f"{self.where(task)}: {MAX_DEPTH} generations are nested here. Outer generations "
+                "read only the text of this answer, without its input."
             )
         self._depths[id(prompt)] = depth
         self._known[id(task)] = Answered(prompt, answer)
         return self._ready(self._release(task))
 
     def _depth(self, prompt: Prompt) -> int:
-        """Of the exchanges and nests in a prompt."""
+        """The depth of nested exchanges and nests in a prompt."""
         depth = 0
         for span in prompt:
             if isinstance(span.content, Exchange):
@@ -120,7 +120,7 @@ class Work:
         return texts, root.answer if isinstance(root, Answered) else None
 
     def _scan(self) -> None:
-        """Find the tasks, those that each reads before it, and who reads them."""
+        """Find the tasks, inner ones first, and the readers of each."""
         todo: list[tuple[Node, _Task | None]] = [(self.root, None)]
         while todo:
             node, reader = todo.pop()
@@ -138,7 +138,7 @@ class Work:
             children = children_of(node)
             for index in range(len(children) - 1, -1, -1):
                 self._parents[id(children[index])] = (node, index)
-            # Popped from the right. A leaf asks nothing.
+            # Popped from the right. A leaf sends nothing.
             todo += [(child, reader) for child in children if not isinstance(child, Text)]
         self._tasks.reverse()
 
@@ -151,7 +151,7 @@ class Work:
         return ready
 
     def _ready(self, tasks: list[_Task]) -> list[Generate]:
-        """The generations among these, and those that waited for retrievals among these."""
+        """The generations in `tasks`, and those that waited for retrievals in `tasks`."""
         ready: list[Generate] = []
         todo = tasks[::-1]
         while todo:
@@ -167,7 +167,7 @@ class Work:
         return ready
 
     def _texts(self, node: Node) -> Iterator[str]:
-        """The texts below, answers in place of generations."""
+        """The texts below a node, with answers in place of generations."""
         todo = [node]
         while todo:
             current = todo.pop()

@@ -1,5 +1,5 @@
-"""Every name that relquery puts into a query of its own: tables, columns, macros. One prefix marks
-them, so that they are told from names of the user, and none of them shows in a message."""
+"""All names that relquery adds to queries: tables, columns, macros. One prefix marks them, so they
+can be told from the user's names. They never show up in a message."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ PREFIX = "_rq_"
 CALL = f"{PREFIX}llm_"
 """A call in the text of a query, before its number."""
 TEXT_STAND_IN, NUMBER_STAND_IN = f"{PREFIX}text", f"{PREFIX}number"
-"""Macros that stand for calls while DuckDB checks a query."""
+"""Macros that replace calls while DuckDB checks a query."""
 NULLS = f"{PREFIX}nulls"
 
 ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
-"""A row's number, and the rows of a stage."""
+"""The number of a row, and the rows of a stage."""
 BASE, JOINED, GROUPS = f"{PREFIX}base", f"{PREFIX}joined", f"{PREFIX}groups"
-"""Subqueries: what is fetched, what is joined beforehand, one row a group."""
+"""Subqueries: the base rows, the rows joined beforehand, and one row per group."""
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
-"""Columns of a subquery that nobody reads."""
+"""Columns of a subquery that nothing reads."""
 WRITTEN, ITEMS = f"{PREFIX}written", f"{PREFIX}items"
 VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
-"""Of a check: an answer as it was read, and whether it is no value."""
+"""Columns of a check: the answer as read, and whether it failed."""
 TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}finite"
 """Macros that read an answer as a number."""
 
@@ -38,7 +38,7 @@ def call_of(name: str) -> int | None:
 
 
 def column(number: int) -> str:
-    """A column of a user's table, where it is read."""
+    """A base column, which holds a column or expression over the user's tables."""
     return f"{PREFIX}column_{number}"
 
 
@@ -65,4 +65,4 @@ IN_MESSAGES = {
     re.compile(rf"{PREFIX}column_\d+"): "a column of it",
     re.compile(rf"{PREFIX}(?:table_\d+|view_\d+|rows|base|groups)"): "the rows",
 }
-"""What they are called in a message, in the order in which they are replaced."""
+"""Replacements for our names in messages, applied in this order."""

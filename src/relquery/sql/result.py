@@ -1,4 +1,4 @@
-"""What a query gives back: rows, the errors of single rows, and what it cost."""
+"""The result of a query: its rows, the errors of single rows, and what it cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 OUTER = "outer query"
-"""The stage of row errors that a SELECT around the one with the call finds."""
+"""The stage name of row errors found by an outer SELECT, around the one with the call."""
 
 _SHOWN_ROWS = 10
 _SHOWN_CHARACTERS = 40
@@ -28,14 +28,14 @@ _SHOWN_CHARACTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """An LLM value that is missing.
+    """A missing LLM value.
 
-    stage: the stage that asked, as in the report. row: number of the row, from 0, in the input of
-    the SELECT's first stage, i.e. among what its FROM and the conditions without LLM calls of its
-    WHERE give; later stages keep it. It is no row of the result. inputs: the row's fields by name.
-    Where a SELECT around the one with the call reads the answer, the stage is "outer query", the
-    row one of its own input, and there are no inputs.
-    error: why there is no value. text: what the model did answer, if anything. attempts: how often
+    stage: the stage that asked, as in the report. row: the row's number, from 0, in the input of
+    the SELECT's first stage: the rows that its FROM gives and that pass all conditions of its
+    WHERE without LLM calls. Later stages keep this number. It is not a row of the result. inputs:
+    the row's fields by name. If an outer SELECT reads the answer, the stage is "outer query", the
+    row is a row of the outer SELECT's input, and there are no inputs.
+    error: why there is no value. text: what the model answered, if anything. attempts: how often
     it was asked.
     """
 
@@ -78,7 +78,7 @@ class Result:
         return frame
 
     def pl(self) -> pl.DataFrame:
-        """As a polars DataFrame; a name that repeats gets a suffix, as polars takes it once."""
+        """As a polars DataFrame; repeated names get a suffix, as polars requires unique names."""
         try:
             import polars as pl
         except ImportError as error:
@@ -95,7 +95,7 @@ class Result:
         return zip(self.table.columns, self.table.schema, strict=True)
 
     def head(self, rows: int) -> Result:
-        """The first rows, with the errors and report of the whole."""
+        """The first rows, with the errors and report of the whole result."""
         return Result(self.table.slice(0, rows), self.errors, self.report)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -140,7 +140,7 @@ def missing_values(count: int) -> str:
 
 
 def distinct_names(names: list[str]) -> list[str]:
-    """Names with suffixes `_1`, `_2`, ... where one repeats, in whatever case."""
+    """Names with suffixes `_1`, `_2`, ... for repeated ones, ignoring case."""
     taken: set[str] = set()
     distinct = []
     for name in names:

@@ -1,4 +1,4 @@
-"""Registering tables: files by their ending, and the tables of other libraries."""
+"""Registers tables: files, by their extension, and tables of other libraries."""
 
 from __future__ import annotations
 
@@ -26,31 +26,30 @@ _READERS = {
 _DATABASES = (".duckdb", ".ddb", ".db")
 _COMPRESSED = (".gz", ".zst")
 _DELIMITERS = ",;\t|"
-_HEAD = 1 << 20  # bytes of a CSV file in which its header ends
+_HEAD = 1 << 20  # the header of a CSV file must fit in this many bytes
 
 
 def register(database: Database, name: str, data: object) -> None:
     """Make `data` readable as table `name`, which may replace one registered before.
 
-    data: the path of a CSV, TSV, Parquet, JSON or JSONL file (lines of a CSV that differ from its
-        first in the number of values are refused); the path of a DuckDB file, which
-        becomes a read-only database `name` whose tables also go by their own names; a pandas or
+    data: the path of a CSV, TSV, Parquet, JSON or JSONL file (a CSV whose lines do not all have
+        as many values as the first is refused); the path of a DuckDB file, which becomes a
+        read-only database `name` whose tables can also be used by their own names; a pandas or
         polars frame; an Arrow table, batch or reader; a dict of columns; a list of dicts.
-    Columns whose names differ in nothing but case get a suffix, as SQL cannot tell them apart.
-
-    Raises TableError for what cannot be read as a table.
+    Columns whose names differ only in case get a suffix, as SQL cannot tell them apart.
+    Raises TableError for anything that cannot be read as a table.
     """
     if not isinstance(name, str):
         raise TableError(f"The name of a table is {name!r}; it must be text.")
     if not name.strip():
         raise TableError("The name of the table is empty. Give one, e.g. con.register('t', data).")
     if "\0" in name:
-        raise TableError(f"The table name {name!r} holds a zero byte. Leave it out.")
+        raise TableError(f"The table name {name!r} contains a zero byte. Remove it.")
     with database.held():
-        database.fetch("SELECT 1")  # that the connection is closed is no fault of the file
+        database.fetch("SELECT 1")  # so a closed connection is not reported as a file error
         if isinstance(data, str | Path):
             if not str(data).strip():
-                raise TableError(f"Table '{name}': the path is empty. Give that of a file.")
+                raise TableError(f"Table '{name}': the path is empty. Give the path of a file.")
             _register_path(database, name, Path(data))
         else:
             database.register(name, _to_arrow(name, data))
@@ -60,7 +59,7 @@ def _register_path(database: Database, name: str, path: Path) -> None:
     if not path.exists():
         remedy = "Check the path."
         if str(path).startswith("demo:"):
-            remedy = f"In Python a demo table is rq.demo_table('{str(path)[5:]}')."
+            remedy = f"In Python, use rq.demo_table('{str(path)[5:]}') for a demo table."
         raise TableError(f"Table '{name}': the file {path} does not exist. {remedy}")
     if path.is_dir():
         raise TableError(
@@ -75,7 +74,7 @@ def _register_path(database: Database, name: str, path: Path) -> None:
     if ending not in _READERS:
         known = ", ".join((*_READERS, *_DATABASES))
         raise TableError(
-            f"Table '{name}': '{path.name}' has no ending that tells its format. Endings: {known}."
+            f"Table '{name}': the format of '{path.name}' is unknown. Expected extensions: {known}."
         )
     read = f"{_READERS[ending]}({text(path)})"
     if _READERS[ending] == "read_csv":
@@ -89,20 +88,20 @@ def _register_path(database: Database, name: str, path: Path) -> None:
 
 
 def csv_reader(path: Path, *options: str) -> str:
-    """What to select a CSV file's rows from, once it is registered. options: of `read_csv`."""
-    # A sample would miss quotes that come late.
+    """The SQL that reads a registered CSV file, for FROM. options: arguments of `read_csv`."""
+    # A sample would miss quotes late in the file.
     return f"read_csv({', '.join((text(path), 'sample_size = -1', *options))})"
 
 
 def _check_csv(database: Database, path: Path) -> None:
-    """Raises TableError, which names the line, unless all have as many values as the first.
+    """Raises TableError, naming the line, unless all lines have as many values as the first.
 
-    Where they do not, DuckDB finds a reading in which they do: it passes over the lines before, or
-    takes each line for one value. So what it found is held against the first line.
+    If they do not, DuckDB still finds a dialect that fits: it skips the lines before, or reads each
+    line as one value. So its result is compared with the first line.
     """
     try:
         (found,) = database.fetch(f"FROM sniff_csv({text(path)}, sample_size = -1)").to_pylist()
-    except QueryError:  # there is no reading of all lines
+    except QueryError:  # no dialect fits all lines
         _check_lines(database, path, _most_values(path))
         raise
     width = len(found["Columns"])
@@ -112,13 +111,13 @@ def _check_csv(database: Database, path: Path) -> None:
         header = _most_values(path)
         _check_lines(database, path, header)
         raise TableError(
-            f"The first line has {len(header[1])} values, where {width} columns were found. "
+            f"The first line has {len(header[1])} values, but {width} columns were found. "
             "Register the file as a pandas frame: pandas.read_csv(path, ...)."
         )
 
 
 def _differs(path: Path, delimiter: str, quote: str, skipped: int, width: int) -> bool:
-    """Whether lines that say something were passed over, or the first has another width."""
+    """Whether lines with content were skipped, or the first has a different number of values."""
     lines = _lines(path, delimiter, quote)
     before = list(islice(lines, skipped))
     if any(line and not line[0].startswith("#") for line in before):
@@ -128,7 +127,7 @@ def _differs(path: Path, delimiter: str, quote: str, skipped: int, width: int) -
 
 
 def _most_values(path: Path) -> tuple[str, list[str]]:
-    """The delimiter by which the first line has most values, and these values."""
+    """The delimiter that splits the first line into the most values, and these values."""
     first = ((each, next(filter(None, _lines(path, each)), [])) for each in _delimiters(path))
     return max(first, key=lambda each: len(each[1]))
 
@@ -138,7 +137,7 @@ def _delimiters(path: Path) -> str:
 
 
 def _lines(path: Path, delimiter: str, quote: str = '"') -> Iterator[list[str]]:
-    """Values of the first lines; none where they are longer than any header."""
+    """Values of the first lines; none if they do not fit in `_HEAD` bytes."""
     head = _head(path)
     try:
         yield from csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, quotechar=quote)
@@ -155,7 +154,7 @@ def _head(path: Path) -> str:
 
 
 def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str]]) -> None:
-    """Raises TableError for the first line that has another number of values than the header."""
+    """Raises TableError for the first line whose number of values differs from the header's."""
     delimiter, names = header
     if not names:
         return
@@ -195,7 +194,7 @@ def _to_arrow(name: str, data: object) -> pa.Table:
         raise TableError(f"Table '{name}' cannot be read as a table: {error}") from error
     if table is None:
         raise TableError(
-            f"Table '{name}' is given as {type(data).__name__}. Expected a path, a pandas or "
+            f"Table '{name}' is of type {type(data).__name__}. Expected a path, a pandas or "
             "polars frame, an Arrow table, a dict of columns or a list of dicts."
         )
     if not table.num_columns:
@@ -219,7 +218,7 @@ def _arrow_of(data: object) -> pa.Table | None:
 
 
 def _of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
-    """Columns are the names of all rows, as they come; a row without one has NULL there."""
+    """Columns are all keys in order of appearance; a row without a key has NULL there."""
     names = dict.fromkeys(name for row in rows for name in row)
     columns = [pa.array([row.get(name) for row in rows]) for name in names]
     return pa.Table.from_arrays(columns, names=[str(name) for name in names])
@@ -228,7 +227,7 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
 def _of_pandas(data: Any) -> pa.Table | None:
     if not hasattr(data, "columns"):
         return None
-    # By position, as names may repeat; the index is no column.
+    # By position, as names may repeat; the index is not a column.
     columns = [pa.array(data.iloc[:, at], from_pandas=True) for at in range(data.shape[1])]
     return pa.Table.from_arrays(columns, names=[str(name) for name in data.columns])
 
@@ -239,7 +238,7 @@ def _of_polars(data: Any) -> pa.Table | None:
     return table
 
 
-# By the module that a class comes from, so that nothing is imported for it.
+# Keyed by the class's module, so nothing has to be imported.
 _FRAMES: dict[str, Callable[[Any], pa.Table | None]] = {"pandas": _of_pandas, "polars": _of_polars}
 
 
@@ -249,5 +248,5 @@ def quoted(name: str) -> str:
 
 
 def text(value: object) -> str:
-    """A text as an SQL literal."""
+    """Text as an SQL literal."""
     return "'" + str(value).replace("'", "''") + "'"

@@ -24,7 +24,7 @@ class Columns:
         count from 0 in the order of first appearance.
     lengths: characters of every distinct value, all columns concatenated; NULL has length 0.
     offsets: (m + 1,), column c owns `lengths[offsets[c]:offsets[c + 1]]`.
-    values: per column its distinct values as text, by code; NULL is a value of its own.
+    values: per column, its distinct values as text, by code; NULL is a separate value.
     """
 
     names: tuple[str, ...]
@@ -41,11 +41,11 @@ class Columns:
 
 
 def encode(data: Any) -> Columns:
-    """Encode a table; columns of other types than text are written as text.
+    """Encode a table; columns that are not text are written as text.
 
     data: a mapping from names to columns, a list of mappings from names to values (a row without a
-    name has NULL there), or what speaks Arrow: an Arrow, pandas or polars table. Integers of any
-    size are written as text.
+    name has NULL there), or anything with an Arrow interface: an Arrow, pandas or polars table.
+    Integers of any size are written as text.
 
     Raises TableError for anything else, if columns differ in length, or for a column that has no
     text form.
@@ -62,7 +62,7 @@ def encode(data: Any) -> Columns:
     for name, array in zip(names, arrays, strict=True):
         if len(array) != rows:
             raise TableError(
-                f"Column '{name}' has {len(array)} rows and column '{names[0]}' has {rows}. "
+                f"Column '{name}' has {len(array)} rows, but column '{names[0]}' has {rows}. "
                 "Give every column the same number of rows."
             )
     codes = np.empty((rows, len(names)), dtype=np.int32, order="F")
@@ -74,9 +74,9 @@ def encode(data: Any) -> Columns:
 
 
 def columns_of(names: Sequence[str], codes: Int64s, values: Sequence[Sequence[str]]) -> Columns:
-    """Some rows of a table that is encoded already.
+    """Some rows of a table that is already encoded.
 
-    codes: (n, m), index into the column's `values`; not all of these need occur.
+    codes: (n, m), index into the column's `values`; not every value has to occur.
     """
     rows, width = codes.shape
     renumbered = np.empty((rows, width), np.int32, order="F")
@@ -127,8 +127,8 @@ def _as_arrow(data: Any) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         said = ". ".join(map(str, error.args))
         raise TableError(
-            f"The table cannot be read: {said}. Give each column one kind of values, and a name of "
-            "its own, or cast it to text."
+            f"The table cannot be read: {said}. Give each column a unique name and values of one "
+            "type, or cast it to text."
         ) from error
 
 
@@ -137,8 +137,8 @@ def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedA
         return column
     if isinstance(column, str | bytes):
         raise TableError(
-            f"Column '{name}' is given as {type(column).__name__}. Give a list of values, one per "
-            "row."
+            f"Column '{name}' is of type {type(column).__name__}. Expected a list of values, one "
+            "per row."
         )
     try:
         return pa.array(column, type=None if len(column) else pa.string())
@@ -148,17 +148,17 @@ def _as_array(name: str, column: Sequence[str | None]) -> pa.Array | pa.ChunkedA
             return pa.array([None if value is None else str(value) for value in column])
         if len(kinds) > 1:
             raise TableError(
-                f"Column '{name}' mixes kinds of values: {', '.join(kinds)}. Give one kind, or all "
-                "as text."
+                f"Column '{name}' mixes types: {', '.join(kinds)}. Use a single type, or "
+                "convert all values to text."
             ) from error
         raise TableError(
             f"Column '{name}' cannot be read as text: {str(error).rstrip('.')}. "
-            "Give a list of one value per row, all of one kind, or all as text."
+            "Give a list with one value per row, all of one type, or all as text."
         ) from error
 
 
 def _kinds(column: object) -> list[str]:
-    """Types of the values of a sequence, NULL aside."""
+    """The types of the values in a sequence, except NULL."""
     if not isinstance(column, Sequence | np.ndarray):
         return []
     return sorted({type(value).__name__ for value in column if value is not None})
@@ -168,8 +168,8 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
     """(codes, distinct values as text)."""
     if pa.types.is_nested(array.type):
         raise TableError(
-            f"Column '{name}' of type {array.type} holds lists or structs, which have no text form "
-            "of their own. Write each value as text, for example with json.dumps."
+            f"Column '{name}' of type {array.type} contains lists or structs, which have no "
+            "standard text form. Convert each value to text, e.g. with json.dumps."
         )
     try:
         encoded = _decoded(array).dictionary_encode(null_encoding="encode")
@@ -184,7 +184,7 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
 
 
 def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The values in a type that Arrow encodes without losing NULL."""
+    """The values as a type that Arrow can encode without losing NULL."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         if not pa.types.is_string_view(kind.value_type):

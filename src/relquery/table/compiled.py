@@ -1,11 +1,11 @@
-"""The one place that names the compiler, so that the solvers stay typed Python.
+"""The only module that imports the compiler, so that the solvers stay typed Python.
 
-Nothing interrupts compiled code from outside: its long loops look at a flag, an array `stopped` of
-one bool, and what they give once it is set means nothing.
+Compiled code cannot be interrupted from outside. Its long loops check a flag, an array `stopped` of
+one bool. Once it is set, their results are meaningless.
 
-What Python calls returns arrays, numbers or plain tuples of them, never a NamedTuple: to make one,
-the compiler calls its class, which is Python code, and where a signal that came meanwhile raises
-there (Ctrl-C), the process crashes.
+Functions called from Python return arrays, numbers or plain tuples of these, never a NamedTuple. To
+make one, the compiler would call its class, which is Python code. If a pending signal (Ctrl-C)
+raises there, the process crashes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numba.core.registry import CPUDispatcher
 from relquery.arrays import Bools
 
 THREADS = 2
-PATIENCE = 0.1  # seconds after which to see whether a signal came that woke another thread
+PATIENCE = 0.1  # seconds between checks for a signal that woke another thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,9 +40,9 @@ class Compiled(CPUDispatcher):
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile at the first call and keep the machine code on disk.
 
-    The code on disk is renewed when the function's own file changes, not when a compiled function
-    of another file that it calls does: delete `__pycache__` after such a change. Where no folder
-    can be written, each process compiles anew.
+    The code on disk is renewed when the function's own file changes, but not when it calls a
+    compiled function in another file and that one changes: delete `__pycache__` in that case. If
+    no folder is writable, each process compiles again.
     """
     made = Compiled(function, targetoptions={"nopython": True, "nogil": True})
     with suppress(RuntimeError):  # numba found no folder for its cache
@@ -72,7 +72,7 @@ def interpreted() -> Iterator[None]:
 
 
 class StoppedError(Exception):
-    """A search ended early: in a thread whose result nobody awaits any more."""
+    """A search was stopped early, in a thread whose result is no longer needed."""
 
 
 def go_on(stopped: Bools) -> None:
@@ -88,9 +88,9 @@ def _result(task: Future[R]) -> R:
 
 
 def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools) -> list[R]:
-    """What the tasks give, THREADS at a time: compiled code runs side by side.
+    """The results of the tasks, run THREADS at a time; compiled code runs in parallel.
 
-    Where this thread is broken off (Ctrl-C), the flag is set and the tasks end soon.
+    If this thread is interrupted (Ctrl-C), the flag is set and the tasks end soon.
     """
     with ThreadPoolExecutor(THREADS) as threads:
         running = [threads.submit(copy_context().run, task) for task in tasks]

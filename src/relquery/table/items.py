@@ -1,9 +1,9 @@
 """A table as sets of items: what the solvers order.
 
-A labelled field is the item (column, text). NULL is sent as empty text and is one item with it.
-Columns of a bag hold interchangeable values (retrieved passages): there an item is the text alone,
-the same in whatever column it stands. A row of m columns is then a set of m items; a second copy of
-a passage in one row is an item of its own, so that no item is in a row twice.
+A labelled field is the item (column, text). NULL is sent as empty text and is the same item.
+Columns of a bag contain interchangeable values (retrieved passages). There an item is just the
+text, the same in every column. A row of m columns is then a set of m items. A second copy of a
+passage in one row is a separate item, so no item is in a row twice.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ BAG_LABEL = "passage"
 class Items:
     """A table of n rows as sets of m items.
 
-    slots: (m, n), item `slots[c, r]` stands in column c of row r. Items of a column are numbered
+    slots: (m, n), item `slots[c, r]` is in column c of row r. Items of a column are numbered
         together, in the order of first appearance.
     bags: (m,), the same number for columns of one bag: its first column.
     lengths: (items,), characters of the value. labels: (items,), of the label before it.
-    same: (items,), the item whose text it has: itself, but for copies, and for NULL beside empty
-        text.
-    rank: (items,), place of "label: value" in their alphabetical order, each its own.
-    shared: (items,), by rank, leading characters in common with the text ranked just before.
+    same: (items,), the item with the same text: usually itself, except for copies, and for NULL
+        next to empty text.
+    rank: (items,), unique place of "label: value" in alphabetical order.
+    shared: (items,), by rank, leading characters shared with the text ranked just before.
     texts: per column, the distinct values as text; those of column c begin at item `offsets[c]`.
     """
 
@@ -53,7 +53,7 @@ class Items:
     offsets: Int64s
 
     def label_of(self, column: int) -> str:
-        """What stands before the values of a column."""
+        """The label before the values of a column."""
         return _label(BAG_LABEL if self.in_bag(column) else self.names[column])
 
     def in_bag(self, column: int) -> bool:
@@ -73,7 +73,7 @@ class Items:
 
     @property
     def beginnings(self) -> Beginnings:
-        """What items have in common at their beginning, in characters."""
+        """The prefixes that items share, in characters."""
         return Beginnings(self.rank, self.shared, least_table(self.shared))
 
     @property
@@ -85,7 +85,7 @@ class Items:
 def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
     """Columns as items; `bags` names the columns of each bag.
 
-    Raises UnknownColumnError, and ConfigError for a column in two bags and for what is no bag.
+    Raises UnknownColumnError, and ConfigError for a column in two bags or an invalid bag.
     """
     bag_of = _bag_of(columns.names, bags)
     labels = tuple(
@@ -126,7 +126,7 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
 
 
 def _label(name: str) -> str:
-    """Nothing for a nameless column, whose values say themselves what they are."""
+    """The label of a column; empty for a column without a name."""
     return f"{name}: " if name else ""
 
 
@@ -135,7 +135,7 @@ def _bag_of(names: Sequence[str], bags: Sequence[Sequence[str]]) -> Int32s:
     taken: set[int] = set()
     if not _are_bags(bags):
         raise ConfigError(
-            f"bags is {bags!r}. A bag is a list of column names, and bags a list of them: "
+            f"bags is {bags!r}; it must be a list of bags, and each bag a list of column names: "
             "[['p1', 'p2', 'p3']]."
         )
     for bag in bags:
@@ -166,7 +166,7 @@ def _is_bag(bag_of: Int32s, column: int) -> bool:
 
 
 def _unify(columns: Columns, members: Int64s, same: Int32s) -> None:
-    """Let equal texts of a bag's columns be the item of the first of them."""
+    """Merge equal texts in a bag's columns into the first item with this text."""
     found: dict[str, int] = {}
     for column in members:
         offset = int(columns.offsets[column])
@@ -175,7 +175,7 @@ def _unify(columns: Columns, members: Int64s, same: Int32s) -> None:
 
 
 def _unify_null(values: pa.Array, same: Int32s) -> None:
-    """Let NULL and empty text of a column, which are sent alike, be one item. same: theirs."""
+    """Merge NULL and empty text of a column into one item, as they are sent alike."""
     empty = pc.index(values, pa.scalar("", values.type)).as_py() if values.null_count else -1
     if empty >= 0:
         null = pc.index(values.is_null(), True).as_py()
@@ -183,7 +183,7 @@ def _unify_null(values: pa.Array, same: Int32s) -> None:
 
 
 def _number_copies(slots: Int32s, bag_of: Int32s, items: int) -> tuple[Int32s, Int32s]:
-    """Give a value's second, third... copy in a row an item of its own: (slots, what it copies)."""
+    """Make each further copy of a value in a row a separate item: (slots, copied items)."""
     numbers: dict[tuple[int, int], int] = {}
     slots = slots.copy()
     for bag in np.unique(bag_of):
@@ -200,7 +200,7 @@ def _number_copies(slots: Int32s, bag_of: Int32s, items: int) -> tuple[Int32s, I
 
 
 def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int32s, Int64s]:
-    """(rank, shared) without copies, see Items. Two columns share no more than their labels do."""
+    """(rank, shared) without copies; see Items. Texts of two columns share at most their labels."""
     order = np.empty(len(columns.lengths), np.int32)
     shared = np.zeros(len(order), np.int64)
     at, before = 0, ""
@@ -225,7 +225,7 @@ def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int3
 def _rank_copies(
     rank: Int32s, shared: Int64s, same: Int32s, characters: Int64s
 ) -> tuple[Int32s, Int64s]:
-    """(rank, shared) with each copy ranked behind what it copies."""
+    """(rank, shared) with each copy ranked right after its original."""
     first = np.concatenate([rank, rank[same[len(rank) :]]])
     order = np.argsort(first, kind="stable")
     ranks = np.empty(len(same), np.int32)
@@ -235,13 +235,13 @@ def _rank_copies(
 
 
 def _agreement(a: str, b: str) -> int:
-    """Leading characters that two texts have in common."""
+    """The number of leading characters that two texts share."""
     differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(differing, min(len(a), len(b)))
 
 
 def _common_prefixes(texts: pa.Array) -> Int64s:
-    """(n - 1,), leading characters that each text has in common with the one before."""
+    """(n - 1,), leading characters that each text shares with the one before."""
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return _prefixes(np.frombuffer(data or b"", np.uint8), offsets)

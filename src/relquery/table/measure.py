@@ -17,10 +17,10 @@ Fields = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """What rows share at one position of their order.
+    """What rows share at one position of their field order.
 
-    prefixes: distinct beginnings up to and with this position. rows: rows that hit a whole item
-    here. hit_characters: those hit at this position, in whole items and in beginnings of others.
+    prefixes: distinct prefixes up to and including this position. rows: rows that hit a whole item
+    here. hit_characters: characters hit here, in whole items and in the start of other items.
     """
 
     prefixes: int
@@ -30,7 +30,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Characters hit in a cache without a size limit, and sent. depths: per position."""
+    """Characters hit in a cache without a size limit, and characters sent. depths: per position."""
 
     hit: int
     total: int
@@ -57,8 +57,8 @@ def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:
     """Characters that each row shares with some row sent before it, not just with the last.
 
     An item is written "column: value" ("passage: value" in a bag). A row's hit is the longest
-    beginning with which a row sent earlier begins too, in whole items and then in the leading
-    characters of the next one: what a cache without a size limit serves, up to token boundaries.
+    prefix that it shares with an earlier row: whole items, then leading characters of the next
+    item. This is what a cache without a size limit serves, except for token boundaries.
     """
     slots = fields.shape[1]
     if items.slots.size == 0:
@@ -102,10 +102,10 @@ def _share(
     whole: Int64s,
     characters: Int64s,
 ) -> None:
-    """Add up, per position, what equal beginnings have in common.
+    """Add up, per position, what rows with equal prefixes share.
 
-    Hits in a cache without a limit are all characters less those of the trie of the rows, in
-    whatever order they come; sorted rows give the trie.
+    Hits in an unlimited cache are all characters minus those in the trie of the rows, in any order
+    of rows. Sorting the rows gives the trie.
     """
     slots = sequences.shape[1]
     order = np.arange(len(sequences))

@@ -1,4 +1,4 @@
-"""What two texts have in common at their beginning, from what alphabetical neighbours have."""
+"""Computes the common prefix of two texts from the common prefixes of alphabetical neighbours."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ BLOCK = 16
 
 
 class Beginnings(NamedTuple):
-    """What the texts of items have in common at their beginning.
+    """The prefixes that the texts of items share.
 
-    rank: (items,), place of the text in the order of all, each its own. shared: (items,), by rank,
-        what it has in common with the one before. least: of `shared`, see `least_table`.
+    rank: (items,), unique place of the text in the order of all texts. shared: (items,), by rank,
+        length of the prefix shared with the text before. least: table of minima of `shared`; see
+        `least_table`.
     """
 
     rank: Int32s
@@ -25,7 +26,7 @@ class Beginnings(NamedTuple):
 
 
 def least_table(shared: Int64s) -> Int64s:
-    """(levels, blocks), the least of 2^level blocks of BLOCK values from each block on."""
+    """(levels, blocks), the minimum over 2^level blocks of BLOCK values, starting at each block."""
     blocks = -(-len(shared) // BLOCK)
     padded = np.full(max(blocks, 1) * BLOCK, np.iinfo(np.int64).max)
     padded[: len(shared)] = shared
@@ -40,8 +41,8 @@ def least_table(shared: Int64s) -> Int64s:
 
 @compiled
 def common_prefix(shared: Int64s, table: Int64s, a: int, b: int) -> int:
-    """Characters in common of the texts of ranks a < b: the least of `shared[a + 1 : b + 1]`."""
-    first, last = a + 1, b + 1  # of the range, as a half-open interval
+    """Length of the prefix shared by ranks a < b: the minimum of `shared[a + 1 : b + 1]`."""
+    first, last = a + 1, b + 1  # the range as a half-open interval
     from_block, to_block = -(-first // BLOCK), last // BLOCK
     least = int(shared[b])
     if to_block <= from_block:

@@ -1,4 +1,4 @@
-"""Choose the order of rows, and of fields in each row, so that prompts share prefixes."""
+"""Chooses the order of rows, and of fields in each row, so that prompts share prefixes."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _ARGUMENTS = (
     "method", "dependencies", "bags", "weight", "tokenizer", "prefix", "cache_tokens",
     "requests_per_minute",
 )  # fmt: skip
-SHARE = 0.0025  # of the predicted inference time, for the search of `tree`
-CHARACTERS_PER_SECOND = 40_000  # that inference is predicted to read
+SHARE = 0.0025  # share of the predicted inference time that `tree` may search
+CHARACTERS_PER_SECOND = 40_000  # predicted reading speed of inference
 LEAST_SECONDS, MOST_SECONDS = 0.05, 3.0
 MOST_CELLS_POLISHED = 50_000
 MOST_CELLS_INTERPRETED = 50  # under a second; compiling takes up to a minute
-POLISH_SECONDS = 1.0  # at least, by default: what a lattice of 100 rows takes to be of use
+POLISH_SECONDS = 1.0  # default minimum: a lattice of 100 rows needs this long to help
 
 
 def reorder(
@@ -75,31 +75,33 @@ def reorder(
     method: `tree` (searches; under the weight never below `ggr`, `fixed` and `original`), `ggr`
         (paper 000), `ophr` (the optimum, see below), `fixed` (one order of columns, by statistics)
         or `original`.
-    dependencies: what determines what: ("id", "name") each the other, "city -> state", "street,
-        city -> zip"; "discover" finds them, and may stand among those given, which come first.
+    dependencies: which columns determine which: ("id", "name") determine each other, "city ->
+        state", "street, city -> zip". "discover" finds them; it can be listed with others, which
+        take precedence.
     bags: groups of columns with interchangeable values, such as retrieved passages.
     weight: what a hit is worth: "tokens" saved (characters without a tokenizer), "squared"
         characters (PHC, paper 000), or the name of a price (see relquery.table.cost.price) to pay
-        as little as possible. `ggr` forms its groups by squared characters, as the paper has it.
-    tokenizer: gives the token ids of each of a list of texts. Then hits are counted in tokens of
+        as little as possible. `ggr` forms its groups by squared characters, as in the paper.
+    tokenizer: returns the token ids of each text in a list. Hits are then counted in tokens of
         whole prompts: `prefix`, followed by one line "column: value" per field. With a price or a
         cache size but no tokenizer, pieces of words stand in for tokens.
-    cache_tokens: size of the cache: the order that hits most under LRU is taken.
+    cache_tokens: size of the cache; selects the order with the most hits under LRU.
     requests_per_minute: how fast requests are sent, for prices that depend on it.
-    options: of `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000; None lifts a depth,
-        as the threshold it means that only the depths count. Of `tree`: `seconds`, about how long
-        to search (default: a small share of the predicted inference time), on top of one pass of
-        each start, which takes several seconds for a million rows even if `seconds` is 0.
+    options: for `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000. None removes the limit
+        on a depth; a threshold of None means that only the depths count. For `tree`: `seconds`, a
+        rough limit on the search (default: a small share of the predicted inference time). One
+        pass of each start comes on top, which takes several seconds for a million rows even if
+        `seconds` is 0.
 
-    `ophr` is proved to be the optimum in PHC for "squared". For "tokens", and for a price, it is
-    the optimum in what neighbours share: whole items "column: value", then the beginning of the
-    next, in tokens of each item tokenised by itself, or in its characters without the line break.
-    Items of two columns share no more than their labels do. It takes no account of `cache_tokens`,
-    nor of what else a price says, so that the bill may be less in another order.
+    `ophr` is the proven optimum of PHC for "squared". For "tokens", and for a price, it is the
+    optimum of what neighbours share: whole items "column: value", then the start of the next item,
+    in tokens of each item tokenised by itself, or in characters without the line break. Items of
+    two columns share at most their labels. `ophr` ignores `cache_tokens` and the other terms of a
+    price, so another order may have a smaller bill.
 
-    Raises UnknownColumnError for a column that is not there, TableError for what is not a table,
-    ConfigError for settings that are unknown, out of range or contradict one another, and for
-    tables too large for `ophr`.
+    Raises UnknownColumnError for a missing column, TableError for anything that is not a table,
+    ConfigError for settings that are unknown, out of range or contradictory, and for tables too
+    large for `ophr`.
     """
     if method not in ORDERS:
         raise ConfigError(unknown("method", method, ORDERS))
@@ -169,9 +171,9 @@ def _solve(
 def _search(
     items: Items, problem: Problem, meter: Meter, seconds: float, polishing: float
 ) -> list[Sent]:
-    """The best schedule that `tree` finds and, of a small table, one that is polished.
+    """The best schedule that `tree` finds and, for a small table, a polished one.
 
-    polishing: seconds for that.
+    polishing: seconds for polishing.
     """
     found = tree(items, problem, meter.weighting.objective, seconds)
     best = meter.best([_by_position(*each) for each in found])
@@ -196,13 +198,13 @@ def _by_position(rows: Int64s, by_row: Int32s) -> tuple[Int64s, Fields]:
 
 
 def _predicted(items: Items) -> float:
-    """Seconds for a search that is worth it: a small share of what inference will take."""
+    """A reasonable search time in seconds: a small share of the predicted inference time."""
     sent = float(items.characters[items.slots].sum())
     return float(np.clip(SHARE * sent / CHARACTERS_PER_SECOND, LEAST_SECONDS, MOST_SECONDS))
 
 
 def _settings(method: Order, options: dict[str, float | None]) -> dict[str, float | None]:
-    """The options of a method, defaults filled in."""
+    """The options of a method, with defaults filled in."""
     known: dict[str, float | None] = {}
     if method == "ggr":
         known = dict(PAPER_LIMITS._asdict())
@@ -214,7 +216,7 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
                 unknown("option", name, [*known, *_ARGUMENTS], of=f"reorder with {method}")
             )
         if value is not None and not (isinstance(value, Real) and 0 <= value < NO_LIMIT):
-            raise ConfigError(f"{name} is {value!r}; it must be a number from 0 on.")
+            raise ConfigError(f"{name} is {value!r}; it must be a number of at least 0.")
     return {**known, **options}
 
 
@@ -249,7 +251,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Dependency, ...]:
-    """Those given, then those found if asked for."""
+    """The given dependencies, then the discovered ones if requested."""
     if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
         raise ConfigError(
             f"dependencies is {given!r}. Give 'discover', 'a -> b', or a list of such texts, of "
@@ -263,8 +265,8 @@ def _dependencies(columns: Columns, items: Items, given: Given) -> tuple[Depende
     for rule in known:
         if not loose.isdisjoint(rule.names):
             raise ConfigError(
-                f"Dependency '{rule}' names a column of a bag. The columns of a bag have no "
-                "values of their own: leave it out of the bag or of the dependencies."
+                f"Dependency '{rule}' names a column of a bag, but values in a bag are "
+                "interchangeable. Remove the column from the bag or the dependency."
             )
     if len(written) < len(wanted):
         known = merge(known, discover(columns, skip=loose))

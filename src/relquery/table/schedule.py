@@ -1,4 +1,4 @@
-"""An order to send a table in, and what it reaches."""
+"""An order in which to send a table, and what it achieves."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from relquery.table.measure import Depth, Fields
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a solver reached.
+    """What a solver achieved.
 
-    weight: what was maximised. seconds: solving, after the table was encoded. phc, phr, depths:
-    see relquery.table.measure; counted in characters. dependencies: those given and found.
+    weight: what was maximised. seconds: solving time, without encoding the table. phc, phr, depths:
+    see relquery.table.measure; counted in characters. dependencies: given and discovered ones.
     tokens: hits on token ids, if a tokenizer, a price or a cache size was given. bill: what the
     provider charges, if a price was given.
     """
@@ -35,7 +35,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """An order to send a table in.
+    """An order in which to send a table.
 
     rows: (n,), row ids in the order to send.
     fields: (n, m), at position i the column ids of row `rows[i]` in the order to send.

@@ -1,4 +1,4 @@
-"""When which relQuery waited and ran, as a picture."""
+"""A picture of when each relQuery waited and ran."""
 
 from __future__ import annotations
 

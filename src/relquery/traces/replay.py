@@ -1,4 +1,4 @@
-"""A trace sent to a server at its true times, and what its client sees of the latencies."""
+"""A trace sent to a server at its original times, and the latencies that the client sees."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from relquery.traces.simulate import Run
 from relquery.traces.trace import TracedQuery
 
 Ask = Callable[[TracedQuery, str, Callable[[], None]], Awaitable[Answer]]
-"""Asks one prompt of a relQuery, and calls the function when its first token is heard of.
+"""Asks one prompt of a relQuery, and calls the function when the first token arrives.
 
-A request that fails is an Answer with an error; what it raises ends the replay."""
+A request that fails is an Answer with an error; an exception ends the replay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Asked:
 
 
 class Replay:
-    """Sends every relQuery's prompts at its arrival. What has ended so far is told at any time.
+    """Sends every relQuery's prompts at its arrival. Results so far are available at any time.
 
-    queries: in order of arrival. concurrency: requests under way at once at most; the others wait
-    in the client. progress: is told the requests ended so far and in all.
+    queries: in order of arrival. concurrency: the most requests in flight at once; the others wait
+    in the client. progress: called with the number of finished requests and the total.
 
     outcomes: of the relQueries that have ended, in that order. asked: per relQuery and row, None
-    where it has not ended. held: requests that had to wait for `concurrency`. lag: the most
-    seconds that another was sent late, since the client was busy.
+    if it has not ended. held: requests that had to wait for `concurrency`. lag: the most
+    seconds that any other request was sent late because the client was busy.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Replay:
 
     @property
     def ended(self) -> Run:
-        """What has ended so far. Its parts of a latency are those that a client can see.
+        """What has ended so far. The parts of a latency are those that a client can see.
 
-        waiting: until the first token is heard of, since when its prompt was begun is not told.
+        waiting: until the first token arrives, because servers do not say when a prompt is started.
         core: until the last request's first token. tail: until the last answer.
         """
         seconds = (outcome.query.arrival + outcome.latency.total for outcome in self.outcomes)

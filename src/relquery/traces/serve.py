@@ -15,7 +15,7 @@ from relquery.errors import RequestError
 from relquery.traces.trace import TracedQuery
 
 Prepare = Callable[[TracedQuery, int], Sequence[Request]]
-"""Makes the requests of a relQuery, given its number, which is their group."""
+"""Creates the requests of a relQuery from its number, which is their group."""
 
 
 Tokenize = Callable[[str], TokenIds]
@@ -24,7 +24,7 @@ Tokenize = Callable[[str], TokenIds]
 def requests_of(
     query: TracedQuery, group: int, numbers: Iterator[int], tokenize: Tokenize
 ) -> list[Request]:
-    """The requests of a relQuery, whose answers are as long as the trace says."""
+    """The requests of a relQuery, with answers of the lengths in the trace."""
     return [
         Request(
             next(numbers),
@@ -43,7 +43,7 @@ def _after(tokens: int) -> Callable[[Sequence[int]], bool]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one relQuery.
+    """The outcome of one relQuery.
 
     latency: from its arrival in the trace, all zero if none of its requests could be served.
     failed: requests without an answer.
@@ -66,7 +66,7 @@ def serve(
 ) -> Iterator[Outcome]:
     """Serve relQueries, given in order of arrival; yields each when it ends.
 
-    wait: lets so many seconds pass, when nothing is to be done.
+    wait: lets the given number of seconds pass when there is nothing to do.
     """
     begin = clock.now()
     opened: dict[int, _Open] = {}
@@ -91,7 +91,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A relQuery under way; None where none of its requests could be taken."""
+    """An open relQuery; its engine relQuery is None if no request could be accepted."""
 
     query: TracedQuery
     requests: Sequence[Request]

@@ -1,4 +1,4 @@
-"""A trace served by the engine's own loop on a virtual clock, with the costs of some machine."""
+"""A trace served by the engine's own loop on a virtual clock, with a given machine's costs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from relquery.traces.trace import TracedQuery
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A trace as one policy served it. seconds: from the trace's begin to the last answer."""
+    """A trace as one policy served it. seconds: from the start of the trace to the last answer."""
 
     outcomes: tuple[Outcome, ...]
     seconds: float
 
     def latencies(self) -> list[float]:
-        """Of all relQueries, in the order in which they ended."""
+        """Latencies of all relQueries, in the order in which they ended."""
         return [outcome.latency.total for outcome in self.outcomes]
 
 
@@ -56,9 +56,9 @@ _PIECE = re.compile(r"\s?\w{1,6}|\s?[^\w\s]|\s")
 
 @lru_cache(maxsize=1 << 16)
 def approximate_tokens(text: str) -> TokenIds:
-    """About the tokens of a subword vocabulary, without one: pieces of at most six letters.
+    """Approximate subword tokens without a vocabulary: pieces of at most six letters.
 
-    A piece has the same number wherever it stands, so that equal beginnings are equal tokens.
+    A piece has the same number everywhere, so equal beginnings give equal tokens.
     """
     pieces = _PIECE.findall(text)
     numbers = [zlib.crc32(piece.encode()) & 0x7FFFFFFF for piece in pieces]

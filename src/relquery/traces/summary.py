@@ -1,4 +1,4 @@
-"""What a run was like: latencies and their parts."""
+"""Statistics of a run: latencies and their parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of at least one value; percentiles are interpolated."""
+        """The spread of at least one value; percentiles are interpolated."""
         p50, p99 = np.percentile(values, [50, 99]).tolist()
         return cls(float(np.mean(values)), p50, p99, max(values))
 
@@ -31,9 +31,9 @@ class Summary:
     """A run in numbers.
 
     total: latencies of relQueries; waiting, core, tail: their parts (paper 003, eq. 2).
-    relqueries, requests: how many there were; failed: requests without an answer. seconds: from the
-    trace's begin to the last answer.
-    hit_rate: share of prompt tokens that the cache served. tokens_per_second: prompts and answers.
+    relqueries, requests: their number. failed: requests without an answer. seconds: from the
+    start of the trace to the last answer.
+    hit_rate: share of prompt tokens served from the cache. tokens_per_second: prompts and answers.
     """
 
     total: Spread

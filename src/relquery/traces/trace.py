@@ -1,4 +1,4 @@
-"""A trace: which relQueries arrive when, as JSON Lines, one relQuery a line."""
+"""A trace: which relQueries arrive when, as JSON Lines with one relQuery per line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from relquery.errors import TableError
 class TracedQuery:
     """One relQuery of a trace.
 
-    arrival: seconds since the trace began. kind: its type, e.g. "filter". table: where its rows
-    are from. instruction: what each prompt begins with, and rows: how each goes on.
-    output_limit: tokens that an answer may have (max_tokens), and outputs: that each has, for
-    simulation. tenant: who asks.
+    arrival: seconds since the trace began. kind: its type, e.g. "filter". table: the table of its
+    rows. instruction: the beginning of each prompt. rows: how each prompt continues.
+    output_limit: the most tokens of an answer (max_tokens). outputs: the tokens of each answer, for
+    simulation. tenant: the client.
     """
 
     arrival: float
@@ -33,17 +33,18 @@ class TracedQuery:
 
     def __post_init__(self) -> None:
         if len(self.rows) != len(self.outputs):
-            raise TableError(f"{len(self.rows)} rows, but {len(self.outputs)} output lengths.")
-        if not all(1 <= output <= self.output_limit for output in self.outputs):
-            raise TableError(f"An output is not within 1 to {self.output_limit} tokens.")
-        if not 0 <= self.arrival < inf:
             raise TableError(
-                f"It arrives at {self.arrival} s; that must be 0 or later, and finite."
+                f"There are {len(self.rows)} rows, but {len(self.outputs)} output lengths; the "
+                "numbers must be equal."
             )
+        if not all(1 <= output <= self.output_limit for output in self.outputs):
+            raise TableError(f"Every output must have from 1 to {self.output_limit} tokens.")
+        if not 0 <= self.arrival < inf:
+            raise TableError(f"`arrival` is {self.arrival}; it must be finite and not negative.")
 
     @property
     def prompts(self) -> Iterator[str]:
-        """What is asked, row by row."""
+        """The prompts, row by row."""
         return (self.instruction + row for row in self.rows)
 
 
@@ -55,7 +56,7 @@ def save(queries: Iterable[TracedQuery], path: Path) -> None:
 
 
 def load(path: Path) -> list[TracedQuery]:
-    """Read a trace, in order of arrival. Raises TableError with the line that is wrong."""
+    """Read a trace, in order of arrival. Raises TableError with the number of a bad line."""
     queries = []
     try:
         with path.open(encoding="utf-8-sig") as file:
@@ -83,13 +84,13 @@ def _read(line: str, where: str) -> TracedQuery:
         raise TableError(f"{where}: {error} {_REMEDY}") from error
 
 
-_REMEDY = "`relquery trace` makes such files."
+_REMEDY = "Write traces with `relquery trace`."
 
 
 def _checked(given: object) -> dict[str, Any]:
     """The fields of a line. Raises TableError for what is missing, unknown or of a wrong type."""
     if not isinstance(given, dict):
-        raise TableError("It is not an object with the fields of a relQuery.")
+        raise TableError("The line is not an object with the fields of a relQuery.")
     unknown = [name for name in given if name not in _NAMES]
     missing = [name for name in _NAMES if name not in given and name != "tenant"]
     if unknown or missing:
@@ -103,7 +104,7 @@ def _checked(given: object) -> dict[str, Any]:
             raise TableError(f"`{name}` must be a list.")
         for each in found[name]:
             if not isinstance(each, kind) or isinstance(each, bool):
-                raise TableError(f"`{name}` holds {each!r:.40}; each must be {_WORDS[kind]}.")
+                raise TableError(f"`{name}` contains {each!r:.40}; each must be {_WORDS[kind]}.")
             if kind is str:
                 _check_text(name, each)
         found[name] = tuple(found[name])
@@ -127,4 +128,4 @@ def _check_text(name: str, text: object) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise TableError(f"`{name}` holds half a surrogate pair, which is not text.") from None
+        raise TableError(f"`{name}` contains half a surrogate pair, which is not text.") from None

@@ -1,4 +1,4 @@
-"""Workloads in the manner of paper 003, section 5.1: five types of relQueries over tables."""
+"""Workloads like those of paper 003, section 5.1: five types of relQueries over tables."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from relquery.traces.trace import TracedQuery
 
 Row = Mapping[str, object]
 Sampling = Literal["independent", "shared"]
-"""Which rows of a table a relQuery reads. independent: a random sample of its own. shared: the
-first ones of one sample that all relQueries over the table have, so that the smaller of two reads
-rows of the larger. The clients of paper 003 do that: each draws with the same seed."""
+"""Which rows of a table a relQuery reads. independent: its own random sample. shared: the first
+rows of one sample that all relQueries over the table share, so the smaller of two relQueries reads
+rows of the larger. The clients of paper 003 do this: each draws with the same seed."""
 SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
 
 
@@ -22,10 +22,10 @@ SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
 class Task:
     """A type of relQuery: what is asked of each row, and how long answers are (section 5.1).
 
-    output_limit: tokens that an answer may have. length: mean and standard deviation of those it
-    has; of the five below 22 on average, where Table 4 tells 18 to 23: a label is two or three
-    tokens with its end, a summary in twenty words about thirty, an open answer most of its limit.
-    columns: of the row that are asked about; none for all.
+    output_limit: the most tokens of an answer. length: mean and standard deviation of its tokens.
+    The five below have 22 on average; Table 4 reports 18 to 23. A label has two or three tokens
+    including its end, a summary in twenty words about thirty, an open answer most of its limit.
+    columns: the row's columns that are asked about; none for all.
     """
 
     kind: str
@@ -82,9 +82,9 @@ def workload(
 ) -> list[TracedQuery]:
     """RelQueries with Poisson arrivals, each a random task over random rows of a random table.
 
-    rate: relQueries per second. rows: least and most of one relQuery, all sizes equally likely; no
-    row comes twice in one, which has all rows of a smaller table. tasks: for all tables, or for
-    each by its name. sampling: see Sampling; nothing else of the trace depends on it.
+    rate: relQueries per second. rows: least and most rows of a relQuery, all sizes equally likely.
+    No row occurs twice in one relQuery; from a smaller table it takes all rows. tasks: for all
+    tables, or by table name. sampling: see Sampling; nothing else in the trace depends on it.
     """
     draw = random.Random(seed)
     arrivals = accumulate(draw.expovariate(rate) for _ in range(count))
@@ -94,7 +94,7 @@ def workload(
 
 
 def _samples(tables: Mapping[str, Sequence[Row]], seed: int) -> dict[str, list[int]]:
-    """Of each table, the numbers of all its rows in a random order."""
+    """For each table, the numbers of all its rows in a random order."""
     return {
         name: random.Random(f"{seed} {name}").sample(range(len(table)), len(table))
         for name, table in tables.items()
@@ -112,7 +112,7 @@ def _query(
     name = draw.choice(sorted(tables))
     task, table = draw.choice(tasks[name]), tables[name]
     size = min(draw.randint(*rows), len(table))
-    own = draw.sample(range(len(table)), size)  # in either case: what is drawn next stays the same
+    own = draw.sample(range(len(table)), size)  # always drawn, so that later draws stay the same
     chosen = [table[index] for index in (own if shared is None else shared[name][:size])]
     lengths = (round(draw.gauss(*task.length)) for _ in chosen)
     return TracedQuery(

@@ -1,7 +1,7 @@
 """Cost models of models on accelerators, derived from public figures.
 
-A token's prefill takes 2 x parameters floating-point operations, of which the GPU reaches a share;
-a decode step reads all weights once, at a share of the memory's bandwidth, and per request the
+Prefill takes 2 x parameters floating-point operations per token, at a share of the GPU's peak.
+A decode step reads all weights once, at a share of the memory bandwidth, and per request the
 keys and values of its context. NVIDIA's data sheet of the A100 with 40 GB: 312 TFLOPS in float16,
 1,555 GB/s. Shares: 0.5 of the operations and 0.8 of the bandwidth on one GPU; under tensor
 parallelism 0.45 and 0.75 on two, 0.4 and 0.7 on four. A step's own overhead (Python of the

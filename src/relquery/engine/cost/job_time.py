@@ -22,13 +22,13 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobTime:
-    """Job completion time, JCT: the seconds that a prompt takes which is computed alone.
+    """Job completion time, JCT: the seconds that a prompt takes if it is computed alone.
 
-    fixed: of any. per_token: of a token, and per_cached: what less a cached one takes. attention:
-    of a token that another attends to. A prompt of n tokens, c of them cached, has n - c others
-    that attend to c + (n - c) / 2 each on average, together (n² - c²) / 2. So all of it is a sum
-    of what the length costs and what the cached tokens save, and requests can be ranked by the
-    first where they have the second in common.
+    fixed: seconds of any prompt. per_token: seconds per token. per_cached: seconds saved per cached
+    token. attention: seconds per token that another token attends to. A prompt of n tokens, c of
+    them cached, has n - c uncached tokens that attend to c + (n - c) / 2 tokens each on average,
+    together (n² - c²) / 2. So the JCT is the cost of the length minus what the cached tokens save,
+    and requests with the same saving can be ranked by the cost of their lengths alone.
     """
 
     fixed: float = 0.0

@@ -20,9 +20,9 @@ from math import exp, fsum, inf, log
 from typing import Literal
 
 Normalization = Literal["joint", "branch"]
-"""How the probabilities of labels come to sum to one: all together, or where they part."""
+"""How label probabilities are normalised: over all labels together, or at each branch."""
 Weighed = Sequence[Sequence[float]]
-"""By branch, the log-probabilities of its inner tokens and then of its allowed ones."""
+"""Per branch, the log-probabilities of its inner tokens and then of its allowed tokens."""
 
 
 @dataclass(frozen=True, slots=True)

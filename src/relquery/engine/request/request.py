@@ -20,9 +20,9 @@ class Draw:
     """How the next token is chosen from the logits.
 
     seed: base of the random stream; with the number of tokens drawn so far it fixes each draw.
-    allowed: the only token ids to choose from; empty for all. weigh: choose none, but give the
-    log-probabilities of the allowed ones at temperature 1, among themselves or, with among_all,
-    among all tokens.
+    allowed: the only token ids to choose from; empty for all. weigh: choose no token, but return
+    the log-probabilities of the allowed tokens at temperature 1, among themselves or, with
+    among_all, among all tokens.
     """
 
     temperature: float = 0.0
@@ -42,11 +42,11 @@ class Request:
     """A prompt on its way to an answer. Only the engine's loop changes it.
 
     source: the prompt, token ids (n,) or a chain. placing: see relquery.engine.request.pieces.
-    max_tokens: bound of the answer, the context's limit included. rules: what the answer may be.
-    drafts: what it is likely to be, computed with the prompt; for greedy draws. group: id of the
+    max_tokens: the answer's limit, also from the context length. rules: what the answer may be.
+    drafts: likely answers, computed with the prompt; for greedy draws. group: id of the
     relQuery that the request belongs to. scored: weigh all labels in the step that ends the prompt,
-    and decode nothing (paper 004). trie: the labels of a scored request, made here where it is
-    None; requests of one call share theirs.
+    and decode nothing (paper 004). trie: the labels of a scored request, built here if None;
+    requests of one call share one.
     """
 
     id: int
@@ -68,7 +68,7 @@ class Request:
     error: str | None = None
     finished_at: float | None = None
     cached: int | None = None
-    """Prompt tokens that the cache served at first admission; None before it."""
+    """Prompt tokens served from the cache at first admission; None before that."""
     scores: tuple[float, ...] | None = None
     """Log-probability of each label, once a scored request has ended."""
 
@@ -87,24 +87,24 @@ class Request:
     @property
     def computed(self) -> int:
         """Tokens whose keys and values are in the cache."""
-        if len(self.pieces) == 1:  # nearly all are: this is asked for every request in every step
+        if len(self.pieces) == 1:  # the usual case; called for every request in every step
             return self.pieces[0].done
         return sum(piece.done for piece in self.pieces)
 
     @property
     def prefill_only(self) -> bool:
-        """Whether the step that ends the prompt gives the answer, so that nobody reads its states
-        but requests that begin alike."""
+        """Whether the step that ends the prompt gives the answer, so that only requests with the
+        same beginning read its states."""
         return self.scored or self.max_tokens == 1
 
     @property
     def drafting(self) -> bool:
-        """Whether the step that ends the prompt computes drafts, too."""
+        """Whether the step that ends the prompt also computes drafts."""
         return self.drafts is not None and not self.output
 
     @property
     def beside(self) -> int:
-        """Tokens that the step which ends the prompt computes beside it."""
+        """Tokens that the step which ends the prompt computes in addition to it."""
         if self.trie is not None:
             return self.trie.tokens
         return self.drafts.tokens if self.drafts is not None and self.drafting else 0
@@ -117,13 +117,13 @@ class Request:
 
     @property
     def blocks(self) -> list[int]:
-        """Blocks that it holds, those of its first piece first."""
+        """Blocks that it holds, starting with its first piece."""
         if len(self.pieces) == 1:
             return self.pieces[0].blocks
         return [block for piece in self.pieces for block in piece.blocks]
 
     def size(self, index: int) -> int:
-        """Tokens of a piece, the output among them in the last one."""
+        """Tokens of a piece; the last piece includes the output."""
         piece = self.pieces[index]
         return len(piece.tokens) + (0 if piece.closed else len(self.output))
 
@@ -137,7 +137,7 @@ class Request:
         return np.concatenate((own[start:split], tail)) if start < split else tail
 
     def named_blocks(self, index: int, block_size: int) -> int:
-        """Blocks of a piece that a key names: the full ones, and the last if it is closed."""
+        """Number of blocks of a piece that have keys: full ones, and the last if it is closed."""
         size = self.size(index)
         return -(-size // block_size) if self.pieces[index].closed else size // block_size
 
@@ -159,7 +159,7 @@ class Request:
         return self.pieces[index].keys[:count]
 
     def place(self, index: int, block: int, block_size: int) -> int:
-        """Position of a block's first token, as it is computed."""
+        """Position at which a block's first token is computed."""
         return self.pieces[index].start + block * block_size
 
     def _find_roots(self, index: int, block_size: int) -> None:

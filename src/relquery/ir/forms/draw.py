@@ -1,6 +1,6 @@
-"""A tree as a picture: with lines in a terminal, as Mermaid, as SVG.
+"""Draws a tree: with lines in a terminal, as Mermaid, or as SVG.
 
-Large trees are cut: a node's children beyond the first few are one "… 997 more".
+Large trees are cut: a node's children after the first few become one "… 997 more".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relquery.ir.nodes import (
 from relquery.ir.paths import check_node, children_of, word
 from relquery.prompt import Role
 
-_NODES = 200  # at most drawn, unless the caller says otherwise
+_NODES = 200  # default limit on the nodes drawn
 _SYMBOLS: dict[type, str] = {
     Generate: "G",
     Prepare: "G¹",
@@ -35,7 +35,7 @@ _SYMBOLS: dict[type, str] = {
     Seq: "⋈",
 }
 _ROLES = {Role.SYSTEM: "S", Role.USER: "U", Role.ASSISTANT: "A"}
-# JSON leaves these as they are: terminals obey some, and no file holds the others.
+# JSON does not escape these. Terminals interpret some; the others cannot be written to a file.
 _NOT_SHOWN = re.compile("[\x7f-\x9f\ud800-\udfff]")
 # XML has no form for these, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -43,17 +43,17 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(slots=True)
 class _Drawn:
-    """A node in a picture; without `node` it stands for so many `hidden` ones."""
+    """A node in a picture; without `node` it represents `hidden` nodes that are not drawn."""
 
     node: Node | None
     hidden: int = 0
     children: list[_Drawn] = field(default_factory=list)
-    left: float = 0.0  # where it stands in the SVG
+    left: float = 0.0  # position in the SVG
     depth: int = 0
 
 
 def symbol(node: Node) -> str:
-    """The node's operator in paper 002, Table 1; ⊎ is a bag whose children see one another."""
+    """The node's operator in paper 002, Table 1; ⊎ is a bag whose children see each other."""
     if isinstance(node, Text):
         return _ROLES[node.role]
     if isinstance(node, Bag):
@@ -62,10 +62,10 @@ def symbol(node: Node) -> str:
 
 
 def draw(node: Node, *, width: int = 100, nodes: int = _NODES, siblings: int = 12) -> str:
-    """The tree with lines, a node a line, in the words of its text form.
+    """The tree drawn with lines, one node per line, in the words of its text form.
 
-    width: characters a line, beyond which text is cut; its size then follows. nodes, siblings: how
-        many are drawn at most, in all and below one node.
+    width: characters per line; longer text is cut and followed by its size. nodes, siblings: the
+        maximum number drawn, in total and below one node.
     """
     lines: list[str] = []
     todo = [(_picture(node, nodes, siblings), "", "")]
@@ -81,7 +81,7 @@ def draw(node: Node, *, width: int = 100, nodes: int = _NODES, siblings: int = 1
 
 
 def mermaid(node: Node, *, nodes: int = _NODES, siblings: int = 12) -> str:
-    """The tree as a Mermaid flowchart, the operators as in the paper."""
+    """The tree as a Mermaid flowchart, with the paper's operators."""
     lines = ["flowchart TD"]
     root = _picture(node, nodes, siblings)
     numbers = {id(root): 0}
@@ -107,7 +107,7 @@ class Image(str):
 
 
 def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> Image:
-    """The tree as an SVG image in itself, the operators as in the paper, texts as tooltips."""
+    """The tree as a self-contained SVG image, with the paper's operators and texts as tooltips."""
     root = _picture(node, nodes, siblings)
     order = _lay_out(root)
     across, down = 76, 84
@@ -138,7 +138,7 @@ def svg(node: Node, *, nodes: int = _NODES, siblings: int = 8) -> Image:
 
 
 def _picture(node: Node, nodes: int, siblings: int) -> _Drawn:
-    """What is drawn of the tree: level by level, until `nodes` are."""
+    """The part of the tree to draw: level by level, up to `nodes` nodes."""
     check_node(node)
     root = _Drawn(node)
     left = max(nodes, 1) - 1
@@ -176,13 +176,13 @@ def _is_cut(drawn: _Drawn) -> bool:
 
 
 def _cut(content: str, room: int) -> str:
-    """Text as a JSON string; one that does not fit is cut, and its size follows."""
+    """Text as a JSON string; if it does not fit, it is cut and followed by its size."""
     # An escape takes up to six characters: beyond `room` characters nothing can be shown anyway.
     quoted = json.dumps(content[: room + 1], ensure_ascii=False)
     if len(content) <= room and len(quoted) <= room:
         return quoted
     size = f" ({len(content):,} characters)"
-    kept = quoted[1 : max(room - len(size) - 2, 8)].rstrip('\\"')  # no half of an escape
+    kept = quoted[1 : max(room - len(size) - 2, 8)].rstrip('\\"')  # don't keep half an escape
     return f'"{kept}…"{size}'
 
 
@@ -200,7 +200,7 @@ def _mermaid_text(text: str) -> str:
 
 
 def _lay_out(root: _Drawn) -> list[_Drawn]:
-    """Place leaves side by side and parents above the middle of their children; all nodes."""
+    """Place leaves side by side and parents centred above their children. Returns all nodes."""
     order: list[_Drawn] = []
     todo = [root]
     columns = 0
@@ -218,7 +218,7 @@ def _lay_out(root: _Drawn) -> list[_Drawn]:
 
 
 def _mark(drawn: _Drawn, x: float, y: float) -> str:
-    """One node: a disk with its operator, what it says below, all of that as a tooltip."""
+    """One node: a disk with its operator, its text below, and the full text as a tooltip."""
     if drawn.node is None:
         return f'<text x="{x:g}" y="{y + 4}" font-size="11">… {drawn.hidden:,} more</text>'
     fill = "#cfe3ff" if isinstance(drawn.node, Generate | Prepare | Chat) else "#f3f3f3"

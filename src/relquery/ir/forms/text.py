@@ -1,6 +1,6 @@
 """The one text form of a tree, for people and golden files: `parse_tree(print_tree(t)) == t`.
 
-One node a line, children two spaces deeper, strings as JSON:
+One node per line, children indented by two spaces, strings as JSON:
 
     generate max_tokens=16 labels=["Yes", "No"]
       seq
@@ -51,14 +51,14 @@ for _kind in NODES:  # pickle would recurse
 
 
 def print_tree(node: Node) -> str:
-    """The tree as text, without a newline at its end; `str(node)` is the same."""
+    """The tree as text, without a trailing newline; same as `str(node)`."""
     return str(node)
 
 
 def parse_tree(text: str) -> Node:
     """Read what `print_tree` wrote. Raises QueryError with the line that cannot be read."""
     if not isinstance(text, str):
-        raise QueryError(f"The text of a tree is a {type(text).__name__}; give a string.")
+        raise QueryError(f"The text of a tree is a {type(text).__name__}; it must be a string.")
     root: Node | None = None
     parents: list[tuple[_Line, list[Node]]] = []  # lines still open, with their finished children
     for number, content in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
@@ -68,7 +68,7 @@ def parse_tree(text: str) -> Node:
         while len(parents) > line.depth:
             root = _close(parents)
         if root is not None and not parents:
-            raise line.error("a deeper line, as a tree has one root")
+            raise line.error("an indented line, as a tree has one root")
         if line.depth != len(parents):
             raise line.error(f"an indent of {2 * len(parents)} spaces")
         parents.append((line, []))
@@ -176,7 +176,9 @@ _SAMPLING = [setting.name for setting in fields(Sampling)]
 
 def _only(line: _Line, children: Children) -> Node:
     if len(children) != 1:
-        raise line.error(f"{line.word} with one child two spaces deeper; it has {len(children)}")
+        raise line.error(
+            f"{line.word} with one child, indented by two spaces; it has {len(children)}"
+        )
     return children[0]
 
 
@@ -187,7 +189,7 @@ def _check_bare(line: _Line) -> None:
 
 def _string(line: _Line, children: Children = ()) -> str:
     if children:
-        raise line.error(f"no deeper line below it, as '{line.word}' has no children")
+        raise line.error(f"no indented line below it, as '{line.word}' has no children")
     try:
         value = json.loads(line.rest)
     except (ValueError, RecursionError):
@@ -208,7 +210,7 @@ def _sampling(line: _Line) -> Sampling:
 
 
 def _checked(line: _Line, build: Callable[[], _T]) -> _T:
-    """What `build` gives, its error with the line before it."""
+    """Call `build`; its error message gets the line number."""
     try:
         return build()
     except RelqueryError as error:
@@ -216,15 +218,15 @@ def _checked(line: _Line, build: Callable[[], _T]) -> _T:
 
 
 def _settings(line: _Line, text: str, names: list[str], example: str) -> dict[str, Any]:
-    """Settings `name=JSON`, one space between them."""
+    """Settings `name=JSON`, separated by one space."""
     settings: dict[str, Any] = {}
     at = 0
     while at < len(text):
         name, equals, _ = text[at:].partition("=")
         if not equals or name not in names:
-            raise line.error(f"settings like {example}, of {', '.join(names)}")
+            raise line.error(f"settings like {example}; the names are {', '.join(names)}")
         if name in settings:
-            raise line.error(f"'{name}=' once")
+            raise line.error(f"'{name}=' only once")
         try:
             settings[name], at = _DECODER.raw_decode(text, at + len(name) + 1)
         except (ValueError, RecursionError):

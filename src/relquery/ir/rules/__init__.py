@@ -1,8 +1,8 @@
-"""Rewrite rules, one a module, each `Node -> Node | None`: None where it does not apply.
+"""Rewrite rules, one per module, each `Node -> Node | None`: None if it does not apply.
 
-A rule looks at a node and at what is below it, never at what is above: what it gives back means the
-same wherever the node stands. To mean the same is to attend to the same. Below `plus` a child
-attends only to itself, and a generation stands with its input, where elsewhere it is the text of
-its answer; so no rule makes a generation the child of a plus that was not, or the reverse.
-`reduce_tree` alone changes what is asked, on demand.
+A rule looks at a node and its descendants, never at its ancestors, so its result means the same
+wherever the node is. Two trees mean the same if the same tokens attend to each other. A child of
+`plus` attends only to itself. A generation there includes its input, but elsewhere it is only the
+text of its answer. So no rule turns a generation into a child of plus, or the other way round.
+Only `reduce_tree` changes what is asked, and only on request.
 """

@@ -1,4 +1,4 @@
-"""A piece of a corpus is text that is prepared before its use (paper 002, section 5.1, note 2)."""
+"""A fragment of a corpus is text prepared before it is used (paper 002, section 5.1, note 2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from relquery.ir.nodes import Fragment, Node, Prepare, Text
 
 
 def desugar_fragment(node: Node) -> Node | None:
-    """fragment "x" => prepare(user "x"), which `drop_prepare` takes away outside of plus"""
+    """fragment "x" => prepare(user "x"), which `drop_prepare` removes outside plus"""
     if isinstance(node, Fragment):
         return Prepare(Text(node.content))
     return None

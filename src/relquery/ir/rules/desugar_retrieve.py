@@ -8,15 +8,15 @@ from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.paths import children_of, distinct
 
-# Corpus, text of the question, most texts wanted -> texts, the best first.
+# (corpus, text of the question, maximum number of texts) -> texts, best first.
 Lookup = Callable[[str, str, int], Sequence[str]]
 
 
 def desugar_retrieve(retrieve: Lookup) -> Callable[[Node], Node | None]:
     """The rule that looks fragments up with `retrieve`, once for each distinct question.
 
-    A query that holds an answer is left: what to look for is known only when the tree is executed.
-    The rule raises QueryError if `retrieve` gives back something else than texts, or too many.
+    A Retrieve whose query contains an answer stays: what to look for is known only in execution.
+    The rule raises QueryError if `retrieve` returns something other than texts, or too many texts.
     """
     found: dict[tuple[str, str, int], Node] = {}
 
@@ -35,7 +35,7 @@ def desugar_retrieve(retrieve: Lookup) -> Callable[[Node], Node | None]:
 
 
 def query_text(node: Node) -> str:
-    """The text to look for: messages one after another, children of plus a line each."""
+    """The text to look for: messages concatenated, children of plus one per line."""
     parts: list[str] = []
     todo: list[Node | str] = [node]
     while todo:
@@ -56,25 +56,25 @@ def query_text(node: Node) -> str:
 
 
 def _is_known(query: Node) -> bool:
-    """Whether the query's text is known; one that retrieves is rewritten first."""
+    """Whether the query's text is known; a nested Retrieve must be rewritten first."""
     return not any(isinstance(below, Generate | Chat | Retrieve) for below in distinct(query))
 
 
 def _checked(texts: Sequence[str], node: Retrieve) -> Sequence[str]:
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise QueryError(
-            f"The retrieve function gave a {type(texts).__name__} for corpus {node.corpus!r}; "
-            "it must give a list of texts."
+            f"The retrieve function returned a {type(texts).__name__} for corpus {node.corpus!r}; "
+            "it must return a list of texts."
         )
     for text in texts:
         if not isinstance(text, str):
             raise QueryError(
-                f"The retrieve function gave a {type(text).__name__} among the texts for corpus "
-                f"{node.corpus!r}; it must give text."
+                f"The retrieve function returned a {type(text).__name__} among the texts for "
+                f"corpus {node.corpus!r}; it must return only texts."
             )
     if len(texts) > node.limit:
         raise QueryError(
-            f"The retrieve function gave {len(texts)} texts for corpus {node.corpus!r}, more than "
-            f"the limit of {node.limit} that it was given. Cut the list to the limit."
+            f"The retrieve function returned {len(texts)} texts for corpus {node.corpus!r}; the "
+            f"limit was {node.limit}. Cut the list to the limit."
         )
     return texts

@@ -8,9 +8,9 @@ from relquery.ir.nodes import Bag, Chat, Generate, Node
 def distribute_plus(node: Node) -> Node | None:
     """plus(generate(x), ...) => plus(generate(plus(x)), ...)
 
-    As tokens, input and output then lie in one span, so that the answer is found in the cache as
-    the engine left it there: behind its input (the dual output paradox, Fig. 8). To the model x
-    says the same, for nothing stands before it. An input that is a plus already has its span; one
+    Input and output tokens are then in one span, so the answer is found in the cache where the
+    engine left it: after its input (the dual output paradox, Fig. 8). To the model x means the
+    same, because nothing comes before it. An input that is a plus already has a span. An input
     that is itself a generation stays the text of an answer, and gets its span once it is text.
     """
     if not isinstance(node, Bag) or not node.independent:

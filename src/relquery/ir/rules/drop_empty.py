@@ -1,4 +1,4 @@
-"""What holds no text and no generation adds nothing to a join without separators."""
+"""A node without text or generations adds nothing to a join without separators."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from relquery.ir.rebuild import with_children
 
 
 def drop_empty(node: Node) -> Node | None:
-    """seq(user "", seq(), x) => seq(x), and so for plus, and for a bag without a separator
+    """seq(user "", seq(), x) => seq(x), and likewise for plus and for a bag without a separator
 
-    With a separator an empty child shows: bag ","(user "", user "x") is the text ",x".
+    With a separator, an empty child is visible: bag ","(user "", user "x") is the text ",x".
     """
     if not isinstance(node, Seq | Bag) or (isinstance(node, Bag) and node.separator):
         return None

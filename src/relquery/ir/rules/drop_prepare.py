@@ -1,4 +1,4 @@
-"""Outside of plus, a preparation says no more than its input."""
+"""Outside plus, a preparation means the same as its input."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from relquery.ir.rebuild import with_children
 
 
 def drop_prepare(node: Node) -> Node | None:
-    """seq(prepare(x), ...) => seq(x, ...), and so for all parents but plus
+    """seq(prepare(x), ...) => seq(x, ...), and likewise for all parents except plus
 
-    All before x is computed first there, so that its states as prepared alone are of no use.
+    There x attends to everything before it, so states prepared for x alone are of no use.
     """
     if isinstance(node, Bag) and node.independent:
         return None

@@ -1,4 +1,4 @@
-"""A commutative join in one with the same separator is one commutative join."""
+"""Nested commutative joins with the same separator are one commutative join."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relquery.ir.nodes import Bag, Node
 def flatten_bag(node: Node) -> Node | None:
     """bag ","(bag ","(x, y), z) => bag ","(x, y, z)
 
-    An inner bag without children stays where there is a separator: as a child it has one after it.
+    An empty inner bag stays if there is a separator, because as a child it is followed by one.
     """
     if not isinstance(node, Bag) or node.independent:
         return None

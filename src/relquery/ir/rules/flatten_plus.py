@@ -1,4 +1,4 @@
-"""A plus in a plus is one plus (paper 002, section 5.1, Fig. 7c)."""
+"""Nested plus nodes are one plus (paper 002, section 5.1, Fig. 7c)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relquery.ir.nodes import Bag, Chat, Generate, Node, Prepare
 def flatten_plus(node: Node) -> Node | None:
     """plus(plus(x, ...), prepare(plus(y, ...)), ...) => plus(x, ..., prepare(y), ..., ...)
 
-    Generations of a prepared plus stand bare: with their input they lie in the cache anyway.
+    Generations in a prepared plus need no prepare: they are in the cache with their input anyway.
     """
     if not _is_plus(node) or not any(_holds_plus(child) for child in node.children):
         return None

@@ -1,4 +1,4 @@
-"""An ordered join in an ordered join is one ordered join."""
+"""Nested ordered joins are one ordered join."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def flatten_seq(node: Node) -> Node | None:
     if not isinstance(node, Seq) or not any(isinstance(child, Seq) for child in node.children):
         return None
     children: list[Node] = []
-    todo: list[Node] = [node]  # the whole nest at once: level by level would be quadratic
+    todo: list[Node] = [node]  # flatten all levels at once: one level at a time would be quadratic
     while todo:
         current = todo.pop()
         if isinstance(current, Seq):

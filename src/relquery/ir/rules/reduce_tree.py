@@ -1,4 +1,4 @@
-"""A judge over many is a tree of judges over few (paper 002, section 6, Fig. 16)."""
+"""Replaces a judge over many candidates by a tree of judges over a few (paper 002, section 6)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relquery.errors import QueryError
 from relquery.ir.nodes import Bag, Generate, Node, Seq
 from relquery.ir.paths import awaits_answer
 
-_SEPARATOR = "\n"  # between the answers that a judge further up reads
+_SEPARATOR = "\n"  # between the answers that a judge higher up reads
 
 
 def reduce_tree(arity: int) -> Callable[[Node], Node | None]:
@@ -17,15 +17,15 @@ def reduce_tree(arity: int) -> Callable[[Node], Node | None]:
     Raises QueryError for a smaller arity.
     """
     if isinstance(arity, bool) or not isinstance(arity, int) or arity < 2:
-        raise QueryError(f"arity is {arity!r}; it must be at least 2, as one judge reads several.")
+        raise QueryError(f"arity is {arity!r}; it must be an integer of at least 2.")
 
     def rule(node: Node) -> Node | None:
         """generate(plus(a, b, c, d)) => generate(bag(generate(plus(a, b)), generate(plus(c, d))))
 
         Texts before and after the join are repeated around each part, and the settings are kept.
-        A generation is left alone if it reads several joins as wide, as each part of the one would
-        be judged with each part of the other; or if texts around the join hold answers, which
-        would be generated anew for each part.
+        A generation is unchanged if it reads several such joins, since each part of one would have
+        to be judged with each part of the other. It is also unchanged if the texts around the join
+        contain answers, since these would be generated again for each part.
         """
         if not isinstance(node, Generate):
             return None
@@ -62,7 +62,7 @@ def _is_wide(node: object, arity: int) -> bool:
 
 
 def _split(nodes: Sequence[Node], arity: int) -> list[tuple[Node, ...]]:
-    """As few parts of at most `arity` as can be, in order; sizes differ by at most 1."""
+    """The fewest parts of at most `arity` nodes, in order; sizes differ by at most 1."""
     count = -(-len(nodes) // arity)
     bounds = [-(-index * len(nodes) // count) for index in range(count + 1)]
     return [tuple(nodes[bounds[i] : bounds[i + 1]]) for i in range(count)]

@@ -1,4 +1,4 @@
-"""A join of one child is the child."""
+"""A join with one child is that child."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from relquery.ir.nodes import Bag, Chat, Generate, Node, Seq
 def unwrap_single(node: Node) -> Node | None:
     """seq(x) => x and bag ""(x) => x, unless x is a generation
 
-    A generation keeps its join, for it must not become the child of a plus, where it would stand
-    with its input. A plus of one child stays as well: it says that the child does not attend to
-    what stands before it. Even where nothing does, it keeps the child in the form in which it was
-    prepared, and in which it is found at any other position. So does a bag with a separator, which
-    makes one message of its child and the texts beside it.
+    A generation keeps its join, because it must not become the child of a plus, where it would
+    include its input. A plus with one child also stays. It says that the child does not attend to
+    the text before it. Even if there is no such text, the plus keeps the child in the form in which
+    it was prepared, and in which it is found at any other position. A bag with a separator stays
+    too: it makes one message of its child and the texts next to it.
     """
     if not isinstance(node, Seq | Bag) or len(node.children) != 1:
         return None

@@ -1,4 +1,4 @@
-"""One step's batch as attention needs it: buckets on the device, masks, what is to be merged."""
+"""One step's batch as attention needs it: buckets on the device, masks, and results to merge."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Turn = Callable[[int, Tensor, Tensor], None]
 class DeviceBucket:
     """A bucket as tensors.
 
-    rows: of its padded output that are real, None for all. start: the first of its queries, where
-    these are a run, so that a view serves; else None.
-    tokens: (real rows,) token of the packed batch of each. merging: (real rows,) its number among
-    the tokens whose partial results are merged; None where this bucket alone has the results.
-    turn: (jobs, q), by how many positions to rotate queries, or (jobs, k), keys; None for none.
+    rows: the real rows of its padded output, None for all. start: the first of its queries if they
+    are contiguous, so that a view is enough; else None.
+    tokens: (real rows,) the token of each in the packed batch. merging: (real rows,) its number
+    among the tokens whose partial results are merged; None if only this bucket has results.
+    turn: by how many positions to rotate queries, (jobs, q), or keys, (jobs, k); None for none.
     """
 
     bucket: Bucket
@@ -45,16 +45,16 @@ class DeviceBucket:
 
 
 class PackedBatch:
-    """All that attention needs to know of one step; the same for every layer.
+    """Everything attention needs to know about one step; the same for every layer.
 
-    share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed where
-    spans are used at another place than they were computed. rotate: "queries" per span, or "keys"
-    when they are read. scratch: holds what is written to the step's own slots. turn: called with a
-    layer's number, keys and values when these are written, before any are read; it may empty them.
-    host: what chunks load from and save to.
+    share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed if
+    spans are used at a different position than they were computed. rotate: "queries" per span, or
+    "keys" when they are read. scratch: holds what is written to the step's scratch slots. turn:
+    called with a layer's number, keys and values when these are written, before any are read; it
+    may empty them. host: the cache that chunks load from and save to.
 
-    tokens: of the packed batch. merged: those that have several partial results. in_pairs: whether
-    each of these has two, of two buckets that hold them all in order.
+    tokens: of the packed batch. merged: those with several partial results. in_pairs: whether
+    each of these has two, from two buckets that contain them all in order.
     """
 
     def __init__(
@@ -95,22 +95,22 @@ class PackedBatch:
         self.in_pairs = self.in_pairs and all(_is_run(each.cpu().numpy()) for each in merging)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and fetch what the
-        host has of the layer."""
+        """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and fetch the
+        layer's states from the host."""
         for store, rows, slots in self._writes:
             if rows is None:
                 store.write(layer, slots, keys, values)
             else:
                 store.write(layer, slots, keys[rows], values[rows])
         for run in self._saves:
-            assert self._host is not None, "what is saved needs a place"
+            assert self._host is not None, "there is no host cache to save to"
             self._host.save(layer, run, keys, values)
         for store, run in self._loads:
             assert self._host is not None
             self._host.load(layer, run, store.prepare(layer, keys, values))
 
     def read_own(self, layer: int) -> tuple[Tensor, Tensor]:
-        """What `write` has stored, in place where it stands in one run."""
+        """What `write` has stored; a view if it is contiguous."""
         read = [store.read_run(layer, slots) for store, _, slots in self._writes]
         if len(read) == 1:
             return read[0]
@@ -147,7 +147,7 @@ class PackedBatch:
     def with_distance(
         self, item: DeviceBucket, mask: Tensor | None, slopes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """ALiBi: (additive mask (jobs, heads, q or 1, k), what log-sum-exps (jobs, heads, q) lack).
+        """ALiBi: (mask (jobs, heads, q or 1, k), correction of log-sum-exps (jobs, heads, q)).
 
         A score falls by slope x (position of the query - position of the key). The mask counts
         from the last key of the job, so that all queries share one; the rest is the same for all
@@ -162,7 +162,7 @@ class PackedBatch:
         return bias if mask is None else mask + bias, offset.float()
 
     def _visible(self, bucket: Bucket, window: int | None) -> Any:
-        """(jobs, q or 1, k) booleans, or None if all is visible (causality aside)."""
+        """(jobs, q or 1, k) booleans, or None if everything is visible apart from causality."""
         width = bucket.positions.shape[1]
         columns = np.arange(width)
         # Of jobs that are read in place, each is cut to its own keys.
@@ -170,7 +170,7 @@ class PackedBatch:
         within = columns[None, None, :] < counts
         if window is not None and int(bucket.at.max() - bucket.positions.min()) >= window:
             near = bucket.at[:, :, None] - bucket.positions[:, None, :] < window
-            near |= ~_real(bucket)[:, :, None]  # a padded query may see what it likes
+            near |= ~_real(bucket)[:, :, None]  # a padded query may see anything
             if bucket.causal:
                 near &= np.tri(width, dtype=bool)[None]
             if not near.all():
@@ -202,7 +202,7 @@ class PackedBatch:
             raise ModelError("This network's keys cannot be used at another position.")
         if self.rotate == "queries":
             return self._tensor(-bucket.shifts)
-        # One shift for each job: only chunks that see a span at the same place share it.
+        # One shift per job: only chunks that see a span at the same position share it.
         return self._tensor(bucket.shifts[:, :1].repeat(bucket.positions.shape[1], axis=1))
 
     def _split_writes(self, slots: Int64s) -> list[tuple[KVCache, Tensor | None, Tensor]]:

@@ -1,4 +1,4 @@
-"""A batch's jobs in buckets: each is one kernel call, or reads the cache where it stands."""
+"""A batch's jobs in buckets: each is one kernel call, or reads the cache in place."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MERGE = 32
 class Bucket:
     """Jobs padded to one shape with zeros: one kernel call.
 
-    queries, at, shifts: (jobs, q). keys, positions: (jobs, k); of keys in place only the first is
-    told. query_counts, key_counts: (jobs,).
-    causal: keys are indices into the packed batch and query i sees keys 0..i, so that padding on
-    the right needs no mask. shifted: whether any shift is not 0. scratch: whether the keys are the
-    step's alone; they are then counted from SCRATCH. in_place: the slots of each job follow one
-    another: they are read where they stand, by one kernel call a job.
+    queries, at, shifts: (jobs, q). keys, positions: (jobs, k); for keys in place only the first is
+    given. query_counts, key_counts: (jobs,).
+    causal: keys are indices into the packed batch and query i sees keys 0..i, so padding on
+    the right needs no mask. shifted: whether any shift is not 0. scratch: whether the keys are in
+    scratch slots; they are then counted from SCRATCH. in_place: the slots of each job are
+    contiguous and are read in place, with one kernel call per job.
     """
 
     queries: Int64s
@@ -48,7 +48,7 @@ class Bucket:
 def plan_buckets(
     chunks: Sequence[Chunk], share: bool = True, by_shift: bool = False
 ) -> list[Bucket]:
-    """The jobs of a batch in few kernel calls; for the arguments see plan_jobs."""
+    """Group a batch's jobs into few kernel calls. For the arguments see plan_jobs."""
     jobs = (part for job in plan_jobs(chunks, share, by_shift) for part in _by_store(job))
     parts = [part for job in jobs for part in _split(job)]
     runs: dict[tuple[int, bool, bool], list[Job]] = {}
@@ -62,7 +62,7 @@ def plan_buckets(
 
 
 def _by_store(job: Job) -> Iterator[Job]:
-    """A job, or what it reads of the cache and what it reads of the step's own, by themselves."""
+    """A job, or one job for the cache's keys and one for keys in the step's scratch slots."""
     own = job.keys.slots >= SCRATCH
     if own.all() or not own.any():
         yield job
@@ -77,7 +77,7 @@ def _by_store(job: Job) -> Iterator[Job]:
 
 
 def _split(job: Job) -> Iterator[Job]:
-    """A job, or its long runs of slots by themselves, which need no copy, and what remains."""
+    """A job, or separate jobs for its long runs of slots, which need no copy, and for the rest."""
     queries, keys = job.shape
     least = (CALL_OVERHEAD + MERGE * queries) // MOVE
     breaks = np.flatnonzero(np.diff(job.keys.slots) != 1) + 1
@@ -94,7 +94,7 @@ def _split(job: Job) -> Iterator[Job]:
 
 
 def _is_long_run(job: Job) -> bool:
-    """Whether reading a job's keys where they stand saves more than its own kernel call costs."""
+    """Whether reading a job's keys in place saves more than its separate kernel call costs."""
     slots = job.keys.slots
     if job.causal or len(slots) * MOVE <= CALL_OVERHEAD:
         return False
@@ -148,7 +148,7 @@ def _pad(jobs: list[Job], in_place: bool = False) -> Bucket:
 
 
 def _padded(rows: list[Int64s]) -> Int64s:
-    """(rows, longest); a single row without a copy: each slice of a long prompt reads it all."""
+    """(rows, longest). A single row is not copied, as each slice of a long prompt reads it all."""
     if len(rows) == 1:
         return rows[0][None]
     padded = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)

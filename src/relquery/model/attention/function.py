@@ -66,7 +66,10 @@ def attention(
     cache. Returns (1, tokens, heads, head_dim).
     """
     if batch is None:
-        raise ModelError("This network does not hand the batch on to its attention function.")
+        raise ModelError(
+            "This network does not hand the batch on to its attention function, so it cannot run "
+            "on the local engine. Use another model, or a server."
+        )
     if kwargs.get("s_aux") is not None:
         raise ModelError("Networks with attention sinks are not supported by the local engine.")
     if sliding_window is not None and (windows := _watching.get()) is not None:
@@ -77,7 +80,7 @@ def attention(
     outputs_like = (batch.tokens, query.shape[1], value.shape[-1])
     batch.write(layer, keys, values)
     if batch.turn is not None:
-        del keys, values  # views, which would keep alive what the turn lets go of
+        del keys, values  # views, which would keep alive what the turn releases
         batch.turn(layer, key, value)
         keys, values = batch.read_own(layer)
     outputs = query.new_empty(outputs_like)
@@ -114,7 +117,7 @@ def attention(
 def _parts(
     batch: PackedBatch, layer: int, item: DeviceBucket, keys: Tensor, values: Tensor
 ) -> list[Part]:
-    """Keys and values of a bucket's jobs: of all, or of each where the cache is read in place.
+    """Keys and values of a bucket's jobs: together, or per job if the cache is read in place.
 
     keys, values: (tokens, kv_heads, head_dim) of the packed batch.
     """
@@ -140,14 +143,16 @@ def _parts(
 
 
 def _merge_pair(partials: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """Two partial results of the same tokens, in the same order, as `_merge` merges any."""
+    """Like `_merge`, for two partial results of the same tokens in the same order."""
     (_, one, one_lse), (_, other, other_lse) = partials
     share = torch.sigmoid(one_lse - other_lse).unsqueeze(-1)
     return torch.lerp(other.float(), one.float(), share).to(one.dtype)
 
 
 def _merge(partials: list[tuple[Tensor, Tensor, Tensor]], count: int) -> Tensor:
-    """Partial results, weighted by their share of the softmax's denominator: (count, heads, dim).
+    """Sum of partial results, weighted by their share of the softmax denominator.
+
+    Returns (count, heads, dim).
 
     partials: (which of the `count` tokens, output, log-sum-exp) of each bucket.
     """

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 SCORES = 1 << 25
-"""Scores that products hold at once at most: 128 MiB of float32."""
+"""The most scores held at once in matrix products: 128 MiB of float32."""
 Part = tuple[Tensor, Tensor]
 """Keys (jobs, kv_heads, k, head_dim) and values (jobs, kv_heads, k, value_dim)."""
 
@@ -26,7 +26,7 @@ def attend(
     """Softmax attention and its log-sum-exp.
 
     query: (jobs, heads, q, head_dim), heads a multiple of kv_heads. parts: one for all jobs, or
-    one for each, of as many keys as it has. mask: additive, broadcastable to (jobs, heads, q, k)
+    one per job with its own number of keys. mask: additive, broadcastable to (jobs, heads, q, k)
     of the longest part, -inf where hidden. causal: query i sees keys 0..i. softcap: scores become
     softcap * tanh(scores / softcap). Returns output (jobs, heads, q, value_dim) and log-sum-exp
     (jobs, heads, q) in float32, which is -inf for a query that sees nothing.
@@ -46,7 +46,7 @@ def attend(
     output, lse = _each(kernel, query, parts, shown)
     if grouped:
         output, lse = output.reshape(jobs, heads, 1, width), lse.reshape(jobs, heads, 1)
-    if mask is not None:  # the kernel gives 0 where nothing is seen
+    if mask is not None:  # the kernel returns 0 for queries that see nothing
         seen = (mask > -torch.inf).any(-1)
         lse = lse.masked_fill(~seen, -torch.inf)
     return output, lse
@@ -87,7 +87,7 @@ def _attend_in_blocks(
     softcap: float | None,
     block: int,
 ) -> tuple[Tensor, Tensor]:
-    """By products, `block` queries at a time; causal ones read no keys behind theirs."""
+    """By products, `block` queries at a time; causal queries do not read later keys."""
     outputs, lses = [], []
     for start in range(0, query.shape[2], block):
         stop = min(start + block, query.shape[2])
@@ -123,7 +123,7 @@ def _attend_by_products(
     causal: bool,
     softcap: float | None,
 ) -> tuple[Tensor, Tensor]:
-    """The same with matrix products: any device, any variant, memory for some scores at a time."""
+    """The same with matrix products: for any device and variant, with bounded score memory."""
     jobs, heads, queries, width = query.shape
     block = max(1, SCORES // (jobs * heads * key.shape[2]))
     if queries > block:

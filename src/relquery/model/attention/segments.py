@@ -1,11 +1,11 @@
 """A batch's contexts cut into segments, so that what requests share is read once.
 
 What a chunk attends to in its own chain is a path of slots, and the paths of a batch form a trie:
-chunks whose paths begin alike share a segment. An independent span that stands elsewhere than
-where it was computed is a segment by itself; all chunks that attend to it share it, wherever it
-stands in each. Each distinct segment becomes one *job*, the queries of all chunks that see it
-against its slots. The partial results of a token are merged by their log-sum-exp (Hydragen;
-cascade inference). Pure numpy: a plan is made once per step and serves all layers.
+chunks whose paths have the same beginning share a segment. An independent span at a different
+position than it was computed at is a separate segment. All chunks that attend to it share it,
+whatever its position in each. Each distinct segment becomes one *job*: the queries of all chunks
+that see it against its slots. The partial results of a token are merged by their log-sum-exp
+(Hydragen; cascade inference). Pure numpy: a plan is made once per step and used for all layers.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Context:
 class Job:
     """Queries against one segment.
 
-    queries: (q,) indices into the packed batch; at: (q,) their positions, counted from where those
-    of the keys begin; shifts: (q,) what was subtracted for that, 0 within one chain.
-    keys: the segment, its slots indices into the packed batch if `causal`: then the queries
+    queries: (q,) indices into the packed batch. at: (q,) their positions, counted from the origin
+    of the keys' positions. shifts: (q,) what was subtracted for that, 0 within one chain.
+    keys: the segment. If `causal`, its slots are indices into the packed batch, and the queries
     are its keys too.
     """
 
@@ -58,12 +58,12 @@ class Job:
 
     @property
     def scratch(self) -> bool:
-        """Whether the keys are the step's alone; the slots of a job are all so, or none is."""
+        """Whether the keys are in scratch slots; either all slots of a job are, or none."""
         return bool(self.keys.slots[0] >= SCRATCH)
 
     @property
     def shifted(self) -> bool:
-        """Whether some query sees the segment at another place than where it was computed."""
+        """Whether some query sees the segment at a different position than it was computed at."""
         return bool(self.shifts.any())
 
 
@@ -80,11 +80,11 @@ class _Queries:
 
 
 def plan_jobs(chunks: Sequence[Chunk], share: bool, by_shift: bool) -> Iterator[Job]:
-    """Jobs that together let every token of the batch attend to all that it should.
+    """Jobs that together let every token of the batch attend to everything it should.
 
-    chunks: in packed order, token i of the batch being token i of their concatenation. share:
-    whether a segment that several chunks have in common becomes one job; else one per chunk.
-    by_shift: whether only chunks that see a span at the same place share it.
+    chunks: in packed order: token i of the batch is token i of their concatenation. share:
+    whether a segment shared by several chunks becomes one job, instead of one per chunk.
+    by_shift: whether only chunks that see a span at the same position share it.
     """
     chunks = _fuse(chunks)
     starts = np.cumsum([0] + [len(chunk.tokens) for chunk in chunks])
@@ -105,9 +105,9 @@ def plan_jobs(chunks: Sequence[Chunk], share: bool, by_shift: bool) -> Iterator[
 
 
 def _fuse(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """The chunks, each that goes on where the one before it ends as one with it.
+    """The chunks, with each chunk that continues the previous one merged into it.
 
-    So a span at the very beginning of a prompt, and what follows it, cost no more than plain text.
+    So a span at the beginning of a prompt, and what follows it, cost no more than plain text.
     """
     fused: list[Chunk] = []
     for chunk in chunks:
@@ -121,7 +121,7 @@ def _fuse(chunks: Sequence[Chunk]) -> list[Chunk]:
 
 
 def _goes_on(first: Chunk, chunk: Chunk) -> bool:
-    """Whether a chunk attends to all that the first one does, to that, and to nothing else."""
+    """Whether a chunk attends exactly to the first chunk and everything that one attends to."""
     if chunk.position != first.position + len(first.tokens):
         return False
     if chunk.context_tokens != first.context_tokens + len(first.tokens):
@@ -144,7 +144,7 @@ def _flat(segments: Sequence[Segment]) -> tuple[Int64s, Int64s, Int64s]:
 def _span_jobs(
     chunks: Sequence[Chunk], tokens: list[_Queries], share: bool, by_shift: bool
 ) -> Iterator[Job]:
-    """The spans that stand elsewhere than where they were computed, equal ones as one job."""
+    """The spans at other positions than they were computed at, equal spans as one job."""
     shared: dict[tuple[bytes, int], list[Job]] = {}
     for chunk, own in zip(chunks, tokens, strict=True):
         for segment in chunk.context:
@@ -168,7 +168,7 @@ def _join(jobs: list[Job]) -> Job:
 
 
 def _path(chunk: Chunk) -> Context:
-    """What every token of the chunk attends to in its chain; a single token's own slot with it."""
+    """What every token of the chunk attends to in its chain; for a single token, itself too."""
     own = [_context(segment) for segment in chunk.context if not segment.shift]
     if len(chunk.tokens) == 1:
         own.append(Context(chunk.writes, _range(chunk.position, 1)))
@@ -187,7 +187,7 @@ def _context(segment: Segment) -> Context:
 
 
 def _range(start: int, count: int) -> Int64s:
-    """start, start + 1, ...: a view, as the slices of a long prompt each need nearly all of it."""
+    """start, start + 1, ...: a view, because each slice of a long prompt needs nearly all of it."""
     return _numbers(int(start + count).bit_length())[start : start + count]
 
 
@@ -197,7 +197,7 @@ def _numbers(bits: int) -> Int64s:
 
 
 class _Trie:
-    """Paths in lexicographic order, and how long each one's common prefix with the last is."""
+    """Paths in lexicographic order, each with the length of its common prefix with the previous."""
 
     def __init__(self, tokens: list[_Queries], paths: list[Context]) -> None:
         self.tokens, self.paths = tokens, paths
@@ -223,7 +223,7 @@ class _Trie:
 
 
 def _worth_sharing(chunks: int, tokens: int, queries: int) -> bool:
-    """Whether reading `tokens` once, not `chunks` times, outweighs merging one more partial."""
+    """Whether reading `tokens` once instead of `chunks` times is worth one more merge."""
     return (chunks - 1) * tokens > queries
 
 

@@ -11,8 +11,8 @@ from relquery.model.cache.rotary import PositionScheme
 class KVCache:
     """Slot-addressed keys and values. A layer's tensors are made at its first write.
 
-    Keys are stored as the network gives them, rotated to their position in their chain.
-    keeps: all layers; else each takes the place of the one before it that is as wide.
+    Keys are stored as the network returns them, rotated to their position in their chain.
+    keeps: store all layers; otherwise each layer overwrites the previous one of the same width.
     """
 
     def __init__(self, slots: int, *, keeps: bool = True) -> None:
@@ -68,7 +68,7 @@ class KVCache:
     def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
         """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).
 
-        All sources are read before a target is written.
+        All sources are read before any target is written.
         """
         for layer, (keys, values) in self._layers.items():
             rotary = scheme.layers[layer]
@@ -80,14 +80,14 @@ class KVCache:
             values.index_copy_(0, targets, value)
 
     def reserve(self) -> None:
-        """Write to every slot without changing it, so that the system gives memory to all."""
+        """Write to every slot without changing it, so that the system allocates all memory."""
         for states in self._layers.values():
             for each in states:
                 each.mul_(1)
 
     @property
     def slot_bytes(self) -> int:
-        """Of one token, in all layers that have written so far."""
+        """Bytes of one token, in all layers that have written so far."""
         return sum(each[0].nbytes for states in self._layers.values() for each in states)
 
     @property
@@ -96,6 +96,6 @@ class KVCache:
         return len(self._layers)
 
     def _like(self, tensor: Tensor) -> Tensor:
-        # torch.empty: the system gives memory to a slot when it is first written.
+        # torch.empty: the system allocates a slot's memory when it is first written.
         width = tensor.shape[1] * tensor.shape[2]
         return torch.empty(self.slots, width, dtype=tensor.dtype, device=tensor.device)

@@ -1,4 +1,4 @@
-"""Keys and values in host memory: where steps put what the KV cache has no room for."""
+"""Keys and values in host memory, for states that the KV cache has no room for."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from relquery.arrays import Int64s
 
 
 class Run(NamedTuple):
-    """Tokens that follow one another: on the host from slot `host` on, on the device from
-    row or slot `here` on."""
+    """Consecutive tokens: they begin at slot `host` on the host, and at row or slot `here` on
+    the device."""
 
     host: int
     here: int
@@ -23,10 +23,10 @@ class Run(NamedTuple):
 
 
 class HostCache:
-    """Slot-addressed keys and values, a pair of tensors per layer, made when it first saves.
+    """Slot-addressed keys and values, a pair of tensors per layer, created at its first save.
 
-    Only copies touch them, and these in the order of the device's own work: on CUDA the memory is
-    pinned, and nobody waits for a copy.
+    Only copies touch them, in the order of the device's work: on CUDA the memory is pinned, and
+    copies run asynchronously.
     """
 
     def __init__(self, slots: int) -> None:

@@ -1,7 +1,7 @@
 """Rotation of keys and queries by any distance, and how the layers of a network use it.
 
 A key is stored as if its chain began at position 0. Since R(t)q · R(p+j)k = R(t-p)q · R(j)k, keys
-of rotary networks serve at another offset p by rotating the query by -p (RoFormer §3.2.1).
+of rotary networks can be used at another offset p by rotating the query by -p (RoFormer §3.2.1).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Rotary:
         self._tables = WeakTensorKeyDictionary()
 
     def rotate(self, states: Tensor, by: Tensor) -> Tensor:
-        """States rotated by `by` positions more, in their own type.
+        """States rotated by `by` more positions, in their own dtype.
 
-        states: (..., tokens, heads, head_dim). by: (tokens,) integers, negative ones among them,
-        or whatever broadcasts to all dimensions of states but the last two. Its tables are kept
-        while it lives, for all layers of a step: it must not be changed in place. Lengths stay:
-        a factor that a network puts on its rotated states (YaRN) is in them already.
+        states: (..., tokens, heads, head_dim). by: (tokens,) integers, possibly negative,
+        or anything that broadcasts to all dimensions of states but the last two. Its tables are
+        cached while `by` exists, for all layers of a step, so do not change it in place. Norms do
+        not change: the states already include a factor that a network applies to them (YaRN).
         """
         cos, sin = self._table(by)
         width = 2 * len(self.frequencies)
@@ -51,8 +51,8 @@ class Rotary:
     def _table(self, by: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines and sines, each (*by, 1, rotary_dim / 2) in float32."""
         if by not in self._tables:
-            # Angles in float64: at position 100,000 those of float32 are off by up to 0.004, and
-            # the network's own angles, which are, need no second error on top.
+            # Angles in float64: at position 100,000 float32 angles are off by up to 0.004. The
+            # network's own angles have this error, and we should not add a second one.
             angles = (by.double().unsqueeze(-1) * self.frequencies.double()).unsqueeze(-2)
             self._tables[by] = angles.cos().float(), angles.sin().float()
         table: tuple[Tensor, Tensor] = self._tables[by]
@@ -63,9 +63,9 @@ class Rotary:
 class PositionScheme:
     """How the keys of each layer carry their position.
 
-    layers: by layer; None: its keys carry none (ALiBi, NoPE). Layers that rotate alike share one
-    Rotary. relocatable: whether keys serve at other positions than where they were computed; if
-    not, `layers` says nothing.
+    layers: by layer; None if its keys carry no position (ALiBi, NoPE). Layers with the same
+    rotation share one Rotary. relocatable: whether keys can be used at other positions than they
+    were computed at; if not, `layers` is meaningless.
     """
 
     layers: tuple[Rotary | None, ...]

@@ -1,1 +1,1 @@
-"""Networks: loaded, made with random weights, and looked at by experiment."""
+"""Networks: loading them, making them with random weights, and probing them."""

@@ -1,4 +1,4 @@
-"""A digest of everything that a model's answers follow from."""
+"""A digest of everything that determines a model's answers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from transformers import PreTrainedTokenizerBase
 from relquery.model.networks.load import LoadedModel
 
 _PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
-# What a configuration holds of where and by what it was loaded; the dtype is that of the weights.
+# Fields that say where and by what the configuration was loaded; the weights have the dtype.
 _INCIDENTAL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
-_PASSING = ("truncation", "padding")  # of a tokenizer: set by each call
+_PASSING = ("truncation", "padding")  # tokenizer settings that each call changes
 
 
 def fingerprint(model: LoadedModel) -> str:
     """A SHA-256 in hexadecimal of weights, configuration, tokenizer and chat template.
 
-    Every byte of the weights counts, as they are in memory: so it also tells dtypes apart, and is
-    the same for a copy elsewhere. Takes about a second for a gigabyte on a core, on all of them.
+    Every byte of the weights counts, as in memory. So different dtypes have different digests, and
+    a copy elsewhere has the same one. Takes about one core-second per gigabyte, on all cores.
     """
     digest = hashlib.sha256()
     digest.update(repr((_config(model), sorted(model.end))).encode())
@@ -41,7 +41,7 @@ def _config(model: LoadedModel) -> str:
 
 
 def _tokenizer(tokenizer: PreTrainedTokenizerBase) -> list[object]:
-    """What decides how text becomes tokens and the reverse."""
+    """Everything that determines how text becomes tokens and vice versa."""
     backend: Any = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         merging: object = sorted(tokenizer.get_vocab().items())
@@ -60,7 +60,7 @@ def _tokenizer(tokenizer: PreTrainedTokenizerBase) -> list[object]:
 
 
 def _pieces(weights: dict[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
-    """(what it is, bytes), large weights in pieces; those that several names share come once."""
+    """(description, bytes), large weights in pieces; weights with several names occur once."""
     seen: dict[tuple[int, torch.Size], str] = {}
     for name, weight in sorted(weights.items()):
         place = (weight.data_ptr(), weight.shape)

@@ -36,10 +36,10 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A network with our attention function, its tokenizer, and what must be known of them.
+    """A network with our attention function, its tokenizer, and what must be known about them.
 
     context: positions that the network has, in tokens. end: ids that end an answer.
-    positions: how its keys carry their position. release: what its runs are done with early.
+    positions: how its keys carry their position. release: tensors that its runs can free early.
     version: changes with the weights, the configuration, the vocabulary or the chat template.
     """
 
@@ -96,7 +96,9 @@ def _check_device(device: str) -> None:
     if not kind:
         raise ModelError(f"device is {device!r}; give 'cpu', 'cuda' or 'cuda:1'.")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise ModelError(f"device is '{device}', and this machine has no GPU that torch can use.")
+        raise ModelError(
+            f"device is '{device}', and this machine has no GPU that torch can use. Use 'cpu'."
+        )
 
 
 def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> LoadedModel:
@@ -118,9 +120,9 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
 
 
 def _context(network: PreTrainedModel) -> int | None:
-    """Positions that a network serves, in tokens; None if it does not say.
+    """Positions that a network supports, in tokens; None if it does not say.
 
-    Frequencies of LongRoPE follow the longest position of a forward pass: beyond its original
+    LongRoPE frequencies depend on the longest position in a forward pass, so beyond the original
     length one request of a batch would change the others.
     """
     config = network.config.get_text_config()
@@ -132,7 +134,7 @@ def _context(network: PreTrainedModel) -> int | None:
 
 
 def _quiet() -> None:
-    """No bars of its own while a library loads weights; progress is the caller's to show."""
+    """Hide the library's own progress bars while it loads weights; the caller shows progress."""
     disable: Any = transformers_logging.disable_progress_bar
     disable()
 
@@ -150,12 +152,12 @@ def _check_attention(network: PreTrainedModel) -> None:
     if cache.layers != layers:
         raise NotImplementedError(
             f"{cache.layers} of its {layers} layers call a registered attention function; "
-            "networks with other kinds of layers, or of before that interface, do not run."
+            "networks with other kinds of layers, or older than that interface, are not supported."
         )
 
 
 def _version(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Eight hex digits that tell models apart; of each weight tensor only the first values."""
+    """Eight hex digits that tell models apart; uses only the first values of each weight tensor."""
     digest = hashlib.blake2b(digest_size=4)
     vocabulary = sorted(tokenizer.get_vocab().items())
     digest.update(repr((network.config.to_dict(), vocabulary)).encode())
@@ -174,7 +176,7 @@ def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 
 
 def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
-    """Load from a folder, from the local cache, or, if neither has it, from the hub."""
+    """Load from a folder, from the local cache, or otherwise from the hub."""
     here = Path(spec).is_dir()
     if not here and spec.startswith((".", "/", "~")):
         raise ModelError(f"The model folder {spec} does not exist. Check the path.")
@@ -198,8 +200,8 @@ def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
 
 
 def _ask_hub(spec: str) -> None:
-    """Fail at once for a model that the hub does not have, where a download would keep retrying."""
+    """Fail at once if the hub does not have a model; a download would keep retrying."""
     try:
         model_info(spec, timeout=10)
-    except Exception as error:  # whatever the hub's client raises, a network error among it
+    except Exception as error:  # anything the hub's client raises, including network errors
         raise OSError(f"The hub said: {str(error).strip()}.") from error

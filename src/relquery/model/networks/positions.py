@@ -1,4 +1,4 @@
-"""How a network's keys carry their position, found by experiment: no list of architectures."""
+"""How a network's keys carry their position: found by experiment, without a list of models."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from relquery.model.cache.rotary import PositionScheme, Rotary
 NEAR = (1, 7)
 """Positions where angles are exact enough to tell frequencies and layouts apart."""
 FARTHEST = 1 << 20
-"""Beyond it, angles in float32 are too coarse to say anything. In tokens."""
+"""Beyond this position, in tokens, float32 angles are too coarse to be useful."""
 DEFAULT_CONTEXT = 8_192
-"""Positions to try of a network that does not say how many it has. In tokens."""
+"""Positions, in tokens, to try if a network does not say how many it has."""
 
 
 class _Recorder(KVCache):
@@ -38,14 +38,14 @@ class _Recorder(KVCache):
 def probe_positions(network: PreTrainedModel, context: int | None = None) -> PositionScheme:
     """Find out how a network that runs on our attention function places its keys.
 
-    context: positions that will be used, in tokens; default: all that the network has. A single
-    token sees only itself, so its hidden states are the same wherever it stands, in every layer,
-    unless positions enter otherwise than through attention (learned embeddings); and its key is
-    the one at position 0, rotated or as it is, unless frequencies change with the length.
+    context: positions that will be used, in tokens; by default all that the network has. A single
+    token sees only itself. So its hidden states are the same at every position, in every layer,
+    unless positions enter outside attention (learned embeddings). And its key is the key at
+    position 0, rotated or unchanged, unless frequencies change with the length.
     """
     last = _last_position(network, context)
     positions = sorted({min(near, last) for near in NEAR} | {last}, reverse=True)
-    # Position 0 is run last: networks whose frequencies follow the length then have their first.
+    # Position 0 runs last, so that length-dependent frequencies are back at their first values.
     runs = {position: _run(network, position) for position in [*positions, 0]}
     candidates = [None, *_candidates(network)]
     layers: list[Rotary | None] = []
@@ -80,7 +80,7 @@ def _run(network: PreTrainedModel, position: int) -> dict[int, tuple[Tensor, Ten
 
 
 def _candidates(network: PreTrainedModel) -> list[Rotary]:
-    """Every set of frequencies that the network holds, in both layouts."""
+    """Every set of frequencies in the network, in both layouts."""
     distinct: list[Tensor] = []
     for name, buffer in network.named_buffers():
         if not name.endswith("inv_freq") or buffer.dim() != 1:
@@ -93,7 +93,7 @@ def _candidates(network: PreTrainedModel) -> list[Rotary]:
 
 
 def _misfit(states: Mapping[int, Tensor], rotary: Rotary | None) -> float:
-    """Largest deviation from position 0's states, rotated; 1 is what rounding can explain.
+    """Largest deviation from position 0's rotated states; up to 1 is explained by rounding.
 
     states: by position, each (1, heads, head_dim).
     """

@@ -25,7 +25,7 @@ END = "<|end|>"
 class RandomSpec:
     """Shape of a Llama network: "random:layers=8,hidden=256,heads=4".
 
-    Zeros stand for: heads = hidden / 64, kv_heads = heads, ffn = 4 * hidden.
+    Zeros mean the defaults: heads = hidden / 64, kv_heads = heads, ffn = 4 * hidden.
     """
 
     layers: int = 8
@@ -45,7 +45,7 @@ class RandomSpec:
             name, _, value = item.partition("=")
             if name not in names or not value.isdigit():
                 raise ModelError(
-                    f"'{item}' in '{text}' is not a setting with a whole number. "
+                    f"Expected NAME=INTEGER, got '{item}' in '{text}'. "
                     f"Settings: {', '.join(names)}.{did_you_mean(name, names)}"
                 )
             values[name] = int(value)

@@ -14,7 +14,7 @@ def set_threads(count: int) -> None:
 
 
 def parameters(network: PreTrainedModel) -> int:
-    """Parameters of a network, embeddings aside."""
+    """Parameters of a network, without embeddings."""
     embeddings = {id(p) for p in network.get_input_embeddings().parameters()}
     return sum(p.numel() for p in network.parameters() if id(p) not in embeddings)
 

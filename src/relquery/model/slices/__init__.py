@@ -1,1 +1,1 @@
-"""Memory of one step kept low: tokens in slices, and what a slice no longer needs let go."""
+"""Saving memory in a step: tokens are cut into slices, and unneeded tensors are released."""

@@ -1,4 +1,4 @@
-"""What the C library does with memory that tensors on a CPU give back."""
+"""How the C library handles memory that CPU tensors release."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Numbers of glibc's mallopt."""
 _LARGE = 128 * 2**10
-"""Bytes of a buffer that is worth a mapping of its own."""
+"""Size in bytes from which a buffer gets its own mapping."""
 
 
 def keep_freed_memory() -> None:
     """Ask glibc to keep large freed buffers instead of giving them back to the system.
 
-    Activations of some MB are allocated and freed at every layer; returned to the system each
-    time, their pages must be zeroed anew, which costs a third of the prefill speed on CPU.
+    Activations of a few MB are allocated and freed at every layer. If they are returned to the
+    system each time, their pages must be zeroed again, which costs a third of the prefill speed.
     """
     if (library := _glibc()) is not None:
         library.mallopt(_MMAP_THRESHOLD, 1 << 30)
@@ -27,10 +27,10 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def return_freed_memory() -> Iterator[None]:
-    """Have large buffers given back at once meanwhile, so that a step takes what its tensors take.
+    """Return large buffers to the system at once, so a step takes no more memory than its tensors.
 
-    Kept, those of a long step leave holes that the next ones do not fit: the process was seen to
-    grow to two and a half times what its tensors held at once.
+    Otherwise the buffers of a long step leave holes that later ones do not fit. We saw the process
+    grow to two and a half times the memory of its tensors.
     """
     library = _glibc()
     if library is None:
@@ -46,6 +46,6 @@ def return_freed_memory() -> Iterator[None]:
 
 
 def _glibc() -> Any:
-    """None where the C library is another one."""
+    """The glibc library; None if the C library is a different one."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     return library if library is not None and hasattr(library, "mallopt") else None

@@ -1,4 +1,4 @@
-"""Memory that a computation takes at most: the allocator's word on CUDA, tracked on a CPU."""
+"""Peak memory of a computation: reported by the allocator on CUDA, tracked on a CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
-    """Bytes of tensors that `run` holds at once at most, beyond what there is before."""
+    """Peak bytes of tensors that `run` holds at once, in addition to those before it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         before: int = torch.cuda.memory_allocated(device)
@@ -30,7 +30,7 @@ def peak_bytes(run: Callable[[], object], device: torch.device) -> int:
 
 
 def usable_bytes(device: torch.device) -> int:
-    """What a program may well take: nine tenths of what is free on CUDA, half of it on a CPU."""
+    """Bytes that a program can safely use: 90% of the free memory on CUDA, half of it on a CPU."""
     if device.type == "cuda":
         free: int = torch.cuda.mem_get_info(device)[0]
         return 9 * free // 10
@@ -38,7 +38,7 @@ def usable_bytes(device: torch.device) -> int:
 
 
 def all_bytes(device: torch.device) -> int:
-    """What the device has."""
+    """Total bytes of the device's memory."""
     if device.type == "cuda":
         total: int = torch.cuda.mem_get_info(device)[1]
         return total
@@ -46,15 +46,15 @@ def all_bytes(device: torch.device) -> int:
 
 
 def host_bytes() -> int:
-    """What the machine has beside its devices."""
+    """Total bytes of the machine's main memory."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 class _Tracker(TorchDispatchMode):
-    """Counts the storages that operations make, until they are gone.
+    """Counts the storages that operations create, until they are freed.
 
-    What a kernel allocates for itself and gives back before it returns is not seen; on a CPU these
-    are buffers of a few rows for each thread.
+    Memory that a kernel allocates and frees internally is not counted; on a CPU this is a few rows
+    of buffer per thread.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class _Tracker(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run an operation, and count what it gives but views of what it is given."""
+        """Run an operation, and count its results except views of its inputs."""
         given: set[int] = set()
         tree_map_only(Tensor, lambda each: given.add(_address(each)), (args, kwargs))
         result = func(*args, **(kwargs or {}))
@@ -92,6 +92,6 @@ class _Tracker(TorchDispatchMode):
 
 
 def _address(tensor: Tensor) -> int:
-    """Of the storage, which views share."""
+    """Address of the storage, which views share."""
     address: int = tensor.untyped_storage()._cdata
     return address

@@ -1,9 +1,9 @@
-"""What a run of a network holds while it waits in an attention, and never reads again.
+"""Tensors that a run of a network still holds while it waits in an attention but never reads again.
 
-The frames of a network's own code keep tensors that they have no more use for: the embeddings, the
-input of an attention, its keys and values. Emptied in place, their memory is free, whoever still
-names them. Which of them a network is done with is found by experiment: whoever reads an emptied
-tensor fails, as its shape is another.
+The frames of a network's own code keep tensors that they no longer need: the embeddings, the
+input of an attention, its keys and values. If they are emptied in place, their memory is free even
+though variables still refer to them. Which of them a network no longer needs is found by
+experiment: code that reads an emptied tensor fails, because its shape has changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 class Release:
     """What may be emptied once the keys and values of a layer are stored.
 
-    states: these themselves. inputs: what the attention was given to compute them from.
+    states: the keys and values themselves. inputs: the attention's input that they come from.
     embeddings: of the tokens, from the second layer on.
     """
 
@@ -35,18 +35,18 @@ NOTHING = Release()
 
 @dataclass(slots=True)
 class Held:
-    """What the run under way has been given, to be emptied in time."""
+    """Tensors given to the current run, to be emptied as early as possible."""
 
     inputs: Tensor | None = None
     embeddings: Tensor | None = None
 
 
 _HELD: ContextVar[Held | None] = ContextVar("held", default=None)
-"""Of the run under way: runs that take turns have a context each."""
+"""The tensors of the current run; runs that take turns each have their own context."""
 
 
 def find_release(run: Callable[[Release], object]) -> Release:
-    """What a network never reads again. run: gives the results of a few slices under a release."""
+    """What a network never reads again. run: returns results of a few slices under a release."""
     found = NOTHING
     expected = run(found)
     for name in ("states", "inputs", "embeddings"):
@@ -54,12 +54,12 @@ def find_release(run: Callable[[Release], object]) -> Release:
         try:
             found = tried if run(tried) == expected else found
         except (RuntimeError, IndexError, ValueError):
-            continue  # it read what was empty
+            continue  # it read an emptied tensor
     return found
 
 
 def watch(network: PreTrainedModel) -> None:
-    """Have a network's runs tell what their attentions are given and what tokens become."""
+    """Record the inputs of attentions and the token embeddings in a network's runs."""
 
     def note_inputs(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         held = _HELD.get()
@@ -79,12 +79,12 @@ def watch(network: PreTrainedModel) -> None:
 
 
 def begin() -> None:
-    """Note what the run that begins here is given."""
+    """Start recording for the run that begins here."""
     _HELD.set(Held())
 
 
 def let_go(release: Release, layer: int, keys: Tensor, values: Tensor) -> None:
-    """Empty what the run under way is done with, once keys and values of a layer are stored."""
+    """Empty what the current run no longer needs once a layer's keys and values are stored."""
     held = _HELD.get()
     if held is None:
         return

@@ -1,9 +1,9 @@
 """Hybrid prefilling (paper 004, section 4): a step's tokens in slices, its attention over all.
 
-The network runs once for each slice, and the runs take turns, a layer at a time: one goes on from
-its attention to the next layer's, where its keys and values are stored, and lets the others catch
-up. So all that a network computes token by token, whatever modules it is made of, holds the
-intermediate results of one slice; and keys and values need to be kept for one layer alone.
+The network runs once for each slice, and the runs take turns, one layer at a time: a run continues
+from its attention to the next layer's, where its keys and values are stored, and lets the others
+catch up. So everything a network computes token by token, whatever its modules, only holds the
+intermediate results of one slice, and keys and values are only needed for one layer.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ T = TypeVar("T")
 Wait = Callable[[], None]
 
 LEEWAY = 32
-"""A slice may be longer by one part in so many where that spares a slice: however few its tokens, a
-slice reads all weights of the network."""
+"""A slice may be longer by one part in this many if that saves a slice, because even a short slice
+reads all weights of the network."""
 
 
 def longest_slice(size: int) -> int:
-    """Tokens of the longest slice where `size` tokens are asked for."""
+    """Tokens of the longest slice if slices of `size` tokens are requested."""
     return size + size // LEEWAY
 
 
 def cut(chunks: Sequence[Chunk], size: int) -> list[list[Chunk]]:
-    """The chunks of a step in slices of `size` tokens, in order, the last of what is left.
+    """The chunks of a step in slices of `size` tokens, in order; the last may be shorter.
 
-    All equal and a little longer where they are fewer then (see LEEWAY).
+    Slices are equal and a little longer if that makes them fewer (see LEEWAY).
     """
     total = sum(len(chunk.tokens) for chunk in chunks)
     size = max(size, -(-total // -(-total // longest_slice(size))))
@@ -52,9 +52,9 @@ def cut(chunks: Sequence[Chunk], size: int) -> list[list[Chunk]]:
 
 
 def take_turns(runs: Sequence[Callable[[Wait], T]]) -> list[T | None]:
-    """Results of all runs; each is called with a function that lets every other one go on.
+    """Results of all runs; each is called with a function that lets all other runs continue.
 
-    They go on in the order given. A run that calls `leave` has no result.
+    They continue in the given order. A run that calls `leave` has no result.
     """
     results: list[T | None] = [None] * len(runs)
     wait = getcurrent().switch
@@ -68,7 +68,7 @@ def take_turns(runs: Sequence[Callable[[Wait], T]]) -> list[T | None]:
             for turn in turns:
                 if not turn.dead:
                     turn.switch()
-    finally:  # where one has failed, the others' frames let go of what they hold
+    finally:  # if a run has failed, the others' frames release what they hold
         for turn in turns:
             if not turn.dead:
                 turn.throw(GreenletExit)
@@ -81,7 +81,7 @@ def leave() -> None:
 
 
 def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:
-    """A chunk in parts, of which the first fits into `room` tokens and the others into `size`."""
+    """A chunk in parts: the first fits into `room` tokens, the others into `size`."""
     length = len(chunk.tokens)
     if length <= (room or size):
         yield chunk
@@ -89,7 +89,7 @@ def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:
     before, start, slots = _own_chain(chunk)
     done = len(slots) - length
     for first, stop in pairwise((0, *range(room or size, length, size), length)):
-        # A view of one array: each part attends to nearly all that stands before the chunk's end.
+        # A view of one array: each part attends to nearly everything before the chunk's end.
         own = (Segment(slots[: done + first], start),) if done + first else ()
         drawn = length - len(chunk.draws)  # the first token with a draw
         draws = chunk.draws[max(0, first - drawn) : max(0, stop - drawn)]
@@ -100,8 +100,8 @@ def _parts(chunk: Chunk, room: int, size: int) -> Iterator[Chunk]:
             writes=chunk.writes[first:stop],
             draw=draws[-1] if draws else None,
             inner=draws[:-1],
-            # The first part of a chunk goes on after the others: all have attended to the layer
-            # before when the next one's keys take its place.
+            # A chunk's first part continues after the others: all have attended to the previous
+            # layer when the next layer's keys replace its keys.
             loads=None if first else chunk.loads,
             saves=None if chunk.saves is None else chunk.saves[first:stop],
         )

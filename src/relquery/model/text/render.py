@@ -17,7 +17,7 @@ from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 
 _KEPT_PIECES = 200_000
 _Run: TypeAlias = "int | Span | list[str] | tuple[_Run, ...]"
-"""A special token, what stands apart, text cut into pieces, or the runs of a nest."""
+"""A special token, a separate span, text cut into pieces, or the runs of a nested group."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
 
 
@@ -42,8 +42,8 @@ class Renderer:
     def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
         """Token ids of each prompt, with the turn of the assistant opened.
 
-        Independent spans are chains in it, tokenised alone; equal exchanges are one object. Two
-        messages of one role in a row are one with a line break where the template takes no two.
+        Independent spans are chains in it, tokenised separately; equal exchanges are one object.
+        If the template refuses consecutive messages of one role, they are joined by a line break.
 
         Raises RequestError for a prompt that the template refuses or that is not text.
         """
@@ -81,7 +81,7 @@ class Renderer:
         return Chain(tuple(parts))
 
     def _exchange(self, exchange: Exchange) -> Chain:
-        """What the cache holds of an inner generation: its prompt and its answer."""
+        """An inner generation as it is in the cache: its prompt and its answer."""
         (prompt,) = self.render([exchange.prompt])
         return Chain((*prompt.parts, np.array(exchange.output, dtype=np.int32)))
 
@@ -95,7 +95,7 @@ class Renderer:
             self._pieces.update(zip(new, arrays, strict=True))
 
     def _runs(self, prompt: Prompt) -> Iterator[_Run]:
-        """Special token ids, spans apart, and runs of ordinary text, cut into pieces."""
+        """Special token ids, separate spans, and runs of ordinary text cut into pieces."""
         yield from self._start if not self._tokenizer.chat_template else ()
         yield from self._grouped(self._parts(prompt))
 
@@ -128,7 +128,7 @@ class Renderer:
         return pieces
 
     def _parts(self, prompt: Prompt) -> Iterator[str | int | Span]:
-        """The template's text and special tokens around the spans' own text, and spans apart."""
+        """The template's text and special tokens around the spans' text, and separate spans."""
         said, literals = self._template.around(prompt)
         for literal, (_, spans) in zip(literals, said, strict=False):
             yield from self._literal(literal)
@@ -150,7 +150,7 @@ class Renderer:
         return [list(ids) for ids in joint] == apart and not self._merges_newline()
 
     def _merges_newline(self) -> bool:
-        """Whether some token holds a newline that other text follows."""
+        """Whether some token contains a newline followed by other text."""
         pattern = re.compile(r"(\n|Ċ|<0x0A>)[^\s\nĊĉčĠ]")
         return any(
             pattern.search(token) and token not in self._special
@@ -163,16 +163,18 @@ _PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
 
 
 def _text_or_span(span: Span) -> str | Span:
-    """What joins the text around it, or what stands apart."""
+    """A span's text, to be joined with the text around it, or the span if it is separate."""
     if span.position is not None:
-        raise RequestError("The embedded engine does not place spans at given positions.")
+        raise RequestError(
+            "A span has a given position, which the embedded engine does not support. Remove it."
+        )
     if isinstance(span.content, str) and span.reuse is Reuse.PREFIX:
         return span.content
     return span
 
 
 def _exchanges(prompt: Prompt) -> Iterator[Exchange]:
-    """Those of a prompt, also in nests; not those in the prompts of others."""
+    """The exchanges of a prompt, including nested groups, but not those inside other exchanges."""
     for span in prompt:
         if isinstance(span.content, Exchange):
             yield span.content
@@ -181,7 +183,7 @@ def _exchanges(prompt: Prompt) -> Iterator[Exchange]:
 
 
 def _texts(runs: Iterable[_Run]) -> Iterator[str]:
-    """All that is to be tokenised."""
+    """All texts that have to be tokenised."""
     for run in runs:
         match run:
             case Span(content=str(text)):

@@ -1,4 +1,4 @@
-"""What a chat template puts around the messages of a prompt, found by filling it with slots."""
+"""The text that a chat template puts around messages, found by filling it with placeholders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from relquery.errors import RequestError
 from relquery.prompt import Message, Prompt, Role, Span, messages
 
-_SLOT = "\ue000{}\ue001"  # private-use characters: no chat template holds them
+_SLOT = "\ue000{}\ue001"  # private-use characters, which no chat template contains
 _ANY_SLOT = re.compile(_SLOT.format(r"(\d+)"))
 _Literals = tuple[str, ...]
 
@@ -24,9 +24,9 @@ class ChatTemplate:
         self._known: dict[tuple[Role, ...], _Literals | None] = {}
 
     def around(self, prompt: Prompt) -> tuple[list[Message], _Literals]:
-        """The messages of a prompt, and what stands before, between and after their contents.
+        """The messages of a prompt, and the text before, between and after their contents.
 
-        Two messages of one role in a row are one with a line break where the template takes no two.
+        If the template refuses consecutive messages of one role, they are joined by a line break.
         Raises RequestError for a prompt that the template refuses.
         """
         said = messages(prompt)
@@ -38,7 +38,7 @@ class ChatTemplate:
         return said, literals
 
     def _literals(self, roles: tuple[Role, ...]) -> _Literals | None:
-        """None where the template takes no two messages of one role in a row, and these are."""
+        """The text around messages; None if the template refuses neighbours of one role."""
         if roles not in self._known:
             try:
                 self._known[roles] = tuple(self._apply(roles))
@@ -60,7 +60,9 @@ class ChatTemplate:
             text = self._filled_in_some_way(chat)
         literals, order = _ANY_SLOT.split(text)[::2], _ANY_SLOT.findall(text)
         if order != [str(turn) for turn in range(len(roles))]:
-            raise RequestError("The model's chat template drops, repeats or moves a message.")
+            raise RequestError(
+                "The model's chat template drops, repeats or moves a message. Use another template."
+            )
         return literals
 
     def _filled_in_some_way(self, chat: list[dict[str, str]]) -> str:
@@ -69,7 +71,7 @@ class ChatTemplate:
         except RequestError:
             if [message["role"] for message in chat[:2]] != ["system", "user"]:
                 raise
-            # Some templates know no system role; its text then opens the user's turn.
+            # Some templates have no system role; its text then begins the user's turn.
             joined = f"{chat[0]['content']}\n\n{chat[1]['content']}"
             return self._filled([{"role": "user", "content": joined}, *chat[2:]])
 
@@ -80,8 +82,8 @@ class ChatTemplate:
                     chat, tokenize=False, add_generation_prompt=True
                 )
             )
-        except Exception as error:  # templates raise whatever their author chose
-            raise RequestError(f"The model's chat template refuses: {error}") from error
+        except Exception as error:  # templates may raise anything
+            raise RequestError(f"The model's chat template refuses the prompt: {error}") from error
 
 
 def _joined(said: Iterable[Message]) -> list[Message]:

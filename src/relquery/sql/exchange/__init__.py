@@ -1,1 +1,1 @@
-"""Values that leave the database: as Arrow columns, in Python, in pandas and polars."""
+"""Converts values that leave the database: to Arrow, Python, pandas and polars."""

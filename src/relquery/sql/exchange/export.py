@@ -1,7 +1,7 @@
-"""Rows of DuckDB as an Arrow table that holds every value of theirs.
+"""Exports DuckDB rows to an Arrow table without losing any value.
 
-Some types of DuckDB are none of Arrow's, and would come as bytes that only DuckDB reads, or without
-a part of their value. They are written as text, in lists and structs, too.
+Arrow lacks some of DuckDB's types. Their values would arrive as bytes that only DuckDB can read, or
+lose part of their content. They are written as text, also inside lists and structs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _AS_TEXT = {"bit", "bignum", "uhugeint", "time with time zone"}
 
 
 def to_arrow(relation: Any) -> pa.Table:
-    """All rows of a relation; its types are noted on the table's fields.
+    """All rows of a relation; the table's field metadata records the DuckDB types.
 
     BIT, BIGNUM, UHUGEINT and TIMETZ are text, VARIANT is JSON text.
     """
@@ -42,7 +42,7 @@ def quoted(name: str) -> str:
 
 
 def parts_of(kind: Any) -> dict[str, Any]:
-    """The types in a nested one by name; none in any other."""
+    """The types inside a nested type by name; empty for other types."""
     nested = kind.id in ("list", "array", "map", "struct", "union")
     return {name: part for name, part in kind.children if name != "size"} if nested else {}
 
@@ -57,7 +57,7 @@ def _written(kind: Any, column: str) -> str:
 
 
 def _in_arrow(kind: Any) -> str:
-    """The type that stands for a type."""
+    """The type that replaces a type in Arrow."""
     if kind.id in _AS_TEXT:
         return "VARCHAR"
     if kind.id == "variant":
@@ -74,6 +74,6 @@ def _nested(kind: Any) -> str:
             return f"{parts['child']}[{dict(kind.children)['size']}]"
         case "map":
             return f"MAP({parts['key']}, {parts['value']})"
-    # The first part of a UNION, which has no name, is its tag.
+    # The first part of a UNION is its tag and has no name.
     members = (f"{quoted(name)} {part}" for name, part in parts.items() if name)
     return f"{kind.id.upper()}({', '.join(members)})"

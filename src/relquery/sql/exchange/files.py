@@ -1,4 +1,4 @@
-"""Tables of results as files have them, which hold fewer types than Arrow."""
+"""Prepares result tables for file formats, which have fewer types than Arrow."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from relquery.sql.exchange.texts import (
 
 
 def for_csv(table: pa.Table, names: list[str]) -> pa.Table:
-    """A table under other names; nested values, bytes and intervals are text, as DuckDB's."""
+    """The table with new names; nested values, bytes and intervals as text in DuckDB's format."""
     return with_texts(table, names, _text_for_csv)
 
 
 def for_parquet(table: pa.Table, names: list[str]) -> pa.Table:
-    """A table under other names; intervals and unions are text."""
+    """The table with new names; intervals and unions as text."""
     return with_texts(table, names, _text_for_parquet)
 
 

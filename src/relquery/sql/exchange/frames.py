@@ -1,4 +1,4 @@
-"""Columns of results as columns of pandas and polars, which have not all of Arrow's types."""
+"""Converts result columns for pandas and polars, which lack some of Arrow's types."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from relquery.sql.exchange.texts import (
 if TYPE_CHECKING:
     import pandas as pd
 
-_EXACT = 2**53  # up to which a float counts
+_EXACT = 2**53  # up to here a float represents every integer
 _DIGITS = 38  # of polars' decimals
 
 
 def to_series(column: pa.ChunkedArray, field: pa.Field) -> pd.Series:
-    """For pandas. Objects of Python where it has no type that keeps every digit."""
+    """For pandas. Uses Python objects if pandas has no type that keeps every digit."""
     import pandas as pd
 
     kind = kind_of(field)
@@ -46,7 +46,7 @@ def to_series(column: pa.ChunkedArray, field: pa.Field) -> pd.Series:
 
 
 def for_polars(table: pa.Table, names: list[str]) -> pa.Table:
-    """A table under other names; columns are text where polars has no type for their values."""
+    """The table with new names; columns become text if polars has no type for their values."""
     return with_texts(table, names, _text_for_polars)
 
 
@@ -60,7 +60,7 @@ def _text_for_polars(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArra
 
 
 def _is_exact(integers: pa.ChunkedArray) -> bool:
-    """Whether floats tell all of some integers apart."""
+    """Whether floats represent all these integers exactly."""
     limits = pc.min_max(integers).as_py()
     return limits["min"] is None or -_EXACT <= limits["min"] <= limits["max"] <= _EXACT
 

@@ -1,4 +1,4 @@
-"""Columns of results as values of Python."""
+"""Converts result columns to Python values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Convert = Callable[[Any], Any]
 
 
 def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
-    """The values of a column. Dates and times that Python has not are text."""
+    """The values of a column. Dates and times that Python cannot represent become text."""
     values = _values(column)
     kind = kind_of(field)
     convert = None if kind is None else _converter(kind)
@@ -27,7 +27,7 @@ def to_python(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
 
 
 def kind_of(field: pa.Field) -> Any:
-    """The type of a column in DuckDB; None where that is not noted."""
+    """The DuckDB type of a column; None if the field does not record it."""
     noted = (field.metadata or {}).get(KIND)
     return None if noted is None else duckdb.sqltype(noted.decode())
 
@@ -50,7 +50,7 @@ def _value(scalar: pa.Scalar, text: str | None) -> Any:
 
 
 def _converter(kind: Any) -> Convert | None:
-    """What makes a value of DuckDB's type of one of Arrow's; None where it is one."""
+    """A function from Arrow's value to the DuckDB type's value; None if they are the same."""
     if kind.id in _CONVERT:
         return _CONVERT[kind.id]
     parts = {name: _converter(part) for name, part in parts_of(kind).items()}
@@ -68,7 +68,7 @@ def _converted(value: Any, convert: Convert | None) -> Any:
 
 
 def _dict(pairs: list[tuple[Any, Any]], key: Convert | None, value: Convert | None) -> Any:
-    """A dict; the pairs where a key can be none of a dict."""
+    """A dict, or the pairs themselves if a key is not hashable."""
     converted = [(_converted(one, key), _converted(other, value)) for one, other in pairs]
     try:
         return dict(converted)

@@ -1,4 +1,4 @@
-"""Columns as text, where what takes them has no type for their values."""
+"""Converts columns to text if the target has no type for their values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _DAY = 24 * 60 * 60
-_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # a second
+_UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # units per second
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
@@ -23,7 +23,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def is_beyond_python(column: pa.ChunkedArray) -> bool:
-    """Whether a column has dates or times that Python has not, as 'infinity' and 24:00."""
+    """Whether a column has dates or times that Python cannot represent: 'infinity' or 24:00."""
     kind, first, last = column.type, _FIRST_DAY, _LAST_DAY
     if pa.types.is_date32(kind):
         numbers = column.cast(pa.int32())
@@ -43,7 +43,7 @@ def with_texts(
     names: list[str],
     text_of: Callable[[pa.ChunkedArray, pa.Field], pa.ChunkedArray | None],
 ) -> pa.Table:
-    """A table under other names. text_of: what stands for a column; None for the column itself."""
+    """The table with new names. text_of: a column's replacement; None to keep the column."""
     columns, fields = [], []
     for name, field, column in zip(names, table.schema, table.columns, strict=True):
         text = text_of(column, field)
@@ -53,11 +53,11 @@ def with_texts(
 
 
 def holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type, or a part of it, is one of some types."""
+    """Whether `wanted` accepts a type or a type nested in it."""
     parts = (kind.field(at).type for at in range(kind.num_fields))
     return wanted(kind) or any(holds(part, wanted) for part in parts)
 
 
 def is_of_duckdb_alone(kind: pa.DataType) -> bool:
-    """Whether few but DuckDB have a type for these values: intervals and unions."""
+    """Whether hardly anything but DuckDB has this type: intervals and unions."""
     return bool(kind == pa.month_day_nano_interval() or pa.types.is_union(kind))

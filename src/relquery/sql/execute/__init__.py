@@ -1,1 +1,1 @@
-"""Running a plan: rows fetched, calls asked, answers put in place."""
+"""Runs a plan: fetches rows, makes calls, and stores the answers by row."""

@@ -13,7 +13,7 @@ from relquery.sql.execute.ask import Replies, problem
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """row: a base row for which a call has no value. stage: the one that asked. trouble: why."""
+    """row: a base row for which a call has no value. stage: which one asked. trouble: why."""
 
     call: int
     row: int
@@ -26,9 +26,9 @@ class Failure:
 class Values:
     """Answers to one call by base row. Filled by `store`.
 
-    call: its index. answers: as given; None where not asked (yet). stages: which asked, by name.
-    texts: of the answers that are one. asked: the base rows that were asked. lost: those without
-    an answer. failed: those that have no value, for this or another reason.
+    call: its index. answers: as given; None where not asked (yet). stages: names of the stages
+    that asked. texts: texts of the valid answers. asked: base rows that were asked. lost: base rows
+    without an answer. failed: base rows without a value, for this or another reason.
     """
 
     call: int
@@ -48,7 +48,7 @@ class Values:
     def store(
         self, replies: Replies, rows: Int64s, sampling: Sampling, stage: str
     ) -> list[Failure]:
-        """Keep the answers of some base rows, and give those that were lost."""
+        """Store the answers for some base rows. Returns a failure for each lost answer."""
         read = [_read(answer, sampling) for answer in replies.answers]
         answers, texts, troubles = (
             np.array([*column, None], dtype=object)[replies.of_row]
@@ -63,7 +63,7 @@ class Values:
         ]
 
     def fail(self, row: int, trouble: str, stage: str) -> Failure:
-        """Count what a row reads as no value. stage: for a row that was not asked."""
+        """Record that a row has no value. stage: used if the row was not asked."""
         self.failed[row] = True
         answer = self.answers[row] or _NOT_ASKED
         return Failure(self.call, row, self.stages[row] or stage, trouble, answer)
@@ -73,9 +73,9 @@ _NOT_ASKED = Answer(None, Finish.STOP, attempts=0)
 
 
 def _read(answer: Answer, sampling: Sampling) -> tuple[str | None, str | None]:
-    """(text, what is wrong) of an answer."""
+    """(text, problem) of an answer."""
     trouble = problem(answer, sampling)
     if trouble is not None or answer.text is None:
         return None, trouble
-    # A database takes no lone surrogates.
+    # DuckDB does not accept lone surrogates.
     return answer.text.encode("utf-8", "replace").decode(), None

@@ -1,4 +1,4 @@
-"""Asking one call of a query for all its rows: what the ledger knows, an order, answers."""
+"""Answers one call for all its rows: looks in the ledger, orders the rest, asks the backend."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN_FIELDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who answers, and how. clock: seconds from some start, for reports."""
+    """What answers calls, and with which settings. clock: seconds from any start, for reports."""
 
     backend: Backend
     config: QueryConfig
@@ -33,14 +33,14 @@ class Asker:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the ledger knows the model by. In memory there are no others to be told apart."""
+        """The model names used in the ledger. An in-memory ledger has only one model."""
         is_lasting = self.ledger is not None and self.ledger.path is not None
         return self.backend.known_as() if is_lasting else (self.backend.name,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """answers: one per distinct input; of_row: (rows,), which of them is a row's."""
+    """answers: one per distinct input; of_row: (rows,), index of each row's answer."""
 
     answers: list[Answer]
     of_row: Int64s
@@ -50,10 +50,10 @@ class Replies:
 
 
 def ask(question: Question, asker: Asker) -> Replies:
-    """Answer a call for every row, equal inputs once.
+    """Answer a call for every row; equal inputs are asked once.
 
-    Raises RequestError at the first failure if the config says so, and whatever the backend
-    raises; answers given until then are in the ledger.
+    Raises RequestError at the first failure if the config says so. Passes on whatever the backend
+    raises; answers received before that are in the ledger.
     """
     inputs = Inputs.of(question)
     ledger = asker.ledger if has_one_answer(question.sampling) else None
@@ -63,13 +63,13 @@ def ask(question: Question, asker: Asker) -> Replies:
         prompts = inputs.prompts_as_written()
         keys, answers = look_up(ledger, asker.names, prompts, question.sampling)
     total = inputs.count
-    if asker.progress is not None:  # finding an order may take a moment: say what has begun
+    if asker.progress is not None:  # finding an order can take a while, so report progress first
         asker.progress(question.name, len(answers), total)
     missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
     schedule = inputs.schedule(missing, asker.config.order)
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
-    # Closed at once when something is raised here, so that the backend stops working on the rest.
+    # Closes immediately if something raises here, so the backend stops working on the rest.
     with _keeping(ledger, keys, sent) as keep, ExitStack() as open_:
         stream: Answers = iter(())
         if prompts:
@@ -95,7 +95,7 @@ _NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 
 
 def problem(answer: Answer, sampling: Sampling) -> str | None:
-    """Why an answer is no value; None if it is one."""
+    """Why an answer has no valid value; None if it has one."""
     if answer.error is not None:
         return answer.error
     if answer.finish is Finish.LENGTH:
@@ -109,7 +109,7 @@ def problem(answer: Answer, sampling: Sampling) -> str | None:
 
 
 def failed(stage: str, inputs: Mapping[str, str | None], trouble: str) -> str:
-    """What stopped a query: the stage, the inputs of a row of it, and what is wrong."""
+    """What stopped a query: the stage, the inputs of one of its rows, and the problem."""
     cells = [f"{name} = {_short(cell)}" for name, cell in inputs.items()]
     more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
     row = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
@@ -124,7 +124,7 @@ def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> No
 
 
 def _short(text: str | None) -> str:
-    """A text in quotes, its beginning if it is long; `NULL` if there is none."""
+    """The text in quotes, shortened if it is long; `NULL` if there is none."""
     if text is None:
         return "NULL"
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
@@ -132,7 +132,7 @@ def _short(text: str | None) -> str:
 
 @contextmanager
 def _keeping(ledger: Ledger | None, keys: Keys | None, sent: Int64s) -> Iterator[Heard]:
-    """Gives what puts the answer to a prompt, by its index in `sent`, into the ledger."""
+    """Yields a function that stores an answer in the ledger; its index is that in `sent`."""
     if ledger is None or keys is None or not len(sent):
         yield lambda index, answer: None
         return

@@ -1,4 +1,4 @@
-"""What one call of a query asks: its rows, their distinct inputs, and the prompts of these."""
+"""What one call of a query asks: its rows, their distinct inputs, and the inputs' prompts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Question:
 class Inputs:
     """The distinct inputs of a call.
 
-    pieces: per field what is sent for each distinct cell. codes: (distinct inputs, fields), index
-    into `pieces`. of_row: (rows,), which of the inputs is a row's.
+    pieces: per field, the text sent for each distinct cell. codes: (distinct inputs, fields), index
+    into `pieces`. of_row: (rows,), index of each row's input.
     """
 
     pieces: list[list[str]]
@@ -44,7 +44,7 @@ class Inputs:
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
-        """By first appearance. What sends the same text is the same, as NULL and JSON's null."""
+        """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
         columns = encode(question.cells)
         codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
         pieces = []
@@ -66,10 +66,10 @@ class Inputs:
         return int(np.argmax(self.of_row == index))
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
-        """The order to send some inputs in; None where there is nothing to order."""
+        """The order in which to send some inputs; None if there is nothing to order."""
         if not self.pieces or not len(rows):
             return None
-        # Nameless: a piece holds its field's name already.
+        # No names: a piece already contains its field's name.
         columns = columns_of([""] * len(self.pieces), self.codes[rows], self.pieces)
         return reorder(columns, order, weight="tokens")
 
@@ -80,12 +80,12 @@ class Inputs:
         return [self.template.prompt(row, order) for row, order in zip(cells, orders, strict=False)]
 
     def prompts_as_written(self) -> list[Prompt]:
-        """Prompts of all inputs, fields as the query lists them: what a question is known by."""
+        """Prompts of all inputs, fields in the query's order; they identify the question."""
         return self.prompts(np.arange(self.count), None)
 
 
 def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
-    """(first row of every distinct row, distinct row of every row), by first appearance.
+    """(first row of each distinct row, distinct row of each row), in order of first appearance.
 
     codes: (rows, columns), counted from 0 per column.
     """

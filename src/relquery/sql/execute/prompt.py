@@ -16,7 +16,7 @@ SYSTEM = (
 )
 SEPARATOR = ",\n"
 
-# How a cell is written: as a JSON string, or as it stands because it is JSON already.
+# How a cell is written: as a JSON string, or unchanged because it already is JSON.
 Form = Literal["string", "json"]
 
 _SYSTEM = Text(SYSTEM, Role.SYSTEM)
@@ -40,9 +40,9 @@ _JSON_TYPES = {
 
 
 class Template:
-    """The prompts of one call, whose parts are lowered once for all rows.
+    """The prompts of one call. Their parts are lowered once for all rows.
 
-    pieces: per field the text of each distinct cell, see `piece`.
+    pieces: per field, the text of each distinct cell; see `piece`.
     """
 
     def __init__(self, prompt: str, pieces: Sequence[Sequence[str]]) -> None:
@@ -55,7 +55,7 @@ class Template:
         self._spans: dict[tuple[int, int, bool], Span] = {}
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
-        """The prompt of a row. cells: by field, the number of its piece; order: the fields sent."""
+        """The prompt of a row. cells: piece number per field; order: which fields to send."""
         if not order:
             return self._begin
         *before, last = order
@@ -63,7 +63,7 @@ class Template:
         return (*self._begin, *inner, self._span(last, cells[last], False), *self._end)
 
     def _span(self, field: int, cell: int, goes_on: bool) -> Span:
-        """What is sent for a cell. goes_on: whether another field stands behind it."""
+        """The span sent for a cell. goes_on: whether another field follows."""
         span = self._spans.get((field, cell, goes_on))
         if span is None:
             text = Text(self._pieces[field][cell])
@@ -73,7 +73,7 @@ class Template:
 
 
 def piece(name: str, form: Form, cell: str | None) -> str:
-    """A field of a row as it is sent: a label and a cell in JSON."""
+    """A field of a row as sent: a label and a cell in JSON."""
     return f"{json.dumps(name, ensure_ascii=False)}: {_json(cell, form)}"
 
 

@@ -1,4 +1,4 @@
-"""The rows of one SELECT while it runs: which are still wanted, and the answers known so far."""
+"""The rows of one SELECT while it runs: the rows still needed, and the answers so far."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from relquery.sql.read.source import to_sql
 class Rows:
     """Base rows of a plan, materialised and numbered from 0.
 
-    alive: those still wanted. begun: the calls that had a stage already.
+    alive: the rows still needed. begun: the calls that already had a stage.
     """
 
     plan: SelectPlan
@@ -41,7 +41,7 @@ class Rows:
     @classmethod
     def of(cls, plan: SelectPlan, context: Context, database: Database, scratch: Scratch) -> Rows:
         """Run the base query."""
-        # Numbered from 0 in the order in which DuckDB gives the rows.
+        # Numbered from 0 in the order in which DuckDB returns the rows.
         numbered = f"SELECT row_number() OVER () - 1 AS {ours.ROW}, *"
         base = scratch.table(context.sql(f"{numbered} FROM ({to_sql(plan.base)}) AS {ours.BASE}"))
         count = database.fetch(f"SELECT count(*) FROM {base}").column(0)[0].as_py()
@@ -66,18 +66,18 @@ class Rows:
         return self.sql(to_sql(self.plan.final), rows)
 
     def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
-        """The rows for which a predicate over ours.ROWS is true, of those given or all alive."""
+        """The rows (all alive if None) for which a predicate over ours.ROWS is true."""
         where = f"WHERE {to_sql(predicate)} ORDER BY {ours.ROW}"
         found = self.database.fetch(self.sql(f"SELECT {ours.ROW} FROM {ours.ROWS} {where}", rows))
         ids: Int64s = found.column(0).to_numpy()
         return ids
 
     def narrow(self, predicate: exp.Expr) -> None:
-        """Give up the rows for which a filter, its calls answered, is not true."""
+        """Drop the rows for which a filter is not true. Its calls are already answered."""
         self.alive = self.matching(predicate)
 
     def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
-        """Those of some rows in which the fields of a call depend on no answer that was lost."""
+        """The rows in which no field of a call depends on a lost answer."""
         for need in call.needs:
             lost = rows[self.of_call(need.call).lost[rows]]
             if len(lost):
@@ -85,9 +85,9 @@ class Rows:
         return rows
 
     def failures(self, call: int, stage: str) -> list[Failure]:
-        """Answers that are no value in a place that reads them, now that a stage asked `call`.
+        """Failures of checks that can be decided now that a stage has asked `call`.
 
-        Each is given once.
+        Each is returned once.
         """
         found: list[Failure] = []
         for check in self.plan.checks:
@@ -96,7 +96,7 @@ class Rows:
         return found
 
     def bind_checks(self) -> None:
-        """Have DuckDB look for what is wrong with the checks of the plan."""
+        """Have DuckDB look for errors in the checks of the plan."""
         for check in self.plan.checks:
             self.database.describe(self.sql(_failed_rows(check), self.alive[:0]))
 
@@ -126,7 +126,7 @@ class Rows:
         return named, tuple(form for _, form in written)
 
     def characters(self, fields: tuple[Field, ...]) -> float:
-        """Mean characters of a row's fields, for choosing which filter to run first."""
+        """Mean number of characters in a row's fields, for choosing which filter to run first."""
         if not fields or not len(self.alive):
             return 0.0
         lengths = " + ".join(

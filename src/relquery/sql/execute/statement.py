@@ -1,4 +1,4 @@
-"""A query taken apart: its SELECTs with calls from the inside out, each as stages of its plan."""
+"""Takes a query apart: runs its SELECTs with calls from the inside out, each in stages."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ R = TypeVar("R", bound=Rows)
 
 
 class Stages(Protocol[R]):
-    """What is done with the stages that a walk comes to: they are run, or foretold."""
+    """What to do with the stages that a walk reaches: run them, or predict them."""
 
     def rows(self, plan: SelectPlan, context: Context) -> R:
-        """The rows that the stages of a SELECT begin with."""
+        """The rows that the stages of a SELECT start with."""
 
     def ask(self, name: str, call: PlannedCall, rows: R, wanted: Int64s) -> None:
         """Deal with one call for some base rows, and mark them as asked."""
 
     def table(self, rows: R) -> str:
-        """The name of a scratch table that holds the rows of a SELECT, its stages done."""
+        """The name of a scratch table with the rows of a SELECT whose stages are done."""
 
     def final(self, rows: R) -> str:
-        """The statement that gives the rows of the outermost SELECT, its stages done."""
+        """The statement for the rows of the outermost SELECT, once its stages are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What is left of a statement when its calls are answered.
+    """What remains of a statement after its calls are answered.
 
-    names: of the columns that it gives; None for those of `sql`. checks: of answers that are read
-    outside of the SELECT with their call. outer: the statement as a tree, where it is more than the
-    SELECT with the last call.
+    names: its column names; None to use those of `sql`. checks: for answers that are read outside
+    the SELECT with their call. outer: the statement as a tree, if it is more than the SELECT with
+    the last call.
     """
 
     sql: str
@@ -72,9 +72,9 @@ class Done:
 
 @dataclass(slots=True)
 class Walk(Generic[R]):
-    """One statement on its way through its stages.
+    """Walks one statement through its stages.
 
-    defaults: sampling of calls that do not say otherwise.
+    defaults: sampling options for calls that do not set their own.
     """
 
     source: Source
@@ -87,7 +87,7 @@ class Walk(Generic[R]):
     def statement(self, tree: exp.Expr) -> Done:
         """Go through all stages.
 
-        Raises QueryError for what is wrong with the statement before its first stage.
+        Raises QueryError before the first stage if the statement is wrong.
         """
         _check_statement(tree)
         tree = self.macros.expand(with_inside(tree), self.source.sql)
@@ -117,9 +117,9 @@ class Walk(Generic[R]):
         return Done(to_sql(tree), names, tuple(outer.checks), tree)
 
     def _select(self, select: exp.Select, tree: exp.Expr) -> R | exp.Expr:
-        """Go through the stages of a SELECT of a statement and give its rows.
+        """Go through the stages of a SELECT in a statement and return its rows.
 
-        Or, before that, another SELECT that has to take its place.
+        If it must first be rewritten, return the SELECT that replaces it.
         """
         context = context_of(select)
         names = self._names(select, context, outermost=select is tree)
@@ -130,8 +130,8 @@ class Walk(Generic[R]):
         normal = normalize(select, sources, self.database, context, self.macros.aggregates)
         if len(normal.expressions) != len(names):
             raise UnsupportedQueryError(
-                "An item of the select list makes several columns in a query with LLM calls. "
-                "Name the columns instead."
+                "An item of the select list expands to several columns, which a query with LLM "
+                "calls does not support. Name the columns instead."
             )
         if joined is not None:
             return over_joined(normal, joined, names, sources)
@@ -164,10 +164,10 @@ class Walk(Generic[R]):
         except QueryError as error:
             if outermost:
                 raise
-            # The whole query was found to be right, so this part only fails because it is alone.
+            # The whole query is valid, so this part only fails because it runs on its own.
             raise UnsupportedQueryError(
-                f"The subquery {readable(select)[:80]} calls LLM and depends on the row around "
-                f"it ({error}). Write it as a join, and call LLM on the joined rows."
+                f"The subquery {readable(select)[:80]} calls LLM and depends on a row of the "
+                f"outer query ({error}). Write it as a join and call LLM on the joined rows."
             ) from error
 
     def _ask_all(self, calls: tuple[int, ...], rows: R, kind: str) -> None:
@@ -177,7 +177,7 @@ class Walk(Generic[R]):
             guard = rows.plan.guards.get(index)
             wanted = rows.alive if guard is None else rows.matching(guard)
             wanted = wanted[~values.asked[wanted]]
-            # An input that is not known gives no answer worth having.
+            # Rows with an unknown input are not worth asking about.
             wanted = rows.determined(call, wanted)
             if len(wanted) or index not in rows.begun:
                 rows.begun.add(index)
@@ -186,7 +186,7 @@ class Walk(Generic[R]):
 
 
 def _check_statement(tree: exp.Expr) -> None:
-    """Only statements that are done with their rows when they end can have calls."""
+    """Raise unless a statement can have calls, i.e. needs its rows only once, while it runs."""
     if isinstance(tree, exp.Query | exp.Insert | exp.Copy):
         return
     if isinstance(tree, exp.Create) and tree.kind == "TABLE":
@@ -228,7 +228,7 @@ def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:
 
 
 def _cheapest_first(filters: tuple[Filter, ...], rows: Rows) -> list[Filter]:
-    """Filters by the characters that one row's prompts have, so that dear ones see fewer rows."""
+    """Filters by prompt characters per row, so that expensive filters see fewer rows."""
     if len(filters) < 2:
         return list(filters)
     calls = rows.plan.calls

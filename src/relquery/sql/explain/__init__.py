@@ -1,1 +1,1 @@
-"""What can be said of a query before its first call: what it asks, and whether it must fail."""
+"""What is known about a query before its first call: what it asks, and whether it must fail."""

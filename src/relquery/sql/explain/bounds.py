@@ -1,8 +1,8 @@
-"""What can be known of a SELECT's rows before the calls below it are answered.
+"""What is known about a SELECT's rows before the calls in its subqueries are answered.
 
-A SELECT whose calls are not answered leaves a stand-in: a table with NULL in the place of answers
-and with every row that a filter might leave. A SELECT that reads one is followed only where that
-cannot mislead: a single source, whose rows are kept or dropped by columns without answers.
+A SELECT whose calls are not answered yet leaves a stand-in: a table with NULL in place of answers
+and with every row that a filter might keep. A SELECT that reads a stand-in is analyzed only if
+this cannot mislead: it has a single source, and only columns without answers decide its rows.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def _always(query: exp.Query) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the rows of a table.
+    """What is known about the rows of a table.
 
-    most: how many there are at most; None if that is not known. exact: whether there are just so
-    many. held: whether all of them are in the table at hand, which may have more unless `exact`.
+    most: the maximum number of rows; None if unknown. exact: whether there are exactly that many.
+    held: whether the table at hand contains all of them; it may contain more unless `exact`.
     open: lower-case names of the columns that depend on answers.
     """
 
@@ -40,9 +40,9 @@ class Known:
     open: frozenset[str] = frozenset()
 
     def is_open(self, node: exp.Expr, reads: Callable[[exp.Query], bool] = _always) -> bool:
-        """Whether the value of an expression depends on answers, or may.
+        """Whether the value of an expression depends, or may depend, on answers.
 
-        reads: whether a subquery does by the tables that it names.
+        reads: whether a subquery does, judging by the tables that it names.
         """
         return any(
             (isinstance(part, exp.Query) and reads(part))
@@ -52,17 +52,17 @@ class Known:
         )
 
     def is_open_column(self, name: str) -> bool:
-        """Whether a column holds answers, or depends on them."""
+        """Whether a column contains or depends on answers."""
         return name.lower() in self.open or ours.call_of(name) is not None
 
 
 ALL = Known()
-"""Of rows that no call has to do with."""
+"""For rows unaffected by any LLM call."""
 NOTHING = Known(None, exact=False, held=False)
 
 
 def known_base(inner: exp.Select, context: Context, stand_ins: Mapping[str, Known]) -> Known:
-    """Of the base of a plan; `most` is left to who counts its rows if they are held."""
+    """What is known about a plan's base; if `held`, the caller sets `most` by counting the rows."""
     entries = _entries(context) | {one.alias.lower(): one for one in inner.find_all(exp.CTE)}
     if not _reads(inner, entries, set(stand_ins), set()):
         return ALL
@@ -82,13 +82,13 @@ def known_base(inner: exp.Select, context: Context, stand_ins: Mapping[str, Know
 
 
 def reading(stand_ins: Mapping[str, Known], context: Context) -> Callable[[exp.Query], bool]:
-    """What tells whether a query reads one of the stand-ins, in a SELECT that sees `context`."""
+    """A function that says whether a query reads a stand-in, in a SELECT that sees `context`."""
     entries = _entries(context)
     return lambda query: _reads(query, entries, set(stand_ins), set())
 
 
 def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known:
-    """Of what the last SELECT of a plan gives over its rows, of which `rows` is known."""
+    """What is known about the result of a plan's final SELECT; `rows`: the same about its input."""
     items = select.expressions
     if any(item.find(exp.UDTF, exp.Explode) for item in items) or has_grouping_sets(select):
         return NOTHING
@@ -107,7 +107,7 @@ def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known
 
 
 def _entries(context: Context) -> dict[str, exp.CTE]:
-    """WITH entries by name, those inside of others too."""
+    """WITH entries by name, including nested ones."""
     found = (inner for entry in context.entries for inner in entry.find_all(exp.CTE))
     return {entry.alias.lower(): entry for entry in found}
 
@@ -115,7 +115,7 @@ def _entries(context: Context) -> dict[str, exp.CTE]:
 def _reads(
     node: exp.Expr, entries: Mapping[str, exp.CTE], wanted: set[str], seen: set[str]
 ) -> bool:
-    """Whether a query reads one of some tables, itself or by the WITH entries that it names."""
+    """Whether a query reads one of some tables, directly or through WITH entries."""
     for table in node.find_all(exp.Table):
         name = table.name.lower()
         if name in wanted:
@@ -130,7 +130,7 @@ def _reads(
 def _stand_in(
     source: exp.Expr, entries: Mapping[str, exp.CTE], stand_ins: Mapping[str, Known]
 ) -> Known | None:
-    """The stand-in that a source of a FROM clause is, under the names of its columns."""
+    """The stand-in that a source of a FROM clause reads whole, with its column names unchanged."""
     if source.args.get("pivots") or source.args.get("sample") or source.alias_column_names:
         return None
     query = source.this if isinstance(source, exp.Subquery) else None
@@ -148,5 +148,5 @@ def _stand_in(
 
 
 def _is_of_one_row(item: exp.Expr, aggregates: Aggregates) -> bool:
-    """Whether a value depends on its row alone, so that it is the same when other rows go."""
+    """Whether a value depends only on its row, so dropping other rows does not change it."""
     return item.find(exp.Window) is None and next(aggregates.inside(item), None) is None

@@ -1,8 +1,8 @@
-"""What DuckDB computes of a statement whatever the answers are, once its SELECTs with calls are
-tables: the same statement with NULL in the place of all that depends on answers.
+"""The parts of a statement that DuckDB computes whatever the answers are. Its SELECTs with calls
+have become tables; everything that depends on answers is replaced by NULL.
 
-A query whose rows depend on answers has no such form. The branches of a UNION are run all the same,
-so each of them is looked at by itself then.
+If a query's rows depend on answers, this is not possible. DuckDB still runs every branch of a
+UNION, so each branch is then examined by itself.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CUTS = ("limit", "offset")
 def certain_queries(
     tree: exp.Expr, stand_ins: Mapping[str, Known], aggregates: Aggregates
 ) -> list[str]:
-    """Queries that fail only if the statement does, as it runs the same; `tree` is left alone.
+    """Queries that fail only if the statement fails too: it runs the same. `tree` is unchanged.
 
-    stand_ins: what is known of the tables that stand for SELECTs with calls.
+    stand_ins: what is known about the tables that replace SELECTs with calls.
     """
     query = tree if isinstance(tree, exp.Query) else _query_of(tree)
     if query is None or aggregates.is_volatile(tree) or tree.find(exp.TableSample):
@@ -52,12 +52,12 @@ def _certain(query: exp.Expr, settler: _Settler) -> Iterator[str]:
 
 
 def _is_cut(query: exp.Expr) -> bool:
-    """Whether a query may do without some of what is in it."""
+    """Whether a query may skip part of its input because of LIMIT or OFFSET."""
     return any(query.args.get(key) for key in _CUTS)
 
 
 def _with_entries_of(query: exp.Expr, inner: exp.Expr) -> exp.Expr:
-    """A part of a query with the WITH entries of the whole, those of its own after them."""
+    """A part of a query with the WITH entries of the whole query, followed by its own."""
     outer = query.args.get("with_")
     if outer is not None:
         own = inner.args.get("with_")
@@ -70,7 +70,7 @@ def _with_entries_of(query: exp.Expr, inner: exp.Expr) -> exp.Expr:
 
 @dataclass(slots=True)
 class _Open:
-    """What depends on answers where an expression stands, in lower case.
+    """The names visible to an expression that depend on answers, in lower case.
 
     columns: names of columns. rows: names of sources that have such columns.
     """
@@ -79,11 +79,11 @@ class _Open:
     rows: set[str] = field(default_factory=set)
 
     def has(self, part: exp.Expr) -> bool:
-        """Whether a node of an expression reads any of it by itself."""
+        """Whether this node itself reads one of these names."""
         if isinstance(part, exp.Column):
             name = part.name.lower()
             return not part.table and name in self.rows and not is_variable(part)
-        if isinstance(part, exp.Identifier):  # also of a column whose fields are read
+        if isinstance(part, exp.Identifier):  # also inside a column whose fields are read
             return part.name.lower() in self.columns and not is_variable(part)
         is_star = isinstance(part, exp.Star) and not isinstance(part.parent, exp.Count)
         return bool(self.columns) and (is_star or isinstance(part, exp.Columns))
@@ -91,10 +91,10 @@ class _Open:
 
 @dataclass(slots=True)
 class _Settler:
-    """Puts NULL for what depends on answers, query by query.
+    """Replaces everything that depends on answers with NULL, query by query.
 
-    entries: for WITH entries in scope their columns that depend on answers; None where their rows
-    do, too.
+    entries: for each WITH entry in scope, its columns that depend on answers; None if its rows
+    depend on answers too.
     """
 
     stand_ins: Mapping[str, Known]
@@ -104,7 +104,7 @@ class _Settler:
     def open_columns(self, query: exp.Expr) -> frozenset[str] | None:
         """Lower-case names of a query's columns that depended on answers and are NULL now.
 
-        None where its rows depend on answers.
+        None if its rows depend on answers.
         """
         inner = _Settler(self.stand_ins, self.aggregates, dict(self.entries))
         if (clause := query.args.get("with_")) is not None:
@@ -122,7 +122,7 @@ class _Settler:
         self.entries[entry.alias.lower()] = found
 
     def _if_closed(self, node: exp.Expr) -> frozenset[str] | None:
-        """No column; None where anything depends on answers."""
+        """No columns; None if anything depends on answers."""
         return None if self._reads_answers(node) else frozenset()
 
     def _reads_answers(self, node: exp.Expr) -> bool:
@@ -164,7 +164,7 @@ class _Settler:
         return columns if columns is None or self._keeps_rows(select, open_) else None
 
     def _of_source(self, source: exp.Expr, before: _Open) -> frozenset[str] | None:
-        """Columns of a source of a FROM clause; those `before` it may be read in it."""
+        """Open columns of a source in a FROM clause; it may read the columns `before` it."""
         if any(map(before.has, source.walk())):
             return None
         if isinstance(source, exp.Table):
@@ -185,7 +185,7 @@ class _Settler:
         return known.open if known.exact and known.held else None
 
     def _of_items(self, select: exp.Select, open_: _Open) -> frozenset[str] | None:
-        """Put NULL for items; adds to `open_` the names that they give."""
+        """Replace open items with NULL and add their names to `open_`."""
         given: set[str] = set()
         for item in list(select.expressions):
             if _is_whole_star(item):
@@ -201,10 +201,10 @@ class _Settler:
         return frozenset(given)
 
     def _null_for(self, item: exp.Expr, open_: _Open) -> exp.Expr:
-        """NULL, for an item that folds rows as an aggregate: there are as many rows as before.
+        """The NULL for an item; an aggregate if the item has one, to keep the number of rows.
 
-        It reads the item's subqueries that do not depend on answers and that no condition guards:
-        DuckDB computes them for all rows.
+        It still reads the item's subqueries that neither depend on answers nor are under a
+        condition, because DuckDB computes these for all rows.
         """
         if next(self.aggregates.inside(item), None) is not None:
             return exp.Max(this=exp.null())
@@ -215,7 +215,7 @@ class _Settler:
         return null
 
     def _keeps_rows(self, select: exp.Select, open_: _Open) -> bool:
-        """Whether no clause lets answers decide on rows; takes out an ORDER BY that does not."""
+        """Whether no clause lets answers decide which rows there are; removes an open ORDER BY."""
         if any(self._is_open(select.args.get(key), open_) for key in _DECIDING):
             return False
         has_open = bool(open_.columns)
@@ -234,7 +234,7 @@ class _Settler:
         return any(self._is_open(join.args.get(key), open_) for key in ("using", "on"))
 
     def _is_open(self, node: object, open_: _Open) -> bool:
-        """Whether an expression, or one of a list of them, depends on answers."""
+        """Whether an expression, or any in a list, depends on answers."""
         if isinstance(node, list):
             return any(self._is_open(one, open_) for one in node)
         if not isinstance(node, exp.Expr):
@@ -243,7 +243,7 @@ class _Settler:
 
 
 def _subqueries(node: exp.Expr) -> Iterator[exp.Subquery]:
-    """The scalar subqueries of an expression that are computed whatever its other parts are."""
+    """The scalar subqueries of an expression that are computed unconditionally."""
     for found in node.find_all(exp.Subquery):
         outer = found.find_ancestor(exp.Query, *_GUARDING)
         if found is not node and outer is node.find_ancestor(exp.Query):
@@ -267,7 +267,7 @@ def _appends(query: exp.Expr) -> bool:
 
 
 def _names(query: exp.Expr) -> list[str] | None:
-    """Lower-case names of a query's columns; None where they are not written."""
+    """Lower-case names of a query's columns; None if the query does not spell them out."""
     while isinstance(query, exp.Subquery | exp.SetOperation):
         query = query.this
     if not isinstance(query, exp.Select) or any(item.is_star for item in query.expressions):
@@ -281,7 +281,7 @@ def _is_whole_star(item: exp.Expr) -> bool:
 
 
 def _is_by_place(clause: exp.Expr | None) -> bool:
-    """Whether GROUP BY or ORDER BY names items by their places, or all of them."""
+    """Whether GROUP BY or ORDER BY refers to items by position, or is ... BY ALL."""
     if clause is None:
         return False
     keys = [key.this if isinstance(key, exp.Ordered) else key for key in clause.expressions]

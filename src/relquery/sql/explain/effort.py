@@ -1,4 +1,4 @@
-"""What calls will take, told by the backend where it says so, and estimated where it does not."""
+"""What calls will take: as the backend reports it, or estimated if it does not."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from relquery.table.cost.price import PRICES
 
 CountedBy = Literal["tokenizer", "sample", "characters"]
 
-_CHARACTERS = 4  # of one token; what English has with most tokenizers
-_COUNTED = 4096  # prompts that are tokenised; of more, so many are a sample
-_PER = 1_000_000  # tokens that a price is for
+_CHARACTERS = 4  # per token; typical of English with most tokenizers
+_COUNTED = 4096  # at most this many prompts are tokenised; of more, a sample of this size
+_PER = 1_000_000  # prices are for this many tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What some prompts take, all of them together.
+    """What some prompts take in total.
 
-    prompt_tokens: counted by the backend's tokenizer, for all or for a sample of them, or estimated
-    by characters. refused: prompts that would be refused, being too long, say; None where not all
-    are counted. seconds: at most, with nothing in the cache and answers as long as they may be;
-    None where the backend does not predict. usd: so as well; None where the model has no price.
+    prompt_tokens: counted by the backend's tokenizer, for all prompts or a sample, or estimated
+    from characters. refused: number of prompts that would be refused, e.g. as too long; None if
+    not all are counted. seconds: an upper bound, with an empty cache and answers of maximal length;
+    None if the backend does not predict. usd: likewise; None if the model has no known price.
     """
 
     prompt_tokens: int
@@ -37,7 +37,7 @@ class Effort:
 
 
 def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> Effort:
-    """Count tokens, and what follows from them. Computes no answer."""
+    """Count tokens and derive time and price from them. Computes no answers."""
     picked = range(len(prompts))
     if len(prompts) > _COUNTED:
         picked = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
@@ -55,13 +55,13 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
 
 
 def answers(sampling: Sampling, backend: Backend) -> str:
-    """How an answer comes about, and how long it may be."""
+    """How an answer is produced, and how long it can get."""
     labels, in_one_pass = len(set(sampling.labels)), backend.one_pass(sampling)
     length = f"at most {_counted(sampling.max_tokens, 'token')}"
     if in_one_pass is None:
         how = "by the provider"
     elif isinstance(sampling, Compared) and sampling.max_tokens > 1:
-        how = "one forward pass as a rule" if in_one_pass else "decoded until it decides"
+        how = "usually one forward pass" if in_one_pass else "decoded until it decides"
     elif in_one_pass:
         return f"one forward pass, {_counted(labels, 'label') if labels else '1 token'}"
     else:

@@ -1,8 +1,8 @@
-"""EXPLAIN of a query with LLM calls: what each would ask, of how many rows, before any is made.
+"""EXPLAIN of a query with LLM calls: what each call would ask and for how many rows.
 
-Its SELECTs are gone through as if they were run (see sql.walk), with NULL for all answers. Rows
-that no filter has seen are known exactly; those that a filter may drop are counted in, so that what
-comes after it is told at most.
+It goes through the SELECTs as if they were run (see sql.execute.statement), with NULL for all
+answers. Rows that have not passed a filter are counted exactly. Rows that a filter may drop are
+still counted, so the counts for later stages are upper bounds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHOWN = 60  # characters of a prompt
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """calls, from_ledger: distinct inputs. exact: of both. effort: None where inputs are open."""
+    """calls, from_ledger: distinct inputs. exact: whether both are. effort: may be unknown."""
 
     calls: int | None
     from_ledger: int | None
@@ -39,9 +39,9 @@ class _Counts:
 
 @dataclass(slots=True)
 class Foretelling:
-    """Stages that are told, not run; see walk.Stages.
+    """Describes stages instead of running them; see statement.Stages.
 
-    calls: what was told so far.
+    calls: the calls described so far.
     """
 
     rehearsal: Rehearsal
@@ -54,11 +54,11 @@ class Foretelling:
         return self.rehearsal.rows(plan, context)
 
     def table(self, rows: ForeseenRows) -> str:
-        """A stand-in; see sql.known."""
+        """A stand-in; see sql.explain.bounds."""
         return self.rehearsal.table(rows)
 
     def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
-        """Tell what a call would ask."""
+        """Record what a call would ask."""
         self.rehearsal.ask(name, call, rows, wanted)
         counts = self._counts(call, rows, wanted)
         guard = rows.plan.guards.get(call.index)
@@ -81,7 +81,7 @@ class Foretelling:
         )
 
     def final(self, rows: ForeseenRows) -> str:
-        """Of no use to anyone: what is told, is told."""
+        """Required by the protocol; its result is not used."""
         return self.rehearsal.final(rows)
 
     def _counts(self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> _Counts:
@@ -91,7 +91,7 @@ class Foretelling:
             return _Counts(rows.number_inputs(call, wanted), None, False, None)
         try:
             cells, forms = rows.cells(call.fields, wanted)
-        except QueryError:  # of a row that a filter would have dropped
+        except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(len(wanted), None, False, None)
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
         inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms))
@@ -102,14 +102,14 @@ class Foretelling:
         return _Counts(len(missing), inputs.count - len(missing), not repeats, work)
 
     def _missing(self, prompts: list[Prompt], sampling: Sampling) -> tuple[list[Prompt], bool]:
-        """The prompts that the ledger does not answer, and whether it may by then.
+        """The prompts that the ledger cannot answer, and whether it may be able to by then.
 
-        It may where an earlier stage asks the same.
+        It may if an earlier stage asks the same prompt.
         """
         ledger = self.asker.ledger
         if ledger is None or not has_one_answer(sampling):
             return prompts, False
-        # A backend may have to be opened for its name.
+        # Getting the name may open the backend.
         names = self.asker.names if ledger.has_answers else ("",)
         keys, known = look_up(ledger, names, prompts, sampling)
         new = {keys.whole[at]: prompt for at, prompt in enumerate(prompts) if at not in known}
@@ -118,7 +118,7 @@ class Foretelling:
         return list(new.values()), repeats
 
     def _hint(self, sampling: Sampling) -> str | None:
-        """How a call that is decoded would take one forward pass."""
+        """How to make a decoded call take just one forward pass."""
         backend = self.asker.backend
         if not isinstance(sampling, Compared) or backend.one_pass(sampling) is not False:
             return None

@@ -1,4 +1,4 @@
-"""What is said of a query before it runs: a line per LLM call."""
+"""What EXPLAIN reports about a query before it runs: one line per LLM call."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _ESTIMATED = ("sample", "characters")
 
 @dataclass(frozen=True, slots=True)
 class ExplainedCall:
-    """What one call would ask; None is what cannot be known before the run.
+    """What one call would ask; None where this cannot be known before the run.
 
-    stage: its name in the report of the run. prompt: its beginning. fields: what the model sees of
-    a row. rows, calls, from_ledger: as in the report; `counts` says how well these are known.
-    answers: how one comes about. hint: how calls would be cheaper. effort: of the calls.
+    stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
+    model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
+    they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
+    the calls take.
     """
 
     stage: str
@@ -35,7 +36,7 @@ class ExplainedCall:
     effort: Effort | None
 
     def cells(self) -> dict[str, str]:
-        """For a person to read, by the title of a column; "" is what is not known."""
+        """Readable cells by column title; "" if unknown."""
         work = self.effort
         about = "about " if work and work.counted_by in _ESTIMATED else ""
         return {
@@ -52,7 +53,7 @@ class ExplainedCall:
         }
 
     def _count(self, number: int | None, about: str = "") -> str:
-        """A number with what is known of it."""
+        """A number, marked if it is a bound or an estimate."""
         if number is None:
             return ""
         return f"{'' if self.counts == 'exact' else 'at most '}{about}{number:,}"
@@ -84,7 +85,7 @@ SCHEMA = pa.schema(
         "hint": pa.string(),
     }
 )
-"""A row per call, see ExplainedCall."""
+"""One row per call; see ExplainedCall."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class SqlExplanation:
     unpriced: str | None = None
 
     def arrow(self) -> pa.Table:
-        """As a table, a row per call; DuckDB's plan where there is none."""
+        """As a table with one row per call, or DuckDB's plan if there are no calls."""
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
         rows = [asdict(call) for call in self.calls]
@@ -109,7 +110,7 @@ class SqlExplanation:
 
     @property
     def title(self) -> str:
-        """How many calls, and in which order they would be sent."""
+        """The number of calls and the order in which they would be sent."""
         if not self.calls:
             return "No LLM calls"
         orders = " and ".join(sorted({call.order for call in self.calls}))
@@ -121,14 +122,14 @@ class SqlExplanation:
     def notes(self) -> list[str]:
         """How calls would be cheaper, and why no price is told."""
         hints = [
-            f"{call.stage}: {call.hint}, and it takes one forward pass"
+            f"{call.stage}: {call.hint} so that it takes one forward pass"
             for call in self.calls
             if call.hint
         ]
         return hints if self.unpriced is None else [*hints, self.unpriced]
 
     def columns(self) -> dict[str, list[str]]:
-        """Cells to show, by title; what is not known of any call is left out."""
+        """Cells to show, by title; columns unknown for all calls are left out."""
         cells = [call.cells() for call in self.calls]
         titles = cells[0] if cells else {}
         columns = {title: [row[title] for row in cells] for title in titles}

@@ -1,4 +1,4 @@
-"""INSERT looked at before its calls are paid for: casts and constraints that no answer can save."""
+"""Checks an INSERT before its calls are paid for: casts and constraints that must fail."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from relquery.sql.read.source import DIALECT, to_sql
 
 
 def check_insert(database: Database, statement: str, known: dict[str, Known]) -> None:
-    """Raises QueryError for rows that the table cannot take, whatever the answers are.
+    """Raises QueryError for rows that the table cannot accept, whatever the answers are.
 
-    statement: with stand-ins for the tables that hold answers, of which `known` tells.
+    statement: with stand-ins for the tables that contain answers. known: what is known about them.
     """
     tree = sqlglot.parse_one(statement, dialect=DIALECT)
     query = tree.args.get("expression")
@@ -54,7 +54,7 @@ def check_insert(database: Database, statement: str, known: dict[str, Known]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Constraint:
-    """kind: as DuckDB names it. text: as in CREATE TABLE. expression: of a CHECK."""
+    """kind: DuckDB's name for it. text: as in CREATE TABLE. expression: condition of a CHECK."""
 
     kind: str
     columns: list[str]
@@ -62,13 +62,13 @@ class _Constraint:
     expression: str | None
 
     def check(self, database: Database, source: str, table: str, replaces: bool) -> None:
-        """Raises QueryError if rows of `source` break it."""
+        """Raises QueryError if rows of `source` violate the constraint."""
         for query in self._breaches(source, table, replaces):
             found = database.fetch(f"{query} LIMIT 1")
             if found.num_rows:
                 row = ", ".join(f"{name} = {found[name][0].as_py()!r}" for name in self.columns)
                 what = self.text if self.kind != "NOT NULL" else f"NOT NULL of {self.columns[0]}"
-                raise QueryError(f"{table} cannot take the rows: {what} does not hold for {row}.")
+                raise QueryError(f"{table} rejects the rows: {row} violates {what}.")
 
     def _breaches(self, source: str, table: str, replaces: bool) -> list[str]:
         names = ", ".join(map(_quoted, self.columns))
@@ -87,14 +87,14 @@ class _Constraint:
 
 
 def _known_of(query: exp.Select, known: dict[str, Known]) -> Known | None:
-    """What is known of the rows of `SELECT ... FROM stand-in`, its columns by their names."""
+    """What is known about the rows of `SELECT ... FROM stand-in`, with its own column names."""
     source = query.args.get("from_")
     is_whole = {key for key, arg in query.args.items() if arg} == {"expressions", "from_"}
     return known.get(source.this.name) if source is not None and is_whole else None
 
 
 def _target_names(tree: exp.Insert, given: list[str], all_names: list[str]) -> list[str] | None:
-    """For each column given the one of the table that takes it; None if that is not known."""
+    """For each given column, the table column that it is written to; None if unknown."""
     if tree.args.get("by_name"):
         return given
     names = all_names

@@ -1,4 +1,4 @@
-"""Which labels a call could be given, whose answers are only compared with some texts.
+"""Suggests labels for a call whose answers are only compared with certain texts.
 
 WHERE LLM('Positive?', review) = 'Yes'  =>  ('Yes', 'No')
 """
@@ -9,7 +9,7 @@ _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
 
 
 def hint(labels: tuple[str, ...]) -> str:
-    """What to add to a call, so that its answer is one of some texts."""
+    """What to add to a call to restrict its answers to certain texts."""
     shown = [*labels]
     if len(labels) == 1:
         shown.append(_opposite(labels[0]) or "...")

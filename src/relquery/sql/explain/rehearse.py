@@ -1,7 +1,7 @@
-"""A statement gone through on stand-in answers before its first call.
+"""Rehearses a statement on stand-in answers before its first call.
 
-Whatever DuckDB has to say against the statements that are to be run, and against values that no
-answer can change, it says here: nothing is paid for that must fail.
+If DuckDB rejects a statement that is to be run, or a value that no answer can change, it does so
+here. So nobody pays for a query that is bound to fail.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _AFTER_WINDOWS = ("qualify", "distinct", "order", "limit", "offset")
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Stages that no call is made for; see walk.Stages. NULL stands in for all answers.
+    """Stages that make no calls; see statement.Stages. NULL stands in for all answers.
 
-    stand_ins: what is known of the tables that hold the rows of subqueries.
+    stand_ins: what is known about the tables that contain the rows of subqueries.
     """
 
     database: Database
@@ -46,7 +46,7 @@ class Rehearsal:
         return ForeseenRows.foresee(plan, context, self.database, self.scratch, self.stand_ins)
 
     def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
-        """Compute the fields of a call, for no row where an answer may decide which or what.
+        """Compute the fields of a call; for zero rows if answers may decide the rows or fields.
 
         Raises QueryError if that fails.
         """
@@ -55,41 +55,41 @@ class Rehearsal:
         rows.cells(call.fields, wanted if _is_certain(call, rows) else wanted[_NONE])
 
     def table(self, rows: ForeseenRows) -> str:
-        """A stand-in; see sql.known. Raises QueryError for rows that cannot be computed."""
+        """A stand-in; see sql.explain.bounds. Raises QueryError if rows cannot be computed."""
         self.compute(rows)
         sql = rows.final()
         empty = f"SELECT * FROM ({sql}) WHERE false"
         known = known_rows(rows.plan.final, rows.known, self.aggregates)
         try:
             name = self.scratch.table(sql if known.held else empty)
-        except QueryError:  # rows that a filter would have dropped, or NULL for an answer, broke it
+        except QueryError:  # due to rows that a filter would drop, or to NULL for an answer
             known = replace(known, exact=False, held=False)
             name = self.scratch.table(empty)
         self.stand_ins[name] = known
         return name
 
     def final(self, rows: ForeseenRows) -> str:
-        """The final SELECT over no rows. Raises QueryError for rows that cannot be computed."""
+        """The final SELECT over zero rows. Raises QueryError if rows cannot be computed."""
         self.compute(rows)
         return rows.final(rows.alive[_NONE])
 
     def outer(self, statement: exp.Expr | None) -> None:
-        """Compute what a statement does beside its SELECTs with calls, as far as answers cannot
-        change it. Raises QueryError if that fails.
+        """Compute everything in a statement outside its SELECTs with calls that answers cannot
+        change. Raises QueryError if that fails.
         """
         if statement is None:
             return
         for query in certain_queries(statement, self.stand_ins, self.aggregates):
             try:
                 self.database.describe(query)
-            except QueryError:  # NULL has another type than what it stands for
+            except QueryError:  # NULL has a different type from the value it replaces
                 continue
             self.database.execute(f"EXPLAIN ANALYZE {query}")
 
     def compute(self, rows: ForeseenRows) -> None:
-        """Compute of a SELECT what does not depend on answers.
+        """Compute the parts of a SELECT that do not depend on answers.
 
-        Raises QueryError if that fails, or if DuckDB cannot run the whole of it.
+        Raises QueryError if that fails, or if DuckDB cannot run the whole SELECT.
         """
         self.database.describe(rows.final(rows.alive[_NONE]))
         rows.bind_checks()
@@ -100,7 +100,8 @@ class Rehearsal:
     def _without_answers(self, rows: ForeseenRows) -> str | None:
         """The final SELECT with NULL for the items that depend on answers.
 
-        Only its windows where answers decide which rows pass them; None where they decide more.
+        If answers decide which rows remain after the windows, only the windows. None if answers
+        decide more.
         """
         select = rows.plan.final.copy()
         if not (rows.known.exact and rows.known.held) or self.aggregates.is_volatile(select):
@@ -120,15 +121,15 @@ class Rehearsal:
         return to_sql(select)
 
     def _windows(self, select: exp.Select, rows: ForeseenRows, is_open: _IsOpen) -> str | None:
-        """The windows of a SELECT, which DuckDB computes before any row is left out for an answer.
+        """The windows of a SELECT; DuckDB computes them before an answer can drop a row.
 
-        None if there are none, or if they cannot stand alone.
+        None if there are none, or if they cannot run on their own.
         """
         windows = [
             window.copy()
             for window in select.find_all(exp.Window)
             if window.find_ancestor(exp.Select) is select
-            and window.arg_key != "windows"  # where it has its name
+            and window.arg_key != "windows"  # where a window is only named
             and not is_open(window)
         ]
         if not windows:
@@ -144,19 +145,19 @@ class Rehearsal:
                 clause.pop()
         try:
             self.database.describe(rows.sql(to_sql(select)))
-        except QueryError:  # a window reads the name of an item
+        except QueryError:  # a window refers to an alias of the select list
             return None
         return to_sql(select)
 
 
 def _clauses(select: exp.Select, *keys: str) -> list[exp.Expr]:
-    """Those of its clauses that a SELECT has; named windows are several."""
+    """The given clauses that a SELECT has; named windows may be several."""
     found = (select.args.get(key) for key in keys)
     return [clause for each in found if each for clause in ensure_list(each)]
 
 
 def _conjuncts(clause: exp.Expr | None) -> list[exp.Expr]:
-    """What all must hold for a row to pass."""
+    """The conditions that must all hold for a row to pass."""
     if clause is None:
         return []
     condition = clause.this.unnest()
@@ -164,7 +165,7 @@ def _conjuncts(clause: exp.Expr | None) -> list[exp.Expr]:
 
 
 def _is_certain(call: PlannedCall, rows: ForeseenRows) -> bool:
-    """Whether it is known for which rows a call will be made, and with which inputs."""
+    """Whether the rows and inputs of a call are known for certain."""
     guard = rows.plan.guards.get(call.index)
     return (
         rows.known.exact

@@ -1,4 +1,4 @@
-"""The rows of one SELECT while it is explained: all that its filters might leave."""
+"""The rows of one SELECT while it is explained: all rows that its filters might keep."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from relquery.table.columns import encode
 class ForeseenRows(Rows):
     """Base rows of a plan whose calls are not answered.
 
-    known: of the rows that are alive. inputs: by call (rows,), numbers that differ where the inputs
-    may; 0 where a row is not asked.
+    known: what is known about the rows that are alive. inputs: by call, an array (rows,) with one
+    number per row; rows whose inputs may differ have different numbers. 0 for rows not asked.
     """
 
     known: Known = ALL
@@ -46,9 +46,9 @@ class ForeseenRows(Rows):
         try:
             rows = cls.of(plan if known.held else _emptied(plan), context, database, scratch)
         except QueryError:
-            if known == ALL:  # the run would fail alike
+            if known == ALL:  # the run would fail too
                 raise
-            # Rows that a filter would have dropped, or NULL for an answer, broke it.
+            # The cause may be rows that a filter would drop, or NULL for an answer.
             known = replace(known, exact=False, held=False)
             rows = cls.of(_emptied(plan), context, database, scratch)
         assert isinstance(rows, ForeseenRows)
@@ -56,7 +56,7 @@ class ForeseenRows(Rows):
         return rows
 
     def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
-        """All rows where a predicate depends on answers.
+        """The matching rows; all rows if the predicate depends on answers.
 
         Raises QueryError for a predicate that DuckDB cannot run.
         """
@@ -67,7 +67,7 @@ class ForeseenRows(Rows):
         return self.alive if rows is None else rows
 
     def narrow(self, predicate: exp.Expr) -> None:
-        """Keep the rows: a filter may leave any of them."""
+        """Keep all rows, since the filter may keep any of them."""
         self.matching(predicate)
         self.known = replace(self.known, exact=False)
 
@@ -76,7 +76,7 @@ class ForeseenRows(Rows):
         return any(self.known.is_open_column(name.name) for name in node.find_all(exp.Identifier))
 
     def number_inputs(self, call: PlannedCall, wanted: Int64s) -> int:
-        """Note which rows may have different inputs to a call; gives how many those are at most."""
+        """Number the inputs of a call that may differ. Returns the maximum number of inputs."""
         columns = [codes for part in call.fields for codes in self._codes(part, wanted)]
         codes = np.stack(columns, axis=1) if columns else np.zeros((len(wanted), 0), np.int64)
         first, of_row = distinct_rows(codes)
@@ -84,12 +84,12 @@ class ForeseenRows(Rows):
         return len(first)
 
     def note_inputs(self, call: PlannedCall, wanted: Int64s, of_row: Int64s) -> None:
-        """Note which input to a call each of some rows has."""
+        """Note which input of a call each row has."""
         numbers = self.inputs.setdefault(call.index, np.zeros(self.count, np.int64))
         numbers[wanted] = of_row
 
     def _codes(self, part: Field, wanted: Int64s) -> list[Int64s]:
-        """Numbers of a field's values that differ where the values may."""
+        """Numbers for a field's values; values that may differ get different numbers."""
         whole = part.value.name if isinstance(part.value, exp.Column) else ""
         answer = ours.call_of(whole)
         if answer in self.inputs:

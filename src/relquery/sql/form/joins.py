@@ -1,10 +1,10 @@
-"""Join conditions with calls: they become predicates, asked where they mean the same.
+"""Join conditions with calls: they move to WHERE where this keeps their meaning.
 
 FROM a JOIN b ON LLM(...) = 'Yes'  =>  FROM a JOIN b ON true WHERE LLM(...) = 'Yes'
 
-A later RIGHT, FULL or POSITIONAL join gives rows that no earlier condition may drop. There the
-joins up to the condition become a subquery with a struct for each of its tables, so that `a.x`
-still means what it did:
+A later RIGHT, FULL or POSITIONAL join adds rows that an earlier condition must not drop. In that
+case the joins up to the condition become a subquery with a struct for each of its tables, so
+`a.x` keeps its meaning:
 
 FROM a JOIN b ON LLM(...) = 'Yes' RIGHT JOIN c ON c.x = a.x
 => FROM (SELECT {x: a.x} AS a, {y: b.y} AS b FROM a JOIN b ON true WHERE LLM(...) = 'Yes') AS _
@@ -28,10 +28,10 @@ from relquery.sql.read.source import FIELD_NAME
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Joins of a FROM clause that have to be done, conditions and all, before those after them.
+    """Joins of a FROM clause that must run, with their conditions, before the joins after them.
 
-    first: index of the join whose table they begin with, -1 for that of FROM itself. end: index
-    after the last. conditions: those with calls.
+    first: index of the join whose table comes first; -1 for the table of FROM itself. end: index
+    after the last join. conditions: the conditions with calls.
     """
 
     first: int
@@ -40,9 +40,9 @@ class Joined:
 
 
 def take_conditions(select: exp.Select) -> tuple[exp.Select, Joined | None]:
-    """A SELECT without calls in its join conditions, and which of these cannot stand in WHERE.
+    """A SELECT without calls in its join conditions, and the conditions that WHERE cannot take.
 
-    Those that can are there. Raises UnsupportedQueryError for the condition of an outer join.
+    The others move to WHERE. Raises UnsupportedQueryError for the condition of an outer join.
     """
     select = select.copy()
     joins: list[exp.Join] = select.args.get("joins") or []
@@ -60,8 +60,8 @@ def take_conditions(select: exp.Select) -> tuple[exp.Select, Joined | None]:
             joined = Joined(_start_of_group(joins, at), at + 1, (*earlier, *with_calls))
         else:
             raise UnsupportedQueryError(
-                "LLM calls stand in the join conditions of two items of one FROM clause, with "
-                "outer joins after them. Put each of the items into a subquery of its own."
+                "LLM calls are in the join conditions of two items of one FROM clause, with "
+                "outer joins after them. Put each item into its own subquery."
             )
     return select, joined
 
@@ -69,9 +69,9 @@ def take_conditions(select: exp.Select) -> tuple[exp.Select, Joined | None]:
 def over_joined(
     select: exp.Select, joined: Joined, names: list[str], sources: Sources
 ) -> exp.Select:
-    """A normalized SELECT over a subquery that does these joins; its columns named `names`.
+    """A normalized SELECT over a subquery that does these joins; its columns are `names`.
 
-    Raises UnsupportedQueryError for a column without a table that several tables have.
+    Raises UnsupportedQueryError for an unqualified column that several tables have.
     """
     select = select.copy()
     joins: list[exp.Join] = select.args["joins"]
@@ -102,14 +102,14 @@ def over_joined(
 def _check_inner(join: exp.Join) -> None:
     if join.side or join.kind not in ("", "INNER") or join.method:
         raise UnsupportedQueryError(
-            f"An LLM call stands in the ON clause of a {join.side or join.kind or join.method} "
-            "join. Only an inner join can take one. Join on the other conditions in a subquery, "
-            "call LLM on its rows."
+            f"An LLM call is in the ON clause of a {join.side or join.kind or join.method} "
+            "join. Only an inner join can have one. Join on the other conditions in a subquery "
+            "and call LLM on its rows."
         )
 
 
 def _take(join: exp.Join) -> Iterator[exp.Expr]:
-    """Take the conditions with calls out of a join."""
+    """Remove the conditions with calls from a join and yield them."""
     parts = conjuncts(join.args["on"])
     plain = [part for part in parts if not has_call(part)]
     join.set("on", exp.and_(*plain) if plain else exp.true())
@@ -117,12 +117,12 @@ def _take(join: exp.Join) -> Iterator[exp.Expr]:
 
 
 def _adds_rows(join: exp.Join) -> bool:
-    """Whether a join gives rows for which no row of its left side is found, or goes by position."""
+    """Whether a join adds rows without a match on its left side, or joins by position."""
     return join.side in ("RIGHT", "FULL") or join.method == "POSITIONAL"
 
 
 def _is_comma(join: exp.Join) -> bool:
-    """A comma joins what stands on both sides of it, whole."""
+    """Whether a join is a comma, which separates whole groups of joins."""
     return not any(join.args.get(key) for key in ("on", "using", "kind", "side", "method"))
 
 
@@ -135,7 +135,7 @@ def _end_of_group(joins: list[exp.Join], at: int) -> int:
 
 
 def _struct(alias: str, sources: Sources) -> exp.Expr:
-    """The columns of a table as one column that goes by the table's name."""
+    """The columns of a table as one struct column named after the table."""
     fields = [
         exp.PropertyEQ(
             this=exp.to_identifier(name, quoted=True),
@@ -145,22 +145,23 @@ def _struct(alias: str, sources: Sources) -> exp.Expr:
     ]
     if not fields:
         raise UnsupportedQueryError(
-            "An LLM call stands in a join condition before an outer join, beside a table without "
-            "columns of its own name. Put the joins before the outer one into a subquery."
+            "An LLM call is in a join condition before an outer join, and one of the joined "
+            "tables has columns that its name does not qualify. Put the joins before the outer "
+            "join into a subquery."
         )
     pack = exp.Anonymous(this="struct_pack", expressions=fields)
     return exp.alias_(pack, alias, quoted=True)
 
 
 def _only(name: exp.Identifier, aliases: list[str], sources: Sources) -> exp.Expr:
-    """A column of USING under its own name."""
+    """A USING column, selected under its own name."""
     column = exp.column(name.copy())
     _qualify(column, aliases, sources, set())
     return exp.alias_(column, name.name, quoted=True)
 
 
 def _qualify(column: exp.Column, aliases: list[str], sources: Sources, kept: set[str]) -> None:
-    """Name the table of a column of the joined tables."""
+    """Qualify a column of the joined tables with its table."""
     name = column.name.lower()
     if name in kept:
         return

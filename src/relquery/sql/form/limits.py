@@ -35,7 +35,7 @@ def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Ex
 
 
 def _without_names(order: exp.Expr, select: exp.Select) -> exp.Expr:
-    """ORDER BY with the names and positions of the select list replaced by what they stand for."""
+    """ORDER BY with names and positions of the select list replaced by the expressions."""
     order = order.copy()
     named = {item.alias.lower(): item.this for item in select.expressions if item.alias}
     for key in order.expressions:

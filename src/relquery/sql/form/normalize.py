@@ -317,5 +317,5 @@ def _query_around(node: exp.Expr, top: exp.Expr) -> exp.Expr | None:
 
 
 def in_subquery(node: exp.Expr, top: exp.Expr) -> bool:
-    """Whether a query stands between a node and `top`."""
+    """Whether there is a query between a node and `top`."""
     return _query_around(node, top) is not None

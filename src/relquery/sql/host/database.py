@@ -1,4 +1,4 @@
-"""The host database: DuckDB, its errors as ours, and scratch tables that never stay behind."""
+"""The host database: DuckDB with its errors translated to ours, and temporary scratch tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from relquery.sql.host.errors import Tables, busy, from_duckdb
 
 @dataclass(slots=True)
 class _Turn:
-    """Whose turn it is on a connection: one thread's, and with scratch tables one query's.
+    """Who may use a connection: one thread at a time, and one query while there are scratch tables.
 
-    entered: how often the thread has it.
+    entered: how many times the thread has entered.
     """
 
     thread: threading.RLock = field(default_factory=threading.RLock)
@@ -31,16 +31,16 @@ class _Turn:
     has_scratch: bool = False
 
 
-# While this is set, a misspelt table would silently be a Python variable of ours.
+# While this is set, a misspelt table name could silently match one of our Python variables.
 _REPLACEMENTS = "python_enable_replacements"
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One DuckDB connection. Raises QueryError where two threads use it at once.
+    """One DuckDB connection. Raises QueryError if two threads use it at once.
 
-    is_ours: whether it was opened here. prepared: statements with LLM calls by lower-case name, as
-        DuckDB cannot prepare these.
+    is_ours: whether it was opened here. prepared: prepared statements with LLM calls, which DuckDB
+        cannot prepare itself, by lower-case name.
     """
 
     connection: Any
@@ -50,16 +50,16 @@ class Database:
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
-        """Open a DuckDB file or a database in memory, or take a connection as it is.
+        """Open a DuckDB file or an in-memory database, or use an existing connection.
 
-        Raises TableError for a file that is no database, ConfigError for what is none of these.
+        Raises TableError for a file that is not a database, ConfigError for any other source.
         """
         if isinstance(source, duckdb.DuckDBPyConnection):
             return cls(source, is_ours=False)
         if not isinstance(source, str | Path):
             raise ConfigError(
                 f"database is {source!r}. Give the path of a DuckDB file, ':memory:', or a "
-                "connection of duckdb.connect(...)."
+                "connection from duckdb.connect(...)."
             )
         with _translated("", None):
             connection = duckdb.connect(str(source))
@@ -68,7 +68,7 @@ class Database:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other threads out. Raises QueryError if one is in."""
+        """Keep other threads out. Raises QueryError if another thread is using the connection."""
         turn = self._turn
         if not turn.thread.acquire(blocking=False):
             raise busy()
@@ -83,9 +83,9 @@ class Database:
 
     @contextlib.contextmanager
     def _without_replacements(self) -> Iterator[None]:
-        """Do what `open` does for connections of our own, until this turn ends."""
+        """Turn replacements off until this turn ends, as `open` does for our own connections."""
         given = None
-        with contextlib.suppress(duckdb.Error):  # the statement itself says what is wrong
+        with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
             setting = f"SELECT current_setting('{_REPLACEMENTS}')"
             (given,) = self.connection.execute(setting).fetchone()
             self.connection.execute(f"SET {_REPLACEMENTS} = false")
@@ -99,7 +99,7 @@ class Database:
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
         with _translated(sql, self):
-            self.connection.execute(sql).fetchall()  # a result not read to its end blocks the next
+            self.connection.execute(sql).fetchall()  # a partly read result blocks the next
 
     def fetch(self, sql: str) -> pa.Table:
         """Run a statement and read its rows; a table without columns if it has none."""
@@ -108,25 +108,25 @@ class Database:
             return pa.table({}) if relation is None else relation.to_arrow_table()
 
     def result(self, sql: str) -> pa.Table:
-        """The same for whoever asked for it: every value in a form that Arrow has."""
+        """Like `fetch`, for the user: converts every value to a type that Arrow has."""
         with _translated(sql, self):
             relation = self.connection.sql(sql)
             return pa.table({}) if relation is None else to_arrow(relation)
 
     def describe(self, query: str) -> list[tuple[str, str]]:
-        """(name, type) of every column the query gives, without running it."""
+        """(name, type) of every column of the query, without running it."""
         with _translated(query, self):
             rows = self.connection.execute(f"DESCRIBE {query}").fetchall()
         return [(row[0], row[1]) for row in rows]
 
     def bind(self, statement: str) -> None:
-        """Have DuckDB look for what is wrong with a statement, without running it."""
+        """Have DuckDB check a statement for errors without running it."""
         with _translated(statement, self):
             self.connection.execute(f"EXPLAIN {statement}").fetchall()
 
     @property
     def compares_exactly(self) -> bool:
-        """Whether texts are equal only if all their characters are."""
+        """Whether texts are equal only if all their characters are equal."""
         setting = self.fetch("SELECT current_setting('default_collation')").column(0)[0].as_py()
         return not setting
 
@@ -146,7 +146,7 @@ class Database:
             self.connection.unregister(name)
 
     def tables(self) -> dict[str, list[str]]:
-        """Columns of every table and view, scratch ones aside, by the name to call it by."""
+        """Columns of every table and view except scratch tables, by the name to use in a query."""
         sql = (
             "SELECT database_name IN (current_database(), 'temp'), database_name, schema_name, "
             "table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
@@ -171,7 +171,7 @@ class Database:
         return {name: tables[name] for name in tables if name in names}
 
     def close(self) -> None:
-        """Close the connection, unless it was handed in."""
+        """Close the connection if it was opened here."""
         if self.is_ours:
             self.connection.close()
 
@@ -183,7 +183,7 @@ def _translated(sql: str, database: Database | None) -> Iterator[None]:
             yield
     except duckdb.InterruptException:
         raise KeyboardInterrupt from None
-    except RuntimeError as error:  # as which some calls of DuckDB report the same
+    except RuntimeError as error:  # some DuckDB calls report errors as this
         if "interrupted" in str(error).lower():
             raise KeyboardInterrupt from None
         raise
@@ -198,7 +198,7 @@ def _translated(sql: str, database: Database | None) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Scratch:
-    """Tables that live for one query: all are dropped when the context ends, however it ends."""
+    """Tables for one query. They are always dropped when the context ends."""
 
     database: Database
     _tables: dict[str, str] = field(default_factory=dict)
@@ -211,7 +211,7 @@ class Scratch:
         return self
 
     def table(self, select: str) -> str:
-        """Run a query into a table, once, and give the table's name."""
+        """Run a query once into a table. Returns the table's name."""
         if select not in self._tables:
             name = f"{ours.PREFIX}table_{len(self._tables)}"
             self._tables[select] = name
@@ -223,7 +223,7 @@ class Scratch:
         return self._tables[select]
 
     def view(self, data: pa.Table) -> str:
-        """Make an Arrow table readable and give its name."""
+        """Make an Arrow table readable. Returns its name."""
         name = f"{ours.PREFIX}view_{len(self._views)}"
         self._views.append(name)
         self.database.register(name, data)

@@ -1,4 +1,4 @@
-"""DuckDB's and sqlglot's errors as ours: the one place where they are translated."""
+"""Translates errors of DuckDB and sqlglot to ours. No other module does this."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ def _misused_call(message: str) -> QueryError | None:
     if _NO_LLM.search(message):
         return UnsupportedQueryError(
             "LLM is called in a form that is not supported. Write LLM('prompt', column, ...) in "
-            "a SELECT, without a schema or value and a dot before it."
+            "a SELECT, without a schema or value before it (s.LLM, x.LLM)."
         )
     if _TEXT_ARGUMENT.search(message):
         return QueryError(
-            f"{_first_line(message)} An LLM answer is text; write CAST(LLM(...) AS DOUBLE) where "
-            "a number is needed."
+            f"{_first_line(message)} An LLM answer is text. If a number is needed, write "
+            "CAST(LLM(...) AS DOUBLE)."
         )
     return None
 
 
 def busy() -> QueryError:
-    """For a connection that is used twice at once."""
+    """The error for a connection that is already in use."""
     return QueryError(
         "This connection is running another query. Open a second one with rq.connect(...), or wait."
     )
@@ -106,7 +106,7 @@ def _unknown_name(message: str, used: Tables, known: list[str]) -> QueryError | 
 
 
 def from_sqlglot(error: ParseError | TokenError, sql: str) -> SqlSyntaxError:
-    """For SQL that DuckDB parses and sqlglot does not."""
+    """The error for SQL that DuckDB can parse but sqlglot cannot."""
     places = error.errors if isinstance(error, ParseError) else []
     place = places[0] if places else {}
     line, column = place.get("line") or 1, place.get("col") or 1
@@ -122,15 +122,15 @@ def _syntax_error(message: str, sql: str) -> QueryError:
         at = len(found[3]) - len(f"LINE {line}: ")
         column = _column_in_source(sql, line, found[2], at) + 1
     said = _first_line(message).removesuffix(".")
-    if ours.PREFIX in sql.lower():  # text of ours: its places mean nothing to the user
-        return QueryError(f"The SQL does not parse around its LLM calls: {said}.")
-    return SqlSyntaxError(f"The SQL does not parse: {said}", sql, line, column)
+    if ours.PREFIX in sql.lower():  # text that we rewrote: its positions mean nothing to the user
+        return QueryError(f"The SQL around the LLM calls has a syntax error: {said}.")
+    return SqlSyntaxError(f"The SQL has a syntax error: {said}", sql, line, column)
 
 
 def _column_in_source(sql: str, line: int, shown: str, at: int) -> int:
-    """Where DuckDB's caret stands in the whole line, counted in characters from 0.
+    """The position of DuckDB's caret in the whole line, in characters from 0.
 
-    DuckDB shows a window of a long line, and places the caret by width as a terminal shows it.
+    DuckDB shows a window of a long line and places the caret by display width.
     """
     width = 0
     for index, char in enumerate(shown):
@@ -147,14 +147,14 @@ def _column_in_source(sql: str, line: int, shown: str, at: int) -> int:
 
 
 def _width(char: str) -> int:
-    """Of a character as DuckDB counts it: a tab has none."""
+    """The display width of a character as DuckDB counts it; 0 for a tab."""
     if unicodedata.category(char) == "Cc":
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def _first_line(message: str) -> str:
-    """The sentence that says what is wrong, without DuckDB's prefix, listings and our names."""
+    """The sentence that states the error, without DuckDB's prefix, its listings or our names."""
     sentence = re.sub(r"^[A-Z]\w*(?: \w+)? Error: ", "", message.split("\n", 1)[0])
     for name, in_words in ours.IN_MESSAGES.items():
         sentence = name.sub(in_words, sentence)
@@ -162,7 +162,7 @@ def _first_line(message: str) -> str:
 
 
 def _csv_error(message: str) -> str:
-    """Where a CSV file is wrong, why, and what to do; without DuckDB's settings of the reader."""
+    """Where a CSV file is wrong, why, and what to do, without DuckDB's list of reader settings."""
     line, file = _CSV.search(message), _CSV_FILE.search(message)
     where = f"Line {line[1] if line else '?'}{f' of {file[1]}' if file else ''}"
     if "not utf-8" in message.lower():
@@ -170,11 +170,11 @@ def _csv_error(message: str) -> str:
             f"{where} is not UTF-8 text. Convert the file to UTF-8, or register it as a pandas "
             "frame: pandas.read_csv(path, encoding='latin-1')."
         )
-    # DuckDB says the place, the line as it stands, of several lines maybe, and what is wrong.
+    # DuckDB reports the position, the original text (maybe several lines) and the error.
     said = [part.strip() for part in message.splitlines()[1:]]
     shown = [part for part in said if not part.startswith("Original Line:")]
     reasons = [part for part in said if part.startswith("Expected")] or shown
-    why = reasons[0].rstrip(".") if reasons else "it cannot be read"
+    why = reasons[0].rstrip(".") if reasons else "DuckDB gives no reason"
     return (
         f"{where} cannot be read: {why}. Correct the line, or register the file as a pandas "
         "frame: pandas.read_csv(path, ...)."

@@ -1,1 +1,1 @@
-"""Reading a query: its text, its calls, its scopes, and what its names mean."""
+"""Reads a query: its text, its calls, its scopes, and what its names mean."""

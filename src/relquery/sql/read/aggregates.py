@@ -1,4 +1,4 @@
-"""Which functions aggregate, and which differ by call: DuckDB's own lists.
+"""Which functions are aggregates and which are volatile, from DuckDB's own lists.
 
 The parser knows only some of them.
 """
@@ -19,10 +19,10 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Aggregates:
-    """names: lower-case names of all aggregate functions; volatile: of those like random().
+    """names: lower-case names of all aggregate functions. volatile: of functions like random().
 
-    macros: names of the macros that users made; querying: of those that hold a subquery, or call
-    one that does.
+    macros: names of the user's macros. querying: of macros that contain a subquery, or call one
+    that does.
     """
 
     names: frozenset[str]
@@ -37,7 +37,7 @@ class Aggregates:
             "SELECT DISTINCT lower(function_name), CASE WHEN function_type = 'aggregate' THEN 0 "
             "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
             "WHERE function_type = 'aggregate' "
-            # DuckDB lists error() among them, so that it is not computed ahead of its row.
+            # DuckDB lists error() as volatile only so that it is not computed before its row.
             "OR (stability = 'VOLATILE' AND function_name <> 'error') "
             "OR (function_type = 'macro' AND NOT internal "
             f"AND function_name NOT LIKE '{ours.PREFIX}%')"
@@ -49,18 +49,18 @@ class Aggregates:
         return cls(names, volatile, macros, _querying(database) if macros else frozenset())
 
     def is_volatile(self, node: exp.Expr) -> bool:
-        """Whether an expression may have another value whenever it is computed."""
+        """Whether an expression may have a different value each time it is computed."""
         return any(_is_named(found, self.volatile) for found in node.find_all(exp.Func))
 
     def has_query(self, node: exp.Expr) -> bool:
-        """Whether an expression holds a subquery, or a macro does that it calls."""
+        """Whether an expression, or a macro that it calls, contains a subquery."""
         calls = node.find_all(exp.Func)
         return node.find(exp.Query) is not None or any(
             _is_named(found, self.querying) for found in calls
         )
 
     def is_aggregate(self, node: exp.Expr) -> bool:
-        """Whether a node is a call that folds rows into one value, and no window function."""
+        """Whether a node aggregates rows into one value and is not a window function."""
         return self._folds(node) and not _in_window(node)
 
     def around(self, node: exp.Expr, top: exp.Expr) -> bool:
@@ -74,13 +74,13 @@ class Aggregates:
         return False
 
     def inside(self, node: exp.Expr) -> Iterator[exp.Expr]:
-        """The aggregates in an expression, those of subqueries aside."""
+        """The aggregates in an expression, except those in subqueries."""
         for found in node.walk(prune=lambda part: isinstance(part, exp.Query)):
             if self.is_aggregate(found):
                 yield found
 
     def in_select(self, select: exp.Select) -> bool:
-        """Whether a SELECT gives groups and no rows."""
+        """Whether a SELECT returns groups instead of rows."""
         if select.args.get("group") or select.args.get("having"):
             return True
         clauses = [*select.expressions, select.args.get("qualify"), select.args.get("order")]

@@ -1,4 +1,4 @@
-"""What gives a column its value: a lambda or comprehension, a subquery, or the FROM around it."""
+"""Where a column's value comes from: a lambda, a comprehension, a subquery or the outer FROM."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from relquery.sql.read.scopes import Context, context_of
 
 
 def is_variable(node: exp.Expr) -> bool:
-    """Whether a column, an identifier, or what stands before a dot is a variable.
+    """Whether a column, an identifier, or the part before a dot is a variable.
 
-    That is: of a lambda or a list comprehension, where it is read or declared. Where a table has a
-    column of this name, the variable goes first.
+    Variables belong to a lambda or list comprehension; both their declaration and their uses count.
+    If a table has a column of the same name, the variable takes precedence.
     """
     if _is_declared(node):
         return True
@@ -45,7 +45,7 @@ def _first_part(node: exp.Expr) -> exp.Expr:
 
 
 def _variables(node: exp.Expr, inside: exp.Expr) -> Iterator[str]:
-    """Lower-case names that a node gives meaning to in its part `inside`."""
+    """Lower-case names of the variables that a node defines for its part `inside`."""
     if isinstance(node, exp.Lambda) and inside.arg_key == "this":
         yield from (variable.name.lower() for variable in node.expressions)
     if isinstance(node, exp.Comprehension) and inside.arg_key in ("this", "condition"):
@@ -54,7 +54,7 @@ def _variables(node: exp.Expr, inside: exp.Expr) -> Iterator[str]:
 
 
 def outer_columns(query: exp.Expr, database: Database, context: Context) -> list[exp.Column] | None:
-    """The columns in a subquery that its own FROM clauses do not give; None if that is not known.
+    """The columns in a subquery that come from outside its own FROM clauses; None if unknown.
 
     context: the WITH entries that the subquery sees from outside.
     """
@@ -64,12 +64,12 @@ def outer_columns(query: exp.Expr, database: Database, context: Context) -> list
             for column in query.find_all(exp.Column)
             if not is_variable(column) and not _is_given(column, query, database, context)
         ]
-    except QueryError:  # a FROM clause that depends on the row around it
+    except QueryError:  # a FROM clause that depends on a row of the outer query
         return None
 
 
 def _is_given(column: exp.Column, query: exp.Expr, database: Database, context: Context) -> bool:
-    """Whether a SELECT around a column, and inside of `query`, gives it."""
+    """Whether a column comes from a SELECT inside `query`."""
     if isinstance(column.this, exp.Star) and not column.table:
         return True
     table, name = column.table.lower(), column.name.lower()

@@ -1,4 +1,4 @@
-"""The LLM(...) function: reading one call out of a query's tree."""
+"""Parses LLM(...) calls from a query's tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relquery.sql.read.source import to_sql
 
 _EXAMPLE = "LLM('prompt', column, ...)"
 _LABELS = "labels := ['Yes', 'No']."
-# By option, which is a field of Sampling, the types of its value.
+# The types accepted for each option. Options are fields of Sampling.
 OPTIONS: dict[str, tuple[type, ...]] = {
     "max_tokens": (int,),
     "temperature": (int, float),
@@ -35,7 +35,7 @@ class Call:
 
 
 def read_call(node: exp.Anonymous, text: str, defaults: Sampling) -> Call:
-    """Check a call. Raises QueryError for what is missing or of the wrong kind."""
+    """Check and parse a call. Raises QueryError if something is missing or has the wrong type."""
     arguments = node.expressions
     given = [argument for argument in arguments if _option_name(argument) is None]
     if not given:
@@ -48,7 +48,7 @@ def read_call(node: exp.Anonymous, text: str, defaults: Sampling) -> Call:
         if _option_name(argument) is not None:
             name, value = _read_option(argument, text)
             if name in options:
-                raise QueryError(f"{_short(text)} gives {name} twice. Give it once.")
+                raise QueryError(f"{_short(text)} sets {name} twice. Set it once.")
             options[name] = value
     return Call(prompt, tuple(given[1:]), replace(defaults, **options))
 
@@ -70,8 +70,8 @@ def _not_a_prompt(node: exp.Expr, text: str) -> str:
     got = to_sql(node)
     message = f"The prompt of {_short(text)} is {got}; it must be a string literal: {_EXAMPLE}."
     if isinstance(node, exp.Column) and node.this.args.get("quoted"):
-        return f"{message} SQL strings take single quotes, double quotes name a column."
-    return f"{message} Pass what differs by row as a field after the prompt."
+        return f"{message} SQL strings use single quotes; double quotes name a column."
+    return f"{message} Pass values that differ by row as fields after the prompt."
 
 
 def _option_name(node: exp.Expr) -> str | None:

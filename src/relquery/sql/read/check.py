@@ -1,8 +1,7 @@
-"""Queries with stand-ins for their LLM calls, so that DuckDB itself checks and names them.
+"""Replaces LLM calls with stand-ins, so that DuckDB itself checks the query and names its columns.
 
-DuckDB knows no LLM function. A macro of the right type takes the place of each call: whatever is
-wrong with the query is then found before the first call is paid for, and the names and types of
-its columns are DuckDB's own.
+DuckDB has no LLM function. A macro of the right type replaces each call. DuckDB then finds any
+error in the query before the first call is paid for, and the column names and types are its own.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _QUOTED_OR_PAREN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]""")
 
 
 def install(database: Database) -> None:
-    """Create the stand-ins; `fields` must stand in the body, or DuckDB would not check it."""
+    """Create the stand-ins. The body must use `fields`, or DuckDB would not check them."""
     for name, value in _MACROS.items():
         database.execute(
             f"CREATE OR REPLACE TEMP MACRO {name}(call, fields := NULL) AS "
@@ -40,9 +39,9 @@ def check(database: Database, source: Source, tree: exp.Expr) -> None:
 
 
 def with_nulls(database: Database, source: Source, tree: exp.Expr) -> str | None:
-    """A statement that writes the rows of a query, with one row of NULL in their place.
+    """A statement that writes the rows of a query, with one row of NULLs instead of the query.
 
-    Names and types of its columns are those of the query. None if the statement has no query.
+    Its column names and types are those of the query. None if the statement has no query.
     """
     place = "this" if isinstance(tree, exp.Copy) else "expression"
     query = tree.args.get(place)
@@ -58,7 +57,7 @@ def with_nulls(database: Database, source: Source, tree: exp.Expr) -> str | None
 def column_names(
     database: Database, source: Source, select: exp.Select, context: Context
 ) -> list[str]:
-    """Names of the columns of a SELECT that may stand inside of a larger query."""
+    """Column names of a SELECT, which may be part of a larger query."""
     alone = select.copy()
     alone.set("with_", None)
     columns = database.describe(context.sql(stubbed(alone)))
@@ -68,7 +67,7 @@ def column_names(
 def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str] | None:
     """Names of the result's columns as DuckDB would give them for the text as written.
 
-    None if the statement gives no rows, or not in a form that DESCRIBE takes.
+    None if the statement returns no rows, or if DESCRIBE does not accept it.
     """
     if not isinstance(tree, exp.Query):
         return None
@@ -78,13 +77,13 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
     text = source.with_calls(lambda index: f"{_macro(index in numeric)}({first[index]})")
     try:
         names = [name for name, _ in database.describe(text)]
-    except QueryError:  # in a form that DuckDB takes as a tree only, such as `x -> x + 1`
+    except QueryError:  # DuckDB accepts some forms only as rewritten by sqlglot, e.g. `x -> x + 1`
         return None
     return [_as_written(name, source) for name in names]
 
 
 def _as_written(name: str, source: Source) -> str:
-    """The name of a column with calls in the place of their stand-ins."""
+    """A column name with the stand-ins replaced by the original calls."""
     found = ours.STAND_IN.search(name)
     if found is None:
         return name
@@ -109,7 +108,7 @@ def stubbed(tree: exp.Expr) -> str:
 
 
 def _nulls(columns: list[tuple[str, str]]) -> str:
-    """NULL for each column, under its name and of its type."""
+    """NULL for each column, with its name and type."""
     names = (to_sql(exp.to_identifier(name, quoted=True)) for name, _ in columns)
     return ", ".join(
         f"CAST(NULL AS {kind}) AS {name}" for name, (_, kind) in zip(names, columns, strict=True)
@@ -117,7 +116,7 @@ def _nulls(columns: list[tuple[str, str]]) -> str:
 
 
 def _first_of_equals(calls: list[exp.Anonymous]) -> dict[int, int]:
-    """Equal calls get equal stand-ins, or a call in GROUP BY would not be the one in SELECT."""
+    """Equal calls get equal stand-ins, so a call in GROUP BY matches the same call in SELECT."""
     first: dict[str, int] = {}
     return {
         number: first.setdefault(unnumbered(call), number)

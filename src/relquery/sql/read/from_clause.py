@@ -1,6 +1,6 @@
-"""The tables of one FROM clause: their columns, what a star is, what a column reference means.
+"""The tables of one FROM clause: their columns, star expansion, and column references.
 
-Or, of one that means nothing, what could have been meant.
+For an unknown column it suggests which columns may be meant.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Sources:
     names: list[str]
 
     def resolve(self, column: exp.Column) -> tuple[str, str] | None:
-        """(source, name) in their own spelling; None if that is DuckDB's to say.
+        """(source, name) as spelled in the database; None if only DuckDB can resolve it.
 
         DuckDB has the last word on struct fields, USING columns and ambiguous names.
         """
@@ -54,7 +54,7 @@ class Sources:
 
 
 def from_only(select: exp.Select) -> exp.Select:
-    """A copy with the FROM clause and nothing else, for the caller to fill."""
+    """A copy with only the FROM clause, for the caller to extend."""
     copy = select.copy()
     for key in list(copy.args):
         if key not in _FROM_CLAUSES:
@@ -63,7 +63,7 @@ def from_only(select: exp.Select) -> exp.Select:
 
 
 def read_sources(database: Database, select: exp.Select, context: Context) -> Sources:
-    """Ask DuckDB what the FROM clause gives. Raises QueryError as DuckDB does."""
+    """Ask DuckDB for the columns of a FROM clause. Raises QueryError if DuckDB rejects it."""
     if select.args.get("from_") is None:
         return Sources({}, [])
     columns = {}
@@ -76,9 +76,9 @@ def read_sources(database: Database, select: exp.Select, context: Context) -> So
 def star_columns(
     star: exp.Expr, sources: Sources, database: Database, select: exp.Select, context: Context
 ) -> list[exp.Expr]:
-    """What a star stands for: a reference to exactly one source per column, if possible.
+    """The columns of a star: references that name exactly one source each, if possible.
 
-    Raises UnsupportedQueryError where names alone do not say which columns these are.
+    Raises UnsupportedQueryError if names alone do not identify the columns.
     """
     names = _names(database, select, context, _without_replace(star))
     candidates = [
@@ -95,8 +95,8 @@ def star_columns(
         columns = [_unique_reference(name, candidates, star) for name in names]
     else:
         raise UnsupportedQueryError(
-            f"{to_sql(star)} in a query with LLM calls gives columns that are not named apart. "
-            "Name the columns instead."
+            f"{to_sql(star)} gives columns whose names are not distinct, which a query with LLM "
+            "calls does not support. Name the columns instead."
         )
     replaced = {item.alias.lower(): item for item in _modifier(star, "replace")}
     return [
@@ -122,7 +122,7 @@ def _modifier(star: exp.Expr, name: str) -> list[exp.Expr]:
 
 
 def _without_replace(star: exp.Expr) -> exp.Expr:
-    """The same columns by name; what replaces them may hold calls, which DuckDB does not know."""
+    """The star without REPLACE: same names, and no calls, which DuckDB does not know."""
     copy = star.copy()
     (copy.this if isinstance(copy, exp.Column) else copy).set("replace", None)
     return copy
@@ -142,7 +142,7 @@ def _unique_reference(name: str, candidates: list[tuple[str, str]], star: exp.Ex
     found = [pair for pair in candidates if pair[1].lower() == name.lower()]
     if len(found) == 1:
         return _reference(*found[0])
-    # The star of what is no source is that of a struct: `info.*` has `info.year`.
+    # If the star's prefix is not a source, it is a struct: `info.*` has `info.year`.
     table = star.args["table"].copy() if isinstance(star, exp.Column) and not found else None
     return exp.column(exp.to_identifier(name, quoted=True), table=table)
 
@@ -160,7 +160,7 @@ def _names(database: Database, select: exp.Select, context: Context, item: exp.E
     try:
         described = database.describe(context.sql(to_sql(probe)))
     except QueryError:
-        # A source without columns of its own name, such as `FROM unnest(...) AS u`.
+        # A source whose name does not qualify its columns, such as `FROM unnest(...) AS u`.
         if isinstance(item, exp.Column):
             return []
         raise
@@ -168,7 +168,7 @@ def _names(database: Database, select: exp.Select, context: Context, item: exp.E
 
 
 def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryError:
-    """An error that names every column that could have been meant; the same one if unknown."""
+    """A better error that lists all columns in scope; the given error if they are unknown."""
     try:
         tree = read_source(sql).parse()
         for column in tree.find_all(exp.Column):
@@ -185,7 +185,7 @@ def in_scope(error: UnknownColumnError, sql: str, database: Database) -> QueryEr
 
 
 def _stub_other_calls(tree: exp.Expr, column: exp.Column) -> None:
-    """Put a text in the place of the calls around which DuckDB has to name columns."""
+    """Replace the other calls with text so that DuckDB can describe the columns."""
     for call in list(calls_in(tree)):
         if any(found is column for found in call.find_all(exp.Column)):
             continue
@@ -211,8 +211,8 @@ def _error_at(column: exp.Column, sources: Sources) -> QueryError | None:
     if (equals := _option(column)) is not None:
         name, value = column.name, to_sql(equals.expression)
         return QueryError(
-            f"'{name} = {value}' compares a column '{name}', which does not exist. To set an "
-            f"option of LLM, write {name} := {value}."
+            f"'{name} = {value}' compares a column '{name}', which does not exist. To set the "
+            f"LLM option, write {name} := {value}."
         )
     tables = [alias] if alias else list(sources.columns)
     where = f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)}" if tables else "this query"
@@ -220,7 +220,7 @@ def _error_at(column: exp.Column, sources: Sources) -> QueryError | None:
 
 
 def _option(column: exp.Column) -> exp.EQ | None:
-    """`labels = [...]` where it stands as an argument of a call."""
+    """The `labels = [...]` that a column is in, if it is an argument of a call."""
     equals = column.parent
     is_argument = (
         isinstance(equals, exp.EQ)

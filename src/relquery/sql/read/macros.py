@@ -1,9 +1,9 @@
-"""Macros that hide what a plan has to see: aggregates, windows, rows that they make.
+"""Expands macros that hide what a plan has to see: aggregates, window functions, generated rows.
 
 CREATE MACRO cnt(x) AS count(x)
 cnt(LLM('...', a))  =>  count(LLM('...', a))
 
-So does whatever of a user's macro an LLM call is an argument of. Other macros are DuckDB's alone.
+A user's macro is also expanded if an LLM call is one of its arguments. DuckDB expands the rest.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST = 1000  # expansions of one statement; macros cannot call themselves
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """parameters: lower-case names. internal: whether it is DuckDB's own."""
+    """parameters: lower-case names. internal: whether DuckDB defines it."""
 
     name: str
     parameters: tuple[str, ...]
@@ -39,9 +39,9 @@ class Macro:
 
 @dataclass(frozen=True, slots=True)
 class Macros:
-    """The scalar macros of a database, read as a query names them.
+    """The scalar macros of a database, read when a query uses them.
 
-    Those that the parser does not know are left to DuckDB.
+    Macros that the parser cannot read are left to DuckDB.
     """
 
     database: Database
@@ -51,8 +51,8 @@ class Macros:
     def expand(self, tree: exp.Expr, sql: str) -> exp.Expr:
         """A statement, written as `sql`, without such macros.
 
-        Raises UnsupportedQueryError for one with a schema before it, or with defaults, or that goes
-        by the name of a function.
+        Raises UnsupportedQueryError for a macro that is called with a schema or with default
+        values, or that has the name of a function.
         """
         self._check_names(sql)
         tree = tree.copy()
@@ -86,7 +86,7 @@ class Macros:
         self._read(called)
 
     def _check_names(self, sql: str) -> None:
-        """The parser takes a macro with a name that it knows for the function of this name."""
+        """Refuse macros named like a function: the parser would take them for that function."""
         named = [name for name in self.aggregates.macros if name.upper() in _KNOWN]
         if not named:
             return
@@ -94,8 +94,8 @@ class Macros:
         for token, following in pairwise(tokens):
             if token.text.lower() in named and following.token_type == TokenType.L_PAREN:
                 raise UnsupportedQueryError(
-                    f"The macro {token.text} has the name of a function of another dialect, and "
-                    "stands in a query with LLM calls. Give it another name."
+                    f"The macro {token.text} has the name of a function in another SQL dialect. "
+                    "A query with LLM calls cannot use it. Rename the macro."
                 )
 
     def _is_subtle(self, call: exp.Expr) -> bool:
@@ -106,7 +106,7 @@ class Macros:
         )
 
     def _hides(self, macro: Macro, seen: set[str]) -> bool:
-        """Whether a body, or that of a macro which it calls, is of more than one row."""
+        """Whether a macro, or one that it calls, computes over more than one row."""
         body = macro.body
         if body.find(exp.Window, exp.Explode, exp.UDTF) is not None:
             return True
@@ -129,9 +129,9 @@ class Macros:
             if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
                 return exp.paren(_put(macro.body, values), copy=False)
         raise UnsupportedQueryError(
-            f"The macro in {readable(call)[:80]} stands in a query with LLM calls, with a name "
-            "before it or with arguments that are left to their defaults. Give all of them, or "
-            "write out what the macro does."
+            f"The macro call {readable(call)[:80]} has a name before it or leaves out arguments, "
+            "which a query with LLM calls does not support. Remove the name and give all "
+            "arguments, or write out what the macro does."
         )
 
 
@@ -155,7 +155,7 @@ def _is_named(argument: exp.Expr) -> bool:
 
 
 def _put(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
-    """A body with values in the place of its parameters."""
+    """A macro body with its parameters replaced by values."""
 
     def put(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or is_variable(node):

@@ -1,6 +1,6 @@
-"""Method calls: `title.upper()`, whose columns the parser leaves as mere identifiers.
+"""Method calls such as `title.upper()`, whose columns the parser leaves as plain identifiers.
 
-title.upper()  =>  the function upper of the column title, written after it
+title.upper()  =>  the function upper applied to the column title
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from sqlglot import exp
 from relquery.sql.read.binding import is_variable
 from relquery.sql.read.from_clause import Sources
 
-# Where an identifier is a name that is given, and no value.
+# Nodes in which an identifier defines a name and is not a value.
 _NAMING = (
     exp.Alias,
     exp.Column,
@@ -23,10 +23,10 @@ _NAMING = (
 
 
 def restore_columns(select: exp.Select, sources: Sources) -> None:
-    """Make columns of the identifiers in method calls, in place.
+    """Turn the identifiers in method calls into columns, in place.
 
-    What a dot stands behind may also be a schema with a function in it; it is left as it is unless
-    the FROM clause or the select list knows the name.
+    The name before a dot may also be a schema with a function. It is left unchanged unless the
+    FROM clause or the select list has that name.
     """
     known = {item.alias.lower() for item in select.expressions if item.alias}
     known |= {alias.lower() for alias in sources.columns}
@@ -54,7 +54,7 @@ def _is_value(identifier: exp.Identifier) -> bool:
 
 
 def _chain(identifier: exp.Identifier) -> exp.Expr:
-    """`a.b.c` as one node, for its `a`."""
+    """The whole node `a.b.c` for its identifier `a`."""
     node: exp.Expr = identifier
     while (
         isinstance(node.parent, exp.Dot)

@@ -1,4 +1,4 @@
-"""Where SQL needs a number of an LLM call, and does not say of which type."""
+"""Finds where SQL needs a number from an LLM call without saying which type."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ _NUMERIC_NAMES = {
     "var_samp",
     "trunc",
 }
-_EXACT_DIGITS = 15  # of a decimal number, which a DOUBLE keeps
+_EXACT_DIGITS = 15  # decimal digits that a DOUBLE preserves
 
 
 def needs_number(call: exp.Expr) -> bool:
-    """Whether the place of a call in its query takes a number and no text.
+    """Whether a call is used where the query needs a number rather than text.
 
-    That is: directly inside a numeric aggregate or function, an arithmetic operator, or a
-    comparison with numbers. A cast says itself what it needs.
+    That is directly inside a numeric aggregate or function, an arithmetic operator, or a
+    comparison with numbers. A cast names its type itself.
     """
     node, parent = _place(call)
     if isinstance(parent, exp.Anonymous):
@@ -82,13 +82,13 @@ def needs_number(call: exp.Expr) -> bool:
 
 
 def beyond_double(call: exp.Expr) -> list[exp.Expr]:
-    """The numbers that a call is compared with, where a DOUBLE does not tell them apart."""
+    """The numbers that a call is compared with and that a DOUBLE may not represent exactly."""
     others = _compared_with(*_place(call)) or []
     return others if any(_digits(other) > _EXACT_DIGITS for other in others) else []
 
 
 def _place(call: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
-    """(what has the value of the call, what takes it)."""
+    """(the outermost node with the call's value, the node that uses it)."""
     node, parent = call, call.parent
     while parent is not None and _passes_value(node, parent):
         node, parent = parent, parent.parent
@@ -106,7 +106,7 @@ def _passes_value(node: exp.Expr, parent: exp.Expr) -> bool:
 
 
 def _compared_with(node: exp.Expr, parent: exp.Expr | None) -> list[exp.Expr] | None:
-    """What a value is compared with; None where it is not compared."""
+    """What a value is compared with; None if it is not compared."""
     if isinstance(parent, exp.Case) and node.arg_key == "this":
         return [branch.this for branch in parent.args["ifs"]]
     if isinstance(parent, _COMPARISONS):
@@ -121,6 +121,6 @@ def _is_number(node: exp.Expr) -> bool:
 
 
 def _digits(number: exp.Expr) -> int:
-    """How many digits a number is written with; 0 where it is a DOUBLE as written."""
+    """The number of digits that a number is written with; 0 if it is written as a DOUBLE."""
     text = str(number.find(exp.Literal) or "").lower()
     return 0 if "e" in text else sum(map(str.isdigit, text.lstrip("0.")))

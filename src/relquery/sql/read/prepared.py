@@ -24,7 +24,7 @@ _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a text says of prepared statements, and a statement's own text.
+    """A PREPARE, EXECUTE or DEALLOCATE statement.
 
     verb: "PREPARE", "EXECUTE" or "DEALLOCATE". body: what is prepared; "" for the others.
     values: texts of the arguments, by name or by position counted from "1".
@@ -37,7 +37,7 @@ class Prepared:
 
 
 def read_prepared(sql: str) -> Prepared | None:
-    """PREPARE of a statement with calls, or EXECUTE or DEALLOCATE of any; None for all else."""
+    """Read PREPARE of a statement with calls, or any EXECUTE or DEALLOCATE; None for all else."""
     found = _VERB.match(sql)
     if found is None:
         return None
@@ -58,7 +58,7 @@ def read_prepared(sql: str) -> Prepared | None:
 
 
 def executed(body: str, prepared: Prepared) -> str:
-    """A prepared statement with values for its parameters. Raises QueryError if they differ."""
+    """A prepared statement with its parameters filled in. Raises QueryError on a mismatch."""
     tokens = sqlglot.tokenize(body, read=DIALECT)
     parts, end, unnamed, used = [], 0, 0, set()
     for at, token in enumerate(tokens):
@@ -72,22 +72,22 @@ def executed(body: str, prepared: Prepared) -> str:
             continue
         if name not in prepared.values:
             raise QueryError(
-                f"EXECUTE {prepared.name} gives no value for the parameter ${name}. "
-                f"Values are given for: {', '.join(prepared.values) or 'none'}."
+                f"EXECUTE {prepared.name} has no value for the parameter ${name}. "
+                f"Values given: {', '.join(prepared.values) or 'none'}."
             )
         used.add(name)
         parts += [body[end : token.start], f"({prepared.values[name]})"]
         end = last.end + 1
     if unused := [name for name in prepared.values if name not in used]:
         raise QueryError(
-            f"EXECUTE {prepared.name} gives {', '.join(unused)}, which the prepared statement has "
-            "no parameter for."
+            f"EXECUTE {prepared.name} gives a value for {', '.join(unused)}, but the prepared "
+            "statement has no such parameter. Leave the value out."
         )
     return "".join([*parts, body[end:]])
 
 
 def _arguments(sql: str, tokens: list[Token]) -> dict[str, str]:
-    """Texts between the parentheses and commas of EXECUTE name(...)."""
+    """The texts of the arguments in EXECUTE name(...)."""
     values: dict[str, str] = {}
     for number, part in enumerate(_between_commas(tokens[1:-1]), 1):
         named = len(part) > 2 and part[1].token_type in (TokenType.COLON_EQ, TokenType.FARROW)

@@ -1,4 +1,4 @@
-"""Which SELECT comes next: the innermost one with calls, and the WITH clauses that it sees."""
+"""Finds the next SELECT to run (the innermost one with calls) and the WITH clauses it sees."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def calls_in(node: exp.Expr) -> Iterator[exp.Anonymous]:
 
 
 def has_call(node: exp.Expr | None) -> bool:
-    """Whether a tree holds an LLM call."""
+    """Whether a tree contains an LLM call."""
     return node is not None and next(calls_in(node), None) is not None
 
 
 def next_select(tree: exp.Expr) -> exp.Select | None:
-    """The SELECT to run next: everything inside it and before it is free of calls.
+    """The SELECT to run next: nothing inside or before it has calls.
 
-    Raises UnsupportedQueryError for a call outside of any SELECT and in a recursive WITH.
+    Raises UnsupportedQueryError for a call outside any SELECT or in a recursive WITH.
     """
     selects: list[exp.Select] = []
     for call in calls_in(tree):
@@ -35,7 +35,7 @@ def next_select(tree: exp.Expr) -> exp.Select | None:
         select = call.find_ancestor(exp.Select)
         if select is None:
             raise UnsupportedQueryError(
-                f"An LLM call stands in a {tree.key.upper()} statement outside of a SELECT. Write "
+                f"An LLM call in this {tree.key.upper()} statement is outside a SELECT. Write "
                 "its answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
             )
         if not any(select is known for known in selects):
@@ -50,7 +50,7 @@ def next_select(tree: exp.Expr) -> exp.Select | None:
 
 
 def with_inside(tree: exp.Expr) -> exp.Expr:
-    """`WITH ... INSERT INTO t SELECT ...` with its entries in the query of the INSERT."""
+    """`WITH ... INSERT INTO t SELECT ...` with the WITH entries moved into the INSERT's query."""
     clause, query = tree.args.get("with_"), tree.args.get("expression")
     if clause is None or not isinstance(tree, exp.Insert) or not isinstance(query, exp.Query):
         return tree
@@ -63,7 +63,7 @@ def with_inside(tree: exp.Expr) -> exp.Expr:
 
 
 def is_subquery(node: exp.Expr) -> bool:
-    """A query in parentheses, or what holds a query in its own, as EXISTS (...) does."""
+    """Whether a node is a query in parentheses, or has one in its own, like EXISTS (...)."""
     return isinstance(node, exp.Query) or bool(bare_queries(node))
 
 
@@ -89,7 +89,7 @@ def compared_with_query(node: exp.Expr) -> tuple[str, exp.Expr] | None:
 
 
 def visible_ctes(select: exp.Select) -> list[exp.CTE]:
-    """The WITH entries that a SELECT may name, its own included, outermost first."""
+    """The WITH entries that a SELECT can use, including its own, outermost first."""
     seen: dict[str, exp.CTE] = {}
     scopes: list[list[exp.CTE]] = []
     node: exp.Expr | None = select
@@ -115,7 +115,7 @@ class Context:
     recursive: bool = False
 
     def sql(self, body: str, *more: str) -> str:
-        """`body` with the entries, and `more` of them, in front."""
+        """`body` preceded by these entries and `more` entries."""
         entries = (*map(to_sql, self.entries), *more)
         if not entries:
             return body
@@ -141,7 +141,7 @@ def _check_not_recursive(call: exp.Expr) -> None:
         names = {table.name.lower() for table in entry.this.find_all(exp.Table)}
         if _is_recursive(entry) and entry.alias.lower() in names:
             raise UnsupportedQueryError(
-                f"An LLM call stands in the recursive WITH entry '{entry.alias}'. Run the "
+                f"An LLM call is in the recursive WITH entry '{entry.alias}'. Run the "
                 "recursion first and call LLM on its result."
             )
         entry = entry.find_ancestor(exp.CTE)

@@ -1,7 +1,7 @@
-"""The text of a query: where its LLM calls stand, and the tree that sqlglot makes of it.
+"""The text of a query: where its LLM calls are, and the tree that sqlglot parses from it.
 
-Every call is given a number before parsing (`LLM(` becomes `_rq_llm_3(`), so that a node of the
-tree knows its own text and names of result columns can be taken from the text as written.
+Every call gets a number before parsing (`LLM(` becomes `_rq_llm_3(`). So a node of the tree knows
+its own text, and the names of result columns can be taken from the original text.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 
 DIALECT = "duckdb"
-# On an expression that took the place of a name: that name, which the model sees.
+# Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-# What stands before a schema's function, an alias with columns, a table or a macro to create.
+# Tokens before a schema's function, an alias with columns, or a table or macro to create.
 _BEFORE_OTHERS = (
     TokenType.DOT,
     TokenType.ALIAS,
@@ -32,13 +32,13 @@ _BEFORE_OTHERS = (
     TokenType.FUNCTION,
     *_NAMES,
 )
-_WORDS = ("IF", "ZONE")  # names to the tokenizer, yet an expression may follow them
+_WORDS = ("IF", "ZONE")  # names to the tokenizer, but an expression may follow them
 _ANY_CASE = re.compile(rf"{ours.CALL}\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class CallText:
-    """The place of one call: `name` up to `opening` is its name, `end` follows its `)`."""
+    """The position of one call: its name is from `name` to `opening`; `end` is after its `)`."""
 
     name: int
     opening: int
@@ -47,18 +47,18 @@ class CallText:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One statement and its calls in the order in which they are written."""
+    """One statement and its calls, in the order of the text."""
 
     sql: str
     calls: tuple[CallText, ...]
 
     def text(self, index: int) -> str:
-        """Call `index` as written, its name in lower case as DuckDB writes function names."""
+        """Call `index` as written, with its name in lower case like DuckDB's function names."""
         call = self.calls[index]
         return "llm" + self.sql[call.opening : call.end]
 
     def parse(self) -> exp.Expression:
-        """The tree, calls numbered. Raises SqlSyntaxError."""
+        """The tree with numbered calls. Raises SqlSyntaxError."""
         sql = self._spliced(
             (call.name, call.opening, f"{ours.CALL}{index}")
             for index, call in enumerate(self.calls)
@@ -90,7 +90,7 @@ class Source:
 
 
 def _as_written(sql: str) -> ParseError | TokenError | None:
-    """The error of a text whose calls have no numbers yet, so that its places are the user's."""
+    """The parse error for the text without call numbers, so its positions match the user's text."""
     try:
         sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
     except (ParseError, TokenError) as error:
@@ -99,7 +99,7 @@ def _as_written(sql: str) -> ParseError | TokenError | None:
 
 
 def read_source(sql: str) -> Source:
-    """Find the LLM calls of a statement that DuckDB parses; semicolons after it are left out."""
+    """Find the LLM calls of a statement that DuckDB parses; drops semicolons at the end."""
     try:
         tokens = sqlglot.tokenize(sql, read=DIALECT)
     except TokenError as error:
@@ -128,12 +128,12 @@ def to_sql(node: exp.Expr) -> str:
 
 
 def readable(node: exp.Expr) -> str:
-    """An expression for people: calls and columns under their own names again."""
+    """An expression for people to read: calls and columns have their own names again."""
     return unnumbered(node.transform(_as_written_before))
 
 
 def unnumbered(node: exp.Expr) -> str:
-    """An expression as DuckDB would read it if it knew LLM: the same for equal calls."""
+    """An expression as DuckDB would read it if it had LLM; equal calls have equal texts."""
     return _ANY_CASE.sub("LLM", to_sql(node))
 
 
@@ -148,7 +148,7 @@ def _as_written_before(node: exp.Expr) -> exp.Expr:
 
 
 def _starts_call(tokens: list[Token], at: int) -> bool:
-    """Whether a token is the name of a call, and of nothing that merely goes by this name."""
+    """Whether a token is the name of a call, not of something else called `llm`."""
     token = tokens[at]
     return (
         token.token_type in _NAMES
@@ -160,7 +160,7 @@ def _starts_call(tokens: list[Token], at: int) -> bool:
 
 
 def _is_declared(tokens: list[Token], at: int) -> bool:
-    """Whether a name is that of an alias with columns, of a table, or of a function elsewhere."""
+    """Whether a name belongs to an alias with columns, a table, or a function in a schema."""
     if not at:
         return False
     before = tokens[at - 1]
@@ -178,7 +178,7 @@ def _is_if(token: Token) -> bool:
 
 
 def _is_with_entry(tokens: list[Token], at: int) -> bool:
-    """Whether a name is that of a WITH entry: `llm(a, b) AS (`, `llm(a, b) AS MATERIALIZED (`."""
+    """Whether a name is a WITH entry: `llm(a, b) AS (`, `llm(a, b) AS MATERIALIZED (`."""
     before = tokens[at - 1].token_type if at else None
     if before not in (TokenType.WITH, TokenType.RECURSIVE, TokenType.COMMA):
         return False

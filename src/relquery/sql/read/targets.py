@@ -1,7 +1,7 @@
-"""What a statement writes to, looked at before its calls are paid for.
+"""Checks what a statement writes to before its calls are paid for.
 
-What DuckDB finds when it binds a statement (see sql.stub) is not looked for here: that a table is
-there already, and that a folder is not, it finds when all rows are computed.
+Errors that DuckDB finds when it binds a statement (see sql.read.check) are not checked here. DuckDB
+reports an existing table or a missing folder only after it has computed all rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from relquery.sql.host.database import Database
 
 
 def check_target(database: Database, tree: exp.Expr) -> None:
-    """Raises QueryError for a table to create that is there, or a file to write without folder."""
+    """Raises QueryError if a table to create exists, or if a file's folder does not exist."""
     if isinstance(tree, exp.Create) and not tree.args.get("exists") and _is_there(database, tree):
         name = tree.this.sql(dialect="duckdb")
         raise QueryError(
             f"The table {name} already exists. Write CREATE OR REPLACE TABLE {name} to replace "
-            "it, or give another name."
+            "it, or use another name."
         )
     if isinstance(tree, exp.Copy):
         for file in tree.args.get("files") or ():
@@ -28,14 +28,14 @@ def check_target(database: Database, tree: exp.Expr) -> None:
 
 
 def has_nothing_to_do(database: Database, tree: exp.Expr) -> bool:
-    """Whether a statement creates a table unless it is there, and it is."""
+    """Whether a statement creates a table IF NOT EXISTS, and the table exists."""
     return (
         isinstance(tree, exp.Create) and bool(tree.args.get("exists")) and _is_there(database, tree)
     )
 
 
 def take_data_clause(tree: exp.Expr) -> bool:
-    """Take WITH [NO] DATA out of a statement; gives whether its table is to have the rows."""
+    """Remove WITH [NO] DATA from a statement. Returns whether the table gets the rows."""
     properties = tree.args.get("properties")
     clause = properties.find(exp.WithDataProperty) if properties is not None else None
     if clause is None:
@@ -45,7 +45,7 @@ def take_data_clause(tree: exp.Expr) -> bool:
 
 
 def _is_there(database: Database, tree: exp.Create) -> bool:
-    """Whether a table or view has the name of the one to create, which may not replace it."""
+    """Whether a table or view with this name exists and the statement does not replace it."""
     table = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if tree.args.get("replace") or not isinstance(table, exp.Table):
         return False
@@ -55,7 +55,7 @@ def _is_there(database: Database, tree: exp.Create) -> bool:
     places = [(_text(table.catalog) if table.catalog else here[0], _text(table.db))]
     if not table.db:
         places = [here]
-    elif not table.catalog:  # `a.t` is the table of a schema, or of another database
+    elif not table.catalog:  # `a` in `a.t` is a schema or another database
         places.append((_text(table.db), "'main'"))
     named = " OR ".join(
         f"(lower(database_name) = lower({of}) AND lower(schema_name) = lower({schema}))"
@@ -74,7 +74,9 @@ def _check_folder(file: exp.Expr) -> None:
         return
     folder = Path(file.this).expanduser().parent
     if not folder.is_dir():
-        raise QueryError(f"{file.this} cannot be written: there is no folder {folder}.")
+        raise QueryError(
+            f"{file.this} cannot be written: the folder {folder} does not exist. Create it first."
+        )
 
 
 def _text(name: str) -> str:

@@ -4,18 +4,18 @@ Requests are sent one at a time, in order; only input tokens are billed here. Gi
 i is sent `i / rate` minutes after the first; without one, no cache entry expires and no machine
 overflows.
 
-**Automatic caches** serve the longest prefix that an earlier request had, rounded down to what the
-provider counts, and store everything for free. Where a provider limits the requests per minute on
-one prefix, the requests of a minute that share their first `minimum` tokens fill one machine up to
-the limit, then a second, and so on. The first machine keeps its cache from minute to minute; each
-further one starts empty, as nothing says that the overflow of the next minute meets it again.
+**Automatic caches** serve the longest prefix that an earlier request had, rounded down to the
+provider's granularity, and store everything for free. If a provider limits the requests per minute
+on one prefix, the requests of a minute that share their first `minimum` tokens fill one machine up
+to the limit, then a second, and so on. The first machine keeps its cache from minute to minute.
+Each further one starts empty, as the overflow of the next minute may go to a different machine.
 
-**Breakpoints** are set where prompts part. A request that marks prefixes reads the longest of them
+**Breakpoints** are set where prompts diverge. A request that marks prefixes reads the longest one
 that is cached, writes from there to its longest mark, and pays the rest uncached:
 
     cost = read x p + write x (q - p) + uncached x (length - q)
 
-A group is the requests that share a prefix; a gap longer than an entry's lifetime splits it. The
+A group is all requests that share a prefix; a gap longer than an entry's lifetime splits it. The
 first request of a group writes its prefix and the others read it, so the tokens between a mark and
 the next one above it cost `write + (n - 1) x read` instead of `n x uncached` for a group of n,
 whatever is marked elsewhere. What the marks save is therefore a sum over the marks, each worth
@@ -23,7 +23,7 @@ whatever is marked elsewhere. What the marks save is therefore a sum over the ma
 program over the tree of groups whose state is the next mark above and the marks still allowed.
 
 A request needs a mark for each prefix that it is the first to write, and one for the prefix that it
-reads; their number is limited. Using an entry keeps alive the shorter ones that it begins with.
+reads; the number of marks is limited. Using an entry also keeps its shorter prefixes alive.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from relquery.table.cost.tokens import Tokens
 
 Marks = list[tuple[int, ...]]
 MILLION = 1_000_000
-NOTHING = 1e-9  # USD per million tokens, below which a gain is rounding
+NOTHING = 1e-9  # USD per million tokens; a smaller gain is a rounding error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bill:
-    """Input tokens by what is paid for them; they add up to those sent.
+    """Input tokens by price category; they add up to the tokens sent.
 
     breakpoints: per request the prefix lengths, in tokens and ascending, that it should mark;
         empty for automatic caches.
@@ -88,7 +88,7 @@ def bill(tokens: Tokens, price: Price, *, requests_per_minute: float | None = No
     if requests_per_minute is not None and not requests_per_minute > 0:
         raise ConfigError(
             f"requests_per_minute is {requests_per_minute}; it must be above 0, or None if "
-            "neither expiry nor overflow matter."
+            "neither expiry nor overflow matters."
         )
     if price.breakpoints:
         return _bill_breakpoints(tokens, price, requests_per_minute)
@@ -96,7 +96,7 @@ def bill(tokens: Tokens, price: Price, *, requests_per_minute: float | None = No
 
 
 def _window(price: Price, rate: float | None) -> int:
-    """How many requests back an entry may have been used last."""
+    """The number of requests after which an unused entry expires."""
     if rate is None or price.lifetime_s is None:
         return FOREVER
     return int(min(price.lifetime_s * rate / 60, FOREVER))
@@ -117,7 +117,7 @@ def _bill_automatic(tokens: Tokens, price: Price, rate: float | None) -> Bill:
 
 @compiled
 def _machines(tree: PrefixTree, minimum: int, rate: float, limit: float) -> Int64s:
-    """(n,), the machine of each request; 0 is the one that keeps its cache."""
+    """(n,), the machine of each request; machine 0 keeps its cache."""
     sent = np.zeros(len(tree.parent), np.int64)  # in this minute, by the node of the first tokens
     minute_of = np.full(len(tree.parent), -1, np.int64)
     machines = np.zeros(len(tree.leaf), np.int64)
@@ -142,8 +142,8 @@ def _machines(tree: PrefixTree, minimum: int, rate: float, limit: float) -> Int6
 class _Groups(NamedTuple):
     """The tree of prefixes with a node for each group of requests.
 
-    parent, depth, leaf: as in PrefixTree. requests: (groups,), how many. joined: whether the
-    first request of the group is also the first of its parent.
+    parent, depth, leaf: as in PrefixTree. requests: (groups,), number of requests. joined: whether
+    the first request of the group is also the first request of its parent.
     """
 
     parent: Int64s
@@ -248,15 +248,15 @@ def _nearest(parent: Int64s, order: Int64s, worth: Bools) -> Int64s:
 
 
 def _mark(forest: _Forest, limit: int) -> Bools:
-    """Which groups to mark so that most is saved."""
-    if _all_fit(forest.above, forest.joined, limit):  # spares the table, whose size may be large
+    """Which groups to mark to save the most."""
+    if _all_fit(forest.above, forest.joined, limit):  # avoids the table, which may be large
         return np.ones(len(forest.above), np.bool_)
     return _choose(forest, limit)
 
 
 @compiled
 def _all_fit(above: Int64s, joined: Bools, limit: int) -> bool:
-    """Whether each group can be marked: the best, as no group gains more than those above it."""
+    """Whether every group can be marked, which is the best choice when it is possible."""
     used = np.ones(len(above), np.int64)
     for j in range(len(above)):
         if above[j] >= 0:
@@ -269,9 +269,9 @@ def _choose(forest: _Forest, limit: int) -> Bools:
     """The dynamic program; O(groups x ancestors x limit) time and space.
 
     A group has one row of the table for each place where the next mark above it may be: nowhere
-    (0), at its ancestors from the top (1, 2, ...), and, last, at itself, which its children use.
-    best[row, b]: the most that can be saved below the group with b marks left; once the group has
-    been dealt with, itself included.
+    (0), at its ancestors from the top (1, 2, ...), and last at the group itself, for its children.
+    best[row, b]: the most that can be saved below the group with b marks left; after the group has
+    been processed, including the group.
     """
     level, first = _rows(forest.above)
     best = np.zeros((first[-1], limit + 1))
@@ -295,7 +295,7 @@ def _choose(forest: _Forest, limit: int) -> Bools:
 
 @compiled
 def _rows(above: Int64s) -> tuple[Int64s, Int64s]:
-    """(members of the forest above each, where its rows begin)."""
+    """(number of ancestors of each group in the forest, where its rows begin)."""
     level, first = np.zeros(len(above), np.int64), np.zeros(len(above) + 1, np.int64)
     for j in range(len(above)):
         level[j] = level[above[j]] + 1 if above[j] >= 0 else 0
@@ -333,10 +333,10 @@ def _marked_above(forest: _Forest, marked: Bools) -> Int64s:
 
 @compiled
 def _paths(forest: _Forest, marked: Bools, bottom: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """(marks of all requests, ends of each request's): the `limit` deepest, ascending.
+    """(marks of all requests, end of each request's marks): the `limit` deepest, ascending.
 
-    The prefixes that a request has to write are its deepest, so they and the one that it reads are
-    among these.
+    The prefixes that a request must write are its deepest ones. So these marks include them and
+    the prefix that it reads.
     """
     ends = np.zeros(len(bottom), np.int64)
     positions = np.zeros(len(bottom) * limit, np.int64)

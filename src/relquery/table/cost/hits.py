@@ -1,7 +1,7 @@
-"""Token truth: how many leading tokens of each prompt a cache serves, counted on token ids.
+"""Counts how many leading tokens of each prompt a cache serves, on token ids.
 
-Prompts come in the order sent, one at a time: each has been answered before the next is looked up.
-Everything here compares token ids, no hash decides: hits are exact.
+Prompts come in the order sent, one at a time: each is answered before the next is looked up. All
+code here compares token ids and does not rely on hashes, so hits are exact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class HitReport:
     """Tokens sent, and how many of them each cache serves.
 
     previous: shared with the prompt sent just before. unlimited: shared with any earlier prompt.
-    lru: in whole blocks, from a cache of `blocks` blocks of `block_size` tokens; None: not asked.
+    lru: in whole blocks, from a cache of `blocks` blocks of `block_size` tokens; None if not
+    measured.
     """
 
     tokens: int
@@ -49,7 +50,7 @@ class HitReport:
 
 
 def measure_hits(tokens: Tokens, blocks: int | None = None, block_size: int = 16) -> HitReport:
-    """All caches at once; `blocks` None leaves the LRU cache out."""
+    """Measure all caches; `blocks` None skips the LRU cache."""
     lru = None if blocks is None else int(lru_hits(tokens, blocks, block_size).sum())
     return HitReport(
         tokens=len(tokens.ids),

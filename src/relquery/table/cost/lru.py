@@ -1,4 +1,4 @@
-"""A paged cache of limited size, least recently used blocks evicted first."""
+"""A paged cache of limited size that evicts the least recently used blocks first."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from relquery.table.cost.tokens import Tokens
 def lru_hits(tokens: Tokens, blocks: int, block_size: int = 16) -> Int64s:
     """(n,), tokens in the leading whole blocks that a paged cache of `blocks` blocks holds.
 
-    A block is known by its tokens and by all blocks before it. A prompt uses its whole blocks,
-    the last of them first, as vLLM frees them: of one prompt, tails are evicted before heads. Of a
-    prompt of more blocks than the cache has, the leading ones are kept. The unfilled last block
-    and answers take no room; a prompt that is cached whole counts whole, though an engine computes
-    its last token again.
+    A block is identified by its tokens and all blocks before it. A prompt uses its whole blocks,
+    last one first, as vLLM frees them: the tail of a prompt is evicted before its head. If a prompt
+    has more blocks than the cache, the leading ones are kept. The partial last block and answers
+    take no room. A fully cached prompt counts in full, although an engine computes its last token
+    again.
 
     Raises ConfigError if either number is below 1.
     """
@@ -110,7 +110,7 @@ def _is_page(pages: _Pages, ids: Int32s, page: int, parent: int, position: int, 
 
 @compiled
 def _use(pages: _Pages, page: int) -> int:
-    """Make a block the most recently used; 1 if it was not in the cache."""
+    """Make a block the most recently used. Returns 1 if it was not in the cache."""
     added = 1 - _drop(pages, page) if pages.cached[page] else 1
     newest = pages.older[0]
     pages.newer[newest], pages.older[page] = page, newest

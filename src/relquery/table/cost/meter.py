@@ -1,4 +1,4 @@
-"""What a schedule costs in tokens and money: to choose by, and to report."""
+"""Measures what a schedule costs in tokens and money, to choose schedules and to report."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from relquery.table.items import Items
 from relquery.table.measure import Fields, hits, phc
 
 BLOCK_SIZE = 16
-# Sent by a table whose schedules are compared on whole prompts. Larger ones would be tokenised for
-# minutes: there each field is tokenised once, and a token that merges two fields is not seen.
+# Up to this many characters, schedules are compared on whole prompts. Tokenising larger tables
+# would take minutes. There each field is tokenised once, which misses tokens that span two fields.
 CHARACTERS_COMPARED = 200_000
 
 Sent = tuple[Int64s, Fields]  # rows, and by position the columns in the order sent
@@ -30,7 +30,7 @@ Sent = tuple[Int64s, Fields]  # rows, and by position the columns in the order s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Meter:
-    """Counts nothing where neither tokenizer, nor price, nor cache size is given.
+    """Counts tokens and money; counts nothing without a tokenizer, price or cache size.
 
     prefix: the text before the fields of every row. cache_tokens: size of an LRU cache.
     """
@@ -48,11 +48,11 @@ class Meter:
         return self.weighting.price is not None or self.cache_tokens is not None
 
     def best(self, schedules: Sequence[Sent]) -> Sent:
-        """The cheapest if there is a price, or that which hits most in a bounded cache.
+        """The cheapest if there is a price, or the one with the most hits in a bounded cache.
 
-        Else by the weight: "tokens": most tokens hit, or characters without a tokenizer, those of
-        partial items included; "squared": the highest PHC. Of equals that which hits most
-        characters, then the highest PHC, then the first.
+        Otherwise by weight. "tokens": the most tokens hit (characters without a tokenizer),
+        including partial items. "squared": the highest PHC. Ties go to the most characters hit,
+        then to the highest PHC, then to the first.
         """
         if len(schedules) == 1:
             return schedules[0]
@@ -80,7 +80,7 @@ class Meter:
         return saved
 
     def _tokens(self) -> Callable[[Sent], Tokens]:
-        """A schedule's prompts as tokens: whole where they are few, else put together."""
+        """A schedule's prompts as tokens: tokenised whole if they are few, else assembled."""
         if int(self.items.characters[self.items.slots].sum()) <= CHARACTERS_COMPARED:
             return lambda schedule: self._tokenize(*schedule)
         pieces = self.weighting.pieces or tokenize_items(self.items, self._encode, self.prefix)
@@ -120,7 +120,7 @@ class Meter:
 
 
 def _most(score: Callable[[Sent], float], schedules: Sequence[Sent]) -> list[Sent]:
-    """All that score highest, in their order."""
+    """All schedules with the highest score, in order."""
     if len(schedules) == 1:
         return list(schedules)
     scores = side_by_side([partial(score, each) for each in schedules], np.zeros(1, np.bool_))

@@ -1,7 +1,7 @@
-"""Items as tokens, each tokenised once: prompts are put together from them without a tokenizer.
+"""Tokenises each item once and assembles prompts from these tokens, without a tokenizer.
 
-What merges across two items is missed, so these prompts serve to compare schedules; what is
-reported is counted on whole prompts.
+This misses tokens that span two items, so it only serves to compare schedules. Reported numbers are
+counted on whole prompts.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def tokenize_items(items: Items, encode: Encode, prefix: str) -> Pieces:
 
 
 def begin_alike(pieces: Pieces, same: Int32s) -> Beginnings:
-    """What items have in common at their beginning, in tokens. same: (items,), see Items.
+    """The prefixes that items share, in tokens. same: (items,), see Items.
 
-    Sorts the tokens of every item: for small tables.
+    Sorts the tokens of every item, so it suits only small tables.
     """
     ids, offsets = pieces.items.ids.tolist(), pieces.items.offsets.tolist()
     tokens = [ids[offsets[item] : offsets[item + 1]] for item in same.tolist()]
@@ -64,7 +64,7 @@ def begin_alike(pieces: Pieces, same: Int32s) -> Beginnings:
 
 
 def _agreement(a: list[int], b: list[int]) -> int:
-    """Leading tokens that two items have in common."""
+    """The number of leading tokens that two items share."""
     differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(differing, min(len(a), len(b)))
 
@@ -85,7 +85,7 @@ def _join(prefix: Int32s, ids: Int32s, offsets: Int64s, sent: Int32s, out: Int32
 class EstimatedTokens:
     """Pieces of words as a stand-in for tokens, for use without a tokenizer.
 
-    English text comes to about as many pieces as it has tokens of a common vocabulary.
+    English text has about as many pieces as tokens in a common vocabulary.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Prompts as a radix tree of their tokens, which tells every prefix that two of them share."""
+"""A radix tree of prompts by tokens, which contains every prefix that two prompts share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOREVER = 2**62  # a window that no schedule exceeds
 
 
 class PrefixTree(NamedTuple):
-    """The prompts as a radix tree: nodes stand where prompts part or end.
+    """The prompts as a radix tree: there is a node wherever prompts diverge or end.
 
     parent, depth: (nodes,), depth in tokens; roots have depth 0 and are their own parents.
     leaf: (n,), the node where each prompt ends. hits: (n,), tokens shared with earlier prompts.
@@ -43,7 +43,7 @@ def prefix_tree(tokens: Tokens, roots: Int64s | None = None, window: int = FOREV
     """Build the tree of all prompts; O(tokens) time, O(prompts) space.
 
     roots: (n,), which cache each prompt is sent to, counted from 0; None: one for all.
-    window: a prefix counts as hit if one of the `window` prompts before had it.
+    window: a prefix counts as a hit if one of the `window` prompts before had it.
     """
     if roots is None:
         roots = np.zeros(len(tokens), np.int64)
@@ -137,7 +137,7 @@ def _match(tree: _Growth, ids: Int32s, node: int, child: int, position: int, end
 
 @compiled
 def _split(tree: _Growth, ids: Int32s, slot: int, fork: int, length: int) -> None:
-    """Put a fork on the edge that `slot` holds, after `length` of its tokens."""
+    """Split the edge in `slot` with a fork after `length` of its tokens."""
     child = tree.table[slot]
     _add(tree, slot, fork, tree.parent[child], tree.start[child], length)
     tree.parent[child] = fork

@@ -1,4 +1,4 @@
-"""What a provider charges for input tokens, and what a hit rate alone says about savings."""
+"""What a provider charges for input tokens, and the savings that a hit rate implies."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Price:
     uncached, write, read, output: USD per million tokens: sent without cache, written to the
         cache (as `uncached` where writing is free), served by the cache, and generated.
     minimum: tokens of the shortest prefix that is cached.
-    granularity: hits of an automatic cache come in steps of so many tokens above `minimum`.
+    granularity: hits of an automatic cache come in steps of this many tokens above `minimum`.
     breakpoints: prefixes that a request may mark to be cached; 0: the cache is automatic.
-    requests_per_minute: on one prefix of an automatic cache; what is sent faster overflows to
-        another machine. None: no limit is known.
+    requests_per_minute: limit on one prefix of an automatic cache; requests beyond it go to another
+        machine. None: no known limit.
     lifetime_s: seconds for which an entry outlives its last use. None: not documented.
 
     Raises ConfigError for figures that contradict each other.
@@ -100,7 +100,7 @@ def find_price(name: str) -> Price:
     if name not in PRICES:
         raise ConfigError(
             unknown("price model", name, PRICES)
-            + " A model of your own is a relquery.table.cost.price.Price."
+            + " For your own price, pass a relquery.table.cost.price.Price."
         )
     return PRICES[name]
 
@@ -113,17 +113,17 @@ def savings(
     A hit costs `read`, a miss `miss` USD per million tokens (default: the write price, as each
     miss is written). before: the hit rate to compare with; None: sending without a cache.
 
-    Paper 000, Table 4, compares GGR with the original order so. Its OpenAI column is that of
-    gpt-4o-mini. Its Anthropic column comes out, in all seven rows, only if a miss is charged twice,
-    to be sent and to be written: `miss=uncached + write`, 2.25 times the base price. By the prices
-    of section 6.3 a written token costs 1.25 times the base price in all, and the savings are two
-    to four points lower than printed.
+    Paper 000, Table 4, compares GGR with the original order in this way. Its OpenAI column is for
+    gpt-4o-mini. All seven rows of its Anthropic column can only be reproduced if a miss is charged
+    twice, for sending and for writing: `miss=uncached + write`, 2.25 times the base price. With the
+    prices of section 6.3, a written token costs 1.25 times the base price in total, and the savings
+    are two to four points lower than printed.
 
     Raises ConfigError if a rate is not between 0 and 1.
     """
     for name, rate in (("hit_rate", hit_rate), ("before", before)):
         if rate is not None and not 0 <= rate <= 1:
-            raise ConfigError(f"{name} is {rate}; a hit rate is between 0 and 1.")
+            raise ConfigError(f"{name} is {rate}; a hit rate must be between 0 and 1.")
     paid = price.write if miss is None else miss
 
     def cost(rate: float) -> float:

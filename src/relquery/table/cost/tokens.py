@@ -1,7 +1,7 @@
 """Prompts as token ids.
 
-Text is tokenised as whole prompts, so that a token that merges across two fields is counted as
-what the model sees.
+Text is tokenised as whole prompts. So a token that spans two fields is counted as the model sees
+it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relquery.arrays import Int32s, Int64s
 from relquery.errors import ConfigError
 
 Encode = Callable[[list[str]], Sequence[Sequence[int]]]
-BATCH = 4096  # texts handed to the tokenizer at once
+BATCH = 4096  # number of texts per call of the tokenizer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +51,9 @@ class Tokens:
 def tokenize(texts: Sequence[str], encode: Encode) -> Tokens:
     """Token ids of whole prompts.
 
-    encode: gives one sequence of ids per text; it decides on special tokens.
-    Raises ConfigError if it gives another number of sequences than it got texts, or anything else
-    than ids: whole numbers from 0 to below 2^31.
+    encode: returns one sequence of ids per text; it decides on special tokens.
+    Raises ConfigError if the number of sequences differs from the number of texts, or for anything
+    that is not an id: an integer from 0 to below 2^31.
     """
     prompts: list[npt.NDArray[np.int32]] = []
     for start in range(0, len(texts), BATCH):
@@ -63,8 +63,8 @@ def tokenize(texts: Sequence[str], encode: Encode) -> Tokens:
             raise _no_ids(encoded)
         if len(encoded) != len(batch):
             raise ConfigError(
-                f"The tokenizer gave {len(encoded)} sequences for {len(batch)} texts. "
-                "Pass a function that encodes each text by itself."
+                f"The tokenizer returned {len(encoded)} sequences for {len(batch)} texts. "
+                "Pass a function that encodes each text separately."
             )
         if not start:
             _check_ids(encoded)
@@ -76,7 +76,7 @@ def tokenize(texts: Sequence[str], encode: Encode) -> Tokens:
 
 
 def _check_ids(encoded: Sequence[Sequence[int]]) -> None:
-    """The first that there are: a tokenizer that gives ids gives no other thing later."""
+    """Check only the first ids: a tokenizer that returns ids once keeps returning them."""
     first: object = encoded
     try:
         first = next((ids for ids in encoded if len(ids)), [0])
@@ -90,6 +90,6 @@ def _check_ids(encoded: Sequence[Sequence[int]]) -> None:
 def _no_ids(given: object) -> ConfigError:
     shown = textwrap.shorten(repr(given), 60, placeholder="...")
     return ConfigError(
-        f"The tokenizer gave {shown}. Expected, for a list of texts, a list of token ids per text: "
-        "whole numbers from 0 to below 2^31."
+        f"The tokenizer returned {shown}. For a list of texts, it must return a list of token ids "
+        "per text: integers from 0 to below 2^31."
     )

@@ -18,7 +18,7 @@ WEIGHTS = ("tokens", "squared")
 
 
 class Weighting(NamedTuple):
-    """weights: (items,). price: None where money is no matter. pieces: None where not counted."""
+    """weights: (items,). price: None if cost does not matter. pieces: None if not counted."""
 
     name: str
     weights: Int64s
@@ -31,8 +31,8 @@ def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> W
     """What items are worth by `weight`; prefix: the text before the fields of every row.
 
     squared: characters of the value, squared (paper 000, eq. 2). tokens: tokens of "column:
-    value", or its characters where no tokenizer is given. A price: tokens, counted from the
-    provider's minimum in its steps, at what reading saves and writing costs.
+    value", or its characters without a tokenizer. A price: tokens, counted with the provider's
+    minimum and granularity, valued at what reading saves and writing costs.
 
     Raises ConfigError for an unknown name.
     """
@@ -56,7 +56,7 @@ def weigh(items: Items, weight: Weight, encode: Encode | None, prefix: str) -> W
 
 
 def beginnings_of(items: Items, weighting: Weighting) -> Beginnings | None:
-    """What hits of beginnings are worth, in the unit of the weights; None where nothing."""
+    """What hits of partial items are worth, in the unit of the weights; None if nothing."""
     if weighting.name == "squared":
         return None
     if weighting.pieces is None:

@@ -1,1 +1,1 @@
-"""Functional dependencies: what one is, and finding them."""
+"""Functional dependencies: their definition and discovery."""

@@ -1,6 +1,6 @@
-"""Functional dependencies: columns whose values fix those of other columns.
+"""Functional dependencies: columns whose values determine the values of other columns.
 
-A dependency is one-way. Columns that determine one another, such as an id and a name, are two.
+A dependency is one-way. Columns that determine each other, such as an id and a name, have two.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Dependency:
     def __post_init__(self) -> None:
         if not self.determinants or not self.dependents:
             raise ConfigError(
-                f"Dependency '{self}' lacks a side; expected columns on both, e.g. 'id -> name'."
+                f"Dependency '{self}' has an empty side. Give columns on both, e.g. 'id -> name'."
             )
         for name in self.names:
             if not name:
@@ -43,7 +43,7 @@ class Dependency:
                 )
         if not 0 <= self.error <= 1:
             raise ConfigError(
-                f"The error of '{self}' is {self.error}; it is a share of rows, from 0 to 1."
+                f"The error of '{self}' is {self.error}; it must be a share of rows, from 0 to 1."
             )
 
     @property
@@ -56,13 +56,13 @@ class Dependency:
 
 
 def parse_dependency(given: str | Sequence[str] | Dependency) -> tuple[Dependency, ...]:
-    """What a user wrote, as one-way dependencies.
+    """Parse the user's input into one-way dependencies.
 
-    "a, b -> c, d" is one-way, "a <-> b" two-way. "a, b" without an arrow, and a sequence of names
-    (taken as they are, for names that hold commas or arrows), is a group: each of its columns
-    determines every other (paper 000, §4.2.1).
+    "a, b -> c, d" is one-way, "a <-> b" two-way. "a, b" without an arrow is a group, and so is a
+    sequence of names, which may contain commas or arrows. Each column of a group determines every
+    other (paper 000, §4.2.1).
 
-    Raises ConfigError for what cannot be read: an empty side or name, a single name, two arrows.
+    Raises ConfigError for an empty side or name, a single name, or two arrows.
     """
     if isinstance(given, Dependency):
         return (given,)
@@ -109,12 +109,12 @@ def check_names(names: Sequence[str], used: Iterable[str]) -> None:
 
 
 def merge(given: Iterable[Dependency], found: Iterable[Dependency]) -> tuple[Dependency, ...]:
-    """The user's dependencies, then those found about which the user says nothing.
+    """The user's dependencies, then the discovered ones about pairs that the user does not mention.
 
-    A dependency speaks about each pair of a determinant and a dependent, in both directions. What
-    was found about a pair that the user speaks about is dropped: "city -> state" stands alone,
-    however well state determines city in these rows, and "street, city -> zip" says that it takes
-    both.
+    A dependency is about each pair of a determinant and a dependent, in both directions. Discovered
+    dependencies about a pair that the user mentions are dropped. So "city -> state" is the only one
+    about its pair, however well state determines city in these rows, and "street, city -> zip"
+    means that both are needed.
     """
     given = tuple(dict.fromkeys(given))
     settled = {pair for dependency in given for pair in _pairs(dependency)}
@@ -141,11 +141,11 @@ def _pairs(dependency: Dependency) -> set[frozenset[str]]:
 def implied(names: Sequence[str], dependencies: Iterable[Dependency]) -> Bools:
     """(m, m): [a, b] is true if column a alone determines b, directly or through others.
 
-    Every column determines itself. Composite determinants are left out, and errors do not count:
-    a chain of approximate dependencies is true, too. A name that several columns carry means the
-    first of them.
+    Every column determines itself. Composite determinants are left out. Errors are ignored: a chain
+    of approximate dependencies also counts as true. If several columns have the same name, it means
+    the first.
 
-    Raises UnknownColumnError for a dependency on a column that is not there.
+    Raises UnknownColumnError for a dependency on an unknown column.
     """
     dependencies = tuple(dependencies)
     check_names(names, (name for dependency in dependencies for name in dependency.names))

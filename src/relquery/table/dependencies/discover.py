@@ -1,26 +1,26 @@
-"""Find functional dependencies that hold, nearly hold, and are of use for reordering.
+"""Finds functional dependencies that hold exactly or nearly, and are useful for reordering.
 
 The measure is g3 (Kivinen and Mannila 1995): the smallest share of rows to remove so that the
-dependency holds. By g3 alone, most of what holds is worthless: nearly distinct values determine
+dependency holds. With g3 alone, most dependencies are worthless: nearly distinct values determine
 every column, every column determines a nearly constant one, and on few rows anything may hold by
-chance. So three things are asked of a dependency:
+chance. So a dependency must meet three conditions:
 
 1. Its g3 is within the tolerance.
-2. A column, or pair of columns, takes part only if its values repeat (LEAST_REPEATS): what shows
-   once hits nothing.
-3. It holds for a reason. Were the dependent shuffled, more than CHANCE times as many rows would
-   break it, and enough of them that a table of independent columns would hardly show it anywhere
-   (CERTAINTY). For a composite a, b -> c the dependent is shuffled among rows of equal a, and of
-   equal b: each column must add to what the other one says. A near key, a near constant, and a
-   small table all fail here, because shuffling breaks nothing there either.
+2. The values of its column, or pair of columns, repeat (LEAST_REPEATS): a value that occurs once
+   gives no hits.
+3. It holds for a reason. If the dependent were shuffled, more than CHANCE times as many rows would
+   break it, and so many that a table of independent columns would hardly show such a dependency
+   (CERTAINTY). For a composite a, b -> c, the dependent is shuffled among rows of equal a, and of
+   equal b: each column must add information to the other. Near keys, near constants and small
+   tables all fail here, because shuffling breaks nothing there either.
 
 A composite has two columns, neither of which determines the dependent or the other within the
-tolerance; of columns that determine one another, the first stands for all.
+tolerance. If columns determine each other, only the first is used.
 
-Candidates are counted on all rows, with no sampling, and dropped at the first row too many, which
-for most comes soon. On wide tables only the columns with the most characters in repeated cells take
-part (MOST_CELLS, MOST_COLUMNS): of 10,000 rows the best 316, and the best 58 in composites; of a
-million rows 31 and 12.
+Candidates are counted on all rows, without sampling, and dropped as soon as too many rows break
+them, which is early for most. On wide tables, only the columns with the most characters in repeated
+cells are used (MOST_CELLS, MOST_COLUMNS): for 10,000 rows the best 316, and the best 58 in
+composites; for a million rows 31 and 12.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from relquery.table.dependencies.partition import (
 
 # A row in a hundred: a few repeated bodies do not void Body -> PostId, and 99 of 100 hits stay.
 TOLERANCE = 0.01
-# A row in twenty must show a value again. Below that even a free hit on every repeat is no gain.
+# One row in twenty must repeat a value. Below that, even a free hit on every repeat gains nothing.
 LEAST_REPEATS = 0.05
-# Four in five of the rows that would break it by chance must not.
+# Of the rows that would break it by chance, four in five must not break it.
 CHANCE = 5
-# e^-5 is under 1%: the chance that any of the independent candidates of a table seems to hold.
+# The chance that any independent candidate in a table seems to hold is e^-5, under 1%.
 CERTAINTY = 5.0
 # Cells that a search may look at if it drops no candidate early: columns^2 x rows, and for
-# composites columns^3 x rows / 2. Five seconds at worst, a tenth of that as a rule.
+# composites columns^3 x rows / 2. Five seconds at worst, usually a tenth of that.
 MOST_CELLS = 1_000_000_000
-# So that a table of equal columns does not give a million dependencies.
+# Keeps a table of equal columns from giving a million dependencies.
 MOST_COLUMNS = 512
 
 Breaks = dict[int, int]  # dependent: rows to remove
@@ -65,7 +65,7 @@ Found = Iterator[tuple[tuple[int, ...], Breaks]]  # with the determinants
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Survey:
-    """The columns that take part, in the table's order, and what is asked of a dependency.
+    """The columns that are used, in the table's order, and the limits for a dependency.
 
     codes: (k, n). distinct: (k,). limit: rows that may break a dependency.
     draws: (n,), seeded random numbers. counts: scratch, one per code, 0 between calls.
@@ -102,15 +102,16 @@ def discover(
 ) -> tuple[Dependency, ...]:
     """Dependencies of columns on one other and, with `composite`, on two others.
 
-    What one determinant fixes exactly is one dependency; what it fixes nearly is one each, with
-    its g3. skip: columns that take no part. A name that several columns carry means the first.
+    All columns that one determinant fixes exactly form one dependency. Each column that it fixes
+    nearly has its own, with its g3. skip: columns to ignore. If several columns have the same name,
+    it means the first.
 
-    Raises ConfigError for a tolerance outside 0 to below 1, UnknownColumnError for a column to skip
-    that is not there.
+    Raises ConfigError for a tolerance outside 0 to below 1, UnknownColumnError for an unknown
+    column in `skip`.
     """
     if not 0 <= tolerance < 1:
         raise ConfigError(
-            f"tolerance is {tolerance}; it is a share of rows, 0 (exact) or more and below 1."
+            f"tolerance is {tolerance}; it must be a share of rows from 0 (exact) to below 1."
         )
     check_names(columns.names, skip)
     rows, width = columns.shape
@@ -130,7 +131,7 @@ def discover(
 
 
 def _by_gain(columns: Columns, skip: Collection[str]) -> list[int]:
-    """Columns that can take part, those with the most characters in repeated cells first."""
+    """Columns that can be used, those with the most characters in repeated cells first."""
     rows, width = columns.shape
     gain: dict[int, int] = {}
     for column, name in enumerate(columns.names):
@@ -145,7 +146,7 @@ def _by_gain(columns: Columns, skip: Collection[str]) -> list[int]:
 
 
 def _affordable(rows: float, power: int) -> int:
-    """Columns that can take part: to this power, times the rows, they are within MOST_CELLS."""
+    """The number of columns such that columns^power x rows stays within MOST_CELLS."""
     return min(MOST_COLUMNS, int((MOST_CELLS / max(rows, 1)) ** (1 / power)))
 
 
@@ -155,10 +156,10 @@ def _doubt(width: int, columns: int) -> float:
 
 
 def _least_by_chance(lost: int, doubt: float) -> int:
-    """Rows that a shuffle must break, where `lost` are broken.
+    """The number of rows that a shuffle must break if `lost` rows break the dependency.
 
-    Where x rows are to be expected (Poisson), no more than y are found with a chance of at most
-    e^-d for x = y + d + sqrt(2 y d).
+    If x rows are expected (Poisson), the chance to find no more than y is at most e^-d for
+    x = y + d + sqrt(2 y d).
     """
     expected = lost + doubt + math.sqrt(2 * lost * doubt)
     return math.ceil(max(expected, CHANCE * lost))
@@ -195,7 +196,7 @@ def _singles(survey: _Survey, lost: Int64s, doubt: float) -> Found:
 
 
 def _composites(survey: _Survey, lost: Int64s, places: Sequence[int], doubt: float) -> Found:
-    """Pairs of the columns at `places` that determine what neither does."""
+    """Pairs of the columns at `places` that determine a column that neither does alone."""
     everything = whole(survey.rows)
     fixes = lost <= survey.limit
     takes_part = np.isin(np.arange(len(fixes)), places)
@@ -218,7 +219,7 @@ def _composites(survey: _Survey, lost: Int64s, places: Sequence[int], doubt: flo
 
 
 def _one_of_each(fixes: Bools, places: Sequence[int]) -> list[int]:
-    """The columns but those that determine, and are determined by, one that stands before."""
+    """The columns, without those equivalent to an earlier one (each determines the other)."""
     kept: list[int] = []
     for place in places:
         if not (fixes[place, kept] & fixes[kept, place]).any():
@@ -229,7 +230,7 @@ def _one_of_each(fixes: Bools, places: Sequence[int]) -> list[int]:
 def _beyond_chance(
     survey: _Survey, partition: Partition, lost: Int64s, shuffles: Sequence[Int32s], doubt: float
 ) -> Breaks:
-    """Dependents within the limit that each of the shuffles would break far more often."""
+    """Dependents within the limit that every shuffle would break far more often."""
     shuffled = [Partition(shuffle[partition.rows], partition.starts) for shuffle in shuffles]
     breaks: Breaks = {}
     for column in np.flatnonzero(lost <= survey.limit).tolist():

@@ -1,7 +1,7 @@
-"""Rows grouped by equal values: what a functional dependency is counted on.
+"""Rows grouped by equal values, used to count violations of functional dependencies.
 
 A partition leaves out groups of one row, which break no dependency (stripped partitions: Huhtala
-et al., TANE, 1999). It is refined by one more column in one pass over the rows that it still holds.
+et al., TANE, 1999). It is refined by one more column in one pass over its remaining rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Partition(NamedTuple):
 
     @property
     def repeats(self) -> int:
-        """Rows that show again what an earlier row of their group shows."""
+        """The number of rows that repeat the value of an earlier row in their group."""
         return len(self.rows) - (len(self.starts) - 1)
 
 
@@ -34,7 +34,7 @@ def whole(rows: int) -> Partition:
 
 
 def refine(coarse: Partition, codes: Int32s, counts: Int64s) -> Partition:
-    """Split the groups by a column, its codes given by row id. O(rows that the groups hold).
+    """Split the groups by a column with codes by row id. O(rows in the groups).
 
     counts: scratch, one per code, 0 between calls.
     """
@@ -52,7 +52,7 @@ def _refine(coarse: Partition, codes: Int32s, counts: Int64s) -> tuple[Int32s, I
             counts[codes[row]] += 1
         for row in members:
             code = codes[row]
-            if counts[code] > 1:  # first of its group: reserve places, kept as -place - 1
+            if counts[code] > 1:  # first of its group: reserve places, stored as -place - 1
                 filled, counts[code] = filled + counts[code], -filled - 1
                 groups += 1
                 starts[groups] = filled
@@ -92,9 +92,9 @@ def violations_of_each(
 ) -> Int64s:
     """(m,): `violations` of the columns asked for, `limit + 1` for the others.
 
-    codes: (m, n), by column and row id. distinct: (m,), their values. If there are more of them
-    than groups, at least the difference is lost, because a group keeps one value: where that is
-    beyond the limit, no row is looked at.
+    codes: (m, n), by column and row id. distinct: (m,), numbers of their values. If a column has
+    more values than there are groups, at least the difference is lost, because a group keeps one
+    value. If that exceeds the limit, no rows are examined.
     """
     columns, rows = codes.shape
     groups = rows - len(partition.rows) + len(partition.starts) - 1

@@ -1,1 +1,1 @@
-"""Orders of rows and fields: simple, greedy, searched for, and exact."""
+"""Solvers for the order of rows and fields: simple, greedy, search and exact."""

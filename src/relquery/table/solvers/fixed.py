@@ -1,12 +1,12 @@
 """`fixed`: one column order for all rows, chosen by statistics, and one sort.
 
-Among the columns not yet placed, the next one is that with the most weight hit per prefix that it
-splits: with D distinct prefixes so far and E with the column added, rows - E cells of the column
-hit, and E - D more rows miss all that follows. For independent columns this is the order by
-descending weight x p / (1 - p), p the chance of a hit: swapping two neighbours that violate it
-always gains. A column that the placed ones determine splits nothing and comes at once.
+Among the columns not yet placed, the next one has the most weight hit per prefix that it splits.
+With D distinct prefixes so far and E with the column added, rows - E cells of the column hit, and
+E - D more rows miss everything that follows. For independent columns this gives descending weight x
+p / (1 - p), where p is the chance of a hit: swapping two neighbours that violate this order always
+gains. A column determined by the placed ones splits nothing and comes next immediately.
 
-Columns of one class (functional dependency) hit together: they are ranked as one, side by side.
+Columns of one class (functional dependency) hit together. They are ranked as one and kept adjacent.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.table.compiled import compiled, go_on
 from relquery.table.solvers.segment import Problem, Segment, fill_segment, new_segment
 
-CANDIDATES = 16  # classes compared at each place, the best by their own statistics
+CANDIDATES = 16  # number of classes compared at each place, by their own statistics
 
 
 class Prefixes(NamedTuple):
-    """Rows (positions in a segment) sorted by what has been placed.
+    """Rows (positions in a segment) sorted by the columns placed so far.
 
-    run: per row, which distinct prefix it has; ascending from 0. runs: their number.
+    run: per row, the number of its distinct prefix; ascending from 0. runs: how many there are.
     seen: scratch per group of the segment, -1 between calls.
     """
 
@@ -53,7 +53,7 @@ def sort_by_statistics(
     """Sort some of a segment's rows and rank its live columns: (rows, ranked), as positions.
 
     At most O(rows x live columns x CANDIDATES); a column costs nothing once no two rows share
-    all that stands before it.
+    everything before it.
     """
     run = np.zeros(len(rows), np.int64)
     prefixes = Prefixes(rows, run, 1, np.full(segment.first[live], -1, np.int64))
@@ -80,7 +80,7 @@ def sort_by_statistics(
 def _rank_alone(segment: Segment, problem: Problem, none: Prefixes, live: int) -> Int64s:
     """Live columns by weight hit per distinct value, as if each class came first.
 
-    Columns of a class stand together.
+    Columns of a class are adjacent.
     """
     columns = segment.columns[:live]
     gain, most = np.zeros(len(problem.classes)), np.ones(len(problem.classes))
@@ -122,7 +122,7 @@ def _best_choice(
     done: Bools,
     head: int,
 ) -> int:
-    """Where in `choices` the class begins that should come next."""
+    """The position in `choices` where the class that should come next begins."""
     best, best_score, k, compared = head, -1.0, head, 0
     while k < len(choices) and compared < CANDIDATES and not problem.stopped[0]:
         end = _class_end(segment, problem, choices, k)

@@ -1,21 +1,22 @@
 """`ggr`: Greedy Group Recursion (paper 000, Algorithm 1 and §4.2).
 
 Algorithm 1 takes the group of equal cells with the highest hit count, puts its column first for
-the rows of the group (L_B: recursion on these rows without the column), and goes on with the other
-rows (L_A). Three slips of the printed algorithm are corrected: lengths of dependent columns are
+the rows of the group (L_B: recursion on these rows without the column), and continues with the
+other rows (L_A). We correct three errors in the printed algorithm: lengths of dependent columns are
 squared too (line 6), the value goes in front of the group's rows (line 29), and the dependent
-columns that line 26 removes are sent beside it. A dependency that does not hold inside the group
+columns that line 26 removes are sent next to it. A dependency that does not hold inside the group
 is not used there: the column stays in the recursion.
 
-The branch L_A is a loop over groups, best first, from a heap whose entries are brought up to date
-when they surface: rows that leave only ever lower a score. Cells are counted once per segment and
-counts are decremented as rows leave, so a segment costs O(rows x columns), and not each step.
+The branch L_A is a loop over groups, best first, from a heap. An entry's score is updated when it
+reaches the top, since rows that leave can only lower a score. Cells are counted once per segment
+and counts are decremented as rows leave, so O(rows x columns) is the cost of a segment, not of each
+step.
 
-Early stopping (§4.2.2, §6.5: "row depth 4 and column depth 2, or a threshold of 0.1M") is read as
-follows. A step is a group split off. It is taken if it lies within both depths, as one of the
-first `row_depth` groups of a segment (L_A) and below fewer than `column_depth` groups (L_B), or if
-it is worth `threshold`. What is left of a segment falls back to its own statistics (`fixed`). The
-stricter reading, where either limit stops, leaves half of the gain on tables of passages behind.
+We read early stopping (§4.2.2, §6.5: "row depth 4 and column depth 2, or a threshold of 0.1M") as
+follows. A step splits off one group. It is taken if it is within both depths, i.e. one of the first
+`row_depth` groups of a segment (L_A) and below fewer than `column_depth` groups (L_B), or if it is
+worth `threshold`. The rest of a segment falls back to its own statistics (`fixed`). The stricter
+reading, where either limit stops, loses half of the gain on tables of passages.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ PAPER_LIMITS = Limits(row_depth=4, column_depth=2, threshold=100_000)
 
 
 class Task(NamedTuple):
-    """Rows `order[start:stop]`, whose first `placed` fields stand, `depth` groups deep."""
+    """Rows `order[start:stop]`, whose first `placed` fields are fixed, `depth` groups deep."""
 
     start: int
     stop: int
@@ -76,10 +77,10 @@ class Work(NamedTuple):
 def ggr(problem: Problem, limits: Limits, visits: int = NO_LIMIT) -> tuple[Int64s, Int32s]:
     """(rows, fields by row id).
 
-    visits: cells to count, after which each segment left falls back to its own statistics.
+    visits: cells to count; after that, each remaining segment falls back to its own statistics.
     """
     columns, rows = problem.items.shape
-    # Passages change slots, so that one that a group shares stands in one slot.
+    # Passages change slots, so that a passage shared by a group is in one slot.
     problem = problem._replace(items=problem.items.copy(), places=problem.places.copy())
     work = Work(
         order=np.arange(rows, dtype=np.int64),
@@ -97,7 +98,7 @@ def as_in_paper(
 ) -> tuple[Int64s, Int32s]:
     """(rows, fields by row id) with HITCOUNT, and so the threshold, in squared characters.
 
-    Whatever the weight: a threshold of 100,000 means another depth in tokens.
+    This is so for any weight, because a threshold of 100,000 tokens would mean a different depth.
     """
     return ggr(problem._replace(weights=items.lengths**2), limits)
 
@@ -138,7 +139,7 @@ def _split_groups(
     live: int,
     todo: list[Task],
 ) -> Int64s:
-    """Place group after group, and leave their rows' other fields to do; gives the rest."""
+    """Place groups one by one; their rows' other fields become tasks. Returns the other rows."""
     begin = list_members(segment, work.members, len(rows), live)
     free = limits.row_depth if task.depth < limits.column_depth else 0
     heap = build_heap(segment, live, 1 if free > 0 else limits.threshold)
@@ -173,7 +174,7 @@ def _place(segment: Segment, work: Work, at: int, row: int, placed: int, taken: 
 
 @compiled
 def _take_implied(segment: Segment, problem: Problem, members: Int32s, group: int) -> Int64s:
-    """Live slots to place: the group's own, then those that it implies, where they hold."""
+    """Live slots to place: the group's own, then the slots it implies if they hold here."""
     chosen = slot_of(segment, group)
     slot = segment.columns[chosen]
     taken = [np.int64(chosen)]
@@ -181,7 +182,7 @@ def _take_implied(segment: Segment, problem: Problem, members: Int32s, group: in
         _take_if_it_holds(segment, members, problem.implied[k], taken)
     for a, b, third in problem.pairs:
         other = b if a == slot else a
-        if slot in (a, b) and segment.live_at[other] < 0:  # it stands before
+        if slot in (a, b) and segment.live_at[other] < 0:  # it is already placed
             _take_if_it_holds(segment, members, third, taken)
     return np.array(taken)
 

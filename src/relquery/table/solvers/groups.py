@@ -1,4 +1,4 @@
-"""Groups of rows that share an item, the one worth most first."""
+"""Groups of rows that share an item, most valuable first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Heap = list[tuple[int, int, int]]  # (-score, item, group)
 
 @compiled
 def list_members(segment: Segment, members: Int32s, rows: int, live: int) -> Int64s:
-    """List the rows of each group; gives where each group begins."""
+    """List the rows of each group. Returns where each group begins."""
     groups = segment.first[live]
     begin = np.zeros(groups + 1, np.int64)
     for group in range(groups):
@@ -33,7 +33,7 @@ def list_members(segment: Segment, members: Int32s, rows: int, live: int) -> Int
 def align(
     segment: Segment, problem: Problem, rows: Int64s, members: Int32s, group: int, live: int
 ) -> None:
-    """Bring the item of a group into the same slot in all its rows."""
+    """Move the item of a group to the same slot in all its rows."""
     chosen = slot_of(segment, group)
     slot = segment.columns[chosen]
     for i in members:
@@ -74,7 +74,7 @@ def _hit_count(segment: Segment, group: int) -> int:
 
 @compiled
 def build_heap(segment: Segment, live: int, least: int) -> Heap:
-    """Groups worth `least` and something, the best on top; ties by column, then by value."""
+    """Groups worth at least `least` and more than 0, best on top; ties by column, then by value."""
     heap = [(0, 0, 0) for _ in range(0)]  # empty, but typed
     for group in range(segment.first[live]):
         score = _hit_count(segment, group)
@@ -86,7 +86,7 @@ def build_heap(segment: Segment, live: int, least: int) -> Heap:
 
 @compiled
 def pop_best(segment: Segment, heap: Heap, least: int) -> int:
-    """The group worth most now, or -1 if that is less than `least` or nothing."""
+    """The group worth the most now, or -1 if that is less than `least` or 0."""
     while len(heap) > 0:
         negated, key, group = heap[0]
         score = _hit_count(segment, group)
@@ -104,10 +104,10 @@ def pop_best(segment: Segment, heap: Heap, least: int) -> int:
 def split_by_value(
     problem: Problem, segment: Segment, members: Int32s, rows: Int64s, placed: Int32s
 ) -> tuple[Int64s, Int64s, Int32s]:
-    """Split rows into groups of equal items, the group worth most first, each in any slot.
+    """Split rows into groups of equal items, most valuable first, each in any slot.
 
-    Gives (rows by group, where each group starts and the last one ends, slot of each group); rows
-    that share nothing with those left come after the groups. Passages of `problem` change slots.
+    Returns (rows by group, where each group starts and the last one ends, slot of each group). Rows
+    that share nothing with the remaining rows come last. Passages of `problem` change slots.
     members: (n x m,), scratch.
     """
     live = fill_segment(segment, problem, rows, placed)
@@ -143,7 +143,7 @@ def split_by_value(
 
 @compiled
 def still_there(members: Int32s, alive: Bools) -> Int32s:
-    """Those rows of a group that no other group took."""
+    """The rows of a group that no other group has taken."""
     found = np.empty_like(members)
     filled = 0
     for i in members:

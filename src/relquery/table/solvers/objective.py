@@ -1,7 +1,7 @@
 """What sharing a prefix is worth: the sum that `tree` maximises.
 
-Rows that begin alike form a group; what the group gains is worth as much for every row but the
-first, which computes (and, with some providers, pays to write) the prefix.
+Rows that share a prefix form a group. Every row of the group gains the same, except the first,
+which computes (and, with some providers, pays to write) the prefix.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from relquery.table.compiled import compiled
 
 
 class Objective(NamedTuple):
-    """start: weight of what stands before the fields of every row.
+    """start: weight of the text before the fields of every row.
 
-    minimum, granularity: a prefix below `minimum` is not cached, beyond it whole steps of
-        `granularity` are. read: what a unit of weight read from the cache saves. write: what a
-        unit written costs above one that is only computed.
+    minimum, granularity: a prefix below `minimum` is not cached; above it, whole steps of
+        `granularity` are. read: saving per unit of weight read from the cache. write: extra cost
+        per unit written, compared with only computing it.
     """
 
     start: int = 0
@@ -29,15 +29,15 @@ class Objective(NamedTuple):
 
 @compiled
 def is_plain(objective: Objective) -> bool:
-    """Whether every unit shared is worth the same, wherever it stands."""
+    """Whether every shared unit is worth the same at any position."""
     return objective.minimum == 0 and objective.granularity == 1 and objective.write == 0
 
 
 @compiled
 def worth(objective: Objective, begin: float, end: float, rows: int) -> float:
-    """What `rows` rows gain that share a prefix from weight `begin` to `end`.
+    """What `rows` rows gain by sharing a prefix from weight `begin` to `end`.
 
-    Nothing for one row; nothing where writing costs more than reading saves: then it is not
+    0 for one row. Also 0 if writing costs more than reading saves, as the prefix is then not
     written.
     """
     each = (rows - 1) * objective.read - objective.write
@@ -48,7 +48,7 @@ def worth(objective: Objective, begin: float, end: float, rows: int) -> float:
 
 @compiled
 def cached(objective: Objective, prefix: float) -> float:
-    """How much of a prefix of this weight, counted from the fields on, a cache can hold."""
+    """How much of a prefix a cache can hold. prefix: its weight, without `start`."""
     whole = prefix + objective.start
     if whole < objective.minimum:
         return 0.0
@@ -59,13 +59,13 @@ def cached(objective: Objective, prefix: float) -> float:
 def total_worth(
     objective: Objective, weights: Int64s, items: Int32s, rows: Int64s, fields: Int32s
 ) -> float:
-    """What a schedule is worth in which rows of a group stand together.
+    """What a schedule is worth if the rows of each group are adjacent.
 
     items: (m, n), the item in each column of each row. fields: (n, m), by position.
     """
     slots = fields.shape[1]
     total = 0.0
-    open_at = [0 for _ in range(0)]  # where each run of rows that share one more item began
+    open_at = [0 for _ in range(0)]  # start of each run of rows that share one more item
     ends = [0.0 for _ in range(0)]  # weight of the prefix up to that item
     for i in range(len(rows) + 1):
         shared = 0

@@ -1,4 +1,4 @@
-"""`original`: rows and fields as they came."""
+"""`original`: rows and fields in the given order."""
 
 from __future__ import annotations
 

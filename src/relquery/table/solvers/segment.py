@@ -1,4 +1,4 @@
-"""Groups of equal cells inside a segment of rows: what the solvers count."""
+"""Groups of equal cells in a segment of rows, which the solvers count."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from relquery.table.compiled import compiled
 
 
 class Problem(NamedTuple):
-    """What is to be ordered: rows that are sets of items (see relquery.table.items); read only.
+    """The rows to order, as sets of items (see relquery.table.items); read only.
 
-    items: (m, n), the item in each slot of each row. Without bags slot c is column c.
-    places: (m, n), the column where that item stands.
+    items: (m, n), the item in each slot of each row. Without bags, slot c is column c.
+    places: (m, n), the column of that item.
     bags: (m,), the same number for slots whose items are interchangeable.
     weights: (items,), what a hit on each item is worth.
-    classes: (m,), slots of one class determine one another. No slot of a bag is in a class.
+    classes: (m,), slots of one class determine each other. No slot of a bag is in a class.
     implied_begin: (m + 1,), implied: slots that slot c alone determines are
         `implied[implied_begin[c]:implied_begin[c + 1]]`.
     pairs: (p, 3), two slots that together determine the third.
-    stopped: (1,), set to end every search on it (see relquery.table.compiled).
+    stopped: (1,), set to end every search on this problem (see relquery.table.compiled).
     """
 
     items: Int32s
@@ -42,8 +42,8 @@ def pose(
 
     pairs: (p, 3), columns of which the first two together determine the third.
 
-    The passages of a row come in the order of how many rows have them, so that slot by slot the
-    most common ones meet.
+    The passages of a row are ordered by how many rows have them, so that common passages end up in
+    the same slots.
     """
     slots, rows = items.shape
     places = np.repeat(np.arange(slots, dtype=np.int32)[:, None], rows, axis=1)
@@ -82,10 +82,10 @@ class Segment(NamedTuple):
         numbered in the order of first appearance, slot after slot.
     first: (m + 1,), groups that appeared before the j-th live slot.
     size: (groups,), rows of the group that are still in the segment.
-    worth: (groups,), summed weight of their items, those in slots that theirs implies included.
+    worth: (groups,), total weight of their items, including those in implied slots.
     key: (groups,), the item of the group.
     group_of: scratch per item, -1 between calls.
-    live_at: (m,), where a slot stands among the live ones; -1 where it is placed.
+    live_at: (m,), position of a slot among the live ones; -1 if it is placed.
     """
 
     columns: Int32s
@@ -116,7 +116,7 @@ def new_segment(problem: Problem) -> Segment:
 
 @compiled
 def fill_segment(segment: Segment, problem: Problem, rows: Int64s, placed: Int32s) -> int:
-    """Group the items of these rows in the slots not in `placed`; gives the live slots.
+    """Group the items of these rows in the slots not in `placed`. Returns the number of live slots.
 
     O(rows x live slots). Sizes and worths start at 0: `add_row` fills them.
     """
@@ -155,7 +155,7 @@ def _find_live(segment: Segment, placed: Int32s) -> int:
 
 @compiled
 def add_row(segment: Segment, problem: Problem, row: int, live: int, sign: int) -> None:
-    """Add the segment's row to (sign 1), or take it from (-1), the counts of all its items."""
+    """Add a row of the segment to the counts of all its items (sign 1), or subtract it (-1)."""
     for j in range(live):
         group = segment.group[row, j]
         worth = problem.weights[segment.key[group]]

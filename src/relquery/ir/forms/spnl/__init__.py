@@ -1,1 +1,1 @@
-"""The JSON wire form of span queries, as the public `spnl` package has it."""
+"""The JSON wire form of span queries, as defined by the public `spnl` package."""

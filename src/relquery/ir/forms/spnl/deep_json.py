@@ -1,6 +1,6 @@
-"""JSON text of any depth; Python's own decoder and encoder recurse, and fail at a thousand levels.
+"""Reads and writes JSON of any depth. Python's `json` recurses and fails at a thousand levels.
 
-Strings and numbers are left to `json`; objects and lists stand on a stack here.
+Strings and numbers are left to `json`; objects and lists are kept on a stack here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from relquery.errors import QueryError
 
 
 def decode(text: str) -> object:
-    """The value that JSON text says: dict, list, str, int, float, bool or None.
+    """The value of JSON text: dict, list, str, int, float, bool or None.
 
-    Raises QueryError with line and column for text that is not JSON, for a key that an object has
-    twice, and for NaN and Infinity, which JSON lacks.
+    Raises QueryError with line and column for text that is not JSON, for duplicate keys in an
+    object, and for NaN and Infinity, which JSON does not have.
     """
     reader = _Reader(text)
     holders: list[list[object] | dict[str, object]] = []
@@ -28,7 +28,7 @@ def decode(text: str) -> object:
             if isinstance(value, dict):
                 keys.append(reader.key(value))
             continue
-        while holders:  # the value is whole, and may complete what holds it
+        while holders:  # the value is complete and may complete its container
             holder = holders[-1]
             if isinstance(holder, dict):
                 holder[keys.pop()] = value
@@ -67,7 +67,7 @@ def encode(value: object) -> str:
 
 
 class _Ready:
-    """Text that is written as it is."""
+    """Text that is written unchanged."""
 
     __slots__ = ("text",)
 
@@ -80,7 +80,7 @@ def _scalar(value: object) -> str:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number of JSON")
+    raise ValueError(f"{constant} is not a valid JSON number")
 
 
 _SCALARS = json.JSONDecoder(parse_constant=_refuse)
@@ -88,7 +88,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class _Reader:
-    """A place in the text, behind any space."""
+    """A position in the text, after any white space."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -96,7 +96,7 @@ class _Reader:
         self._move(0)
 
     def value(self) -> object:
-        """The scalar here; or an empty list or dict where one opens, its content not yet read."""
+        """The scalar here, or an empty list or dict that opens here; its content is read later."""
         if self.skip("["):
             return []
         if self.skip("{"):
@@ -112,7 +112,7 @@ class _Reader:
         return value
 
     def key(self, holder: dict[str, object]) -> str:
-        """The next key of an object, up to the value behind its colon."""
+        """Read the next key of an object, up to the value after its colon."""
         begin = self.at
         if not self.text.startswith('"', begin):
             raise self._error("Expected a key in double quotes")
@@ -120,12 +120,12 @@ class _Reader:
         assert isinstance(key, str)
         if key in holder:
             self.at = begin
-            raise self._error(f"The key '{key}' stands twice in one object; keep one of them")
+            raise self._error(f"The key '{key}' occurs twice in one object; keep one of them")
         self.take(":")
         return key
 
     def skip(self, mark: str) -> bool:
-        """Whether `mark` stands here; if so, go behind it."""
+        """Whether `mark` is here; if so, move past it."""
         found = self.text.startswith(mark, self.at)
         if found:
             self._move(self.at + 1)

@@ -1,4 +1,4 @@
-"""Values that Python code hands in may contain themselves, or one part in very many places."""
+"""Values from Python code may contain themselves, or share one part in very many places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Steps = Iterator[tuple[Any, Any]]
 def check_ends(value: object, operators: Container[str], most: int) -> None:
     """Raise QueryError for a value that contains itself, or that has more than `most` operators.
 
-    Each is counted wherever it stands, and looked into once.
+    An operator counts each time it occurs, but is only examined once.
     """
     sizes: dict[int, int] = {}
     path: list[tuple[object, Spot, _Steps]] = []
@@ -22,7 +22,7 @@ def check_ends(value: object, operators: Container[str], most: int) -> None:
 
     def enter(part: object, spot: Spot) -> None:
         if id(part) in inside:
-            raise spot.error("the value contains itself there; a query is a tree.")
+            raise spot.error("the value contains itself here; a query must be a tree.")
         path.append((part, spot, _steps(part)))
         inside.add(id(part))
 
@@ -42,10 +42,10 @@ def check_ends(value: object, operators: Container[str], most: int) -> None:
 
 
 def check_count(count: int, most: int, spot: Spot) -> None:
-    """Raise QueryError for more nodes than may be."""
+    """Raise QueryError for more than `most` nodes."""
     if count > most:
         raise spot.error(
-            f"the query has more than {most:,} nodes; repeat less, or ask in several queries."
+            f"the query has more than {most:,} nodes. Repeat less, or use several queries."
         )
 
 

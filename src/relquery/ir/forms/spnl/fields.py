@@ -1,4 +1,4 @@
-"""Fields of the wire form: where they stand, placeholders like {n}, and their types."""
+"""Fields of the wire form: their paths, placeholders like {n}, and their types."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from relquery.errors import QueryError, did_you_mean, unknown
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_SHOWN_STEPS = 40  # of a path, at either end
+_SHOWN_STEPS = 40  # of a path, at each end
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 class Spot:
-    """A place in the JSON value, as the steps that lead to it: `g.input.seq[2].plus[0]`."""
+    """A path in the JSON value, such as `g.input.seq[2].plus[0]`."""
 
     __slots__ = ("above", "step")
 
@@ -39,10 +39,10 @@ class Spot:
 
 
 class Variables:
-    """What placeholders stand for.
+    """The values of placeholders.
 
-    values: None means that the query is no template. Braces in its texts then are plain text, as
-        the spnl package itself reads them; a placeholder for a number or a model is still an error.
+    values: None means that the query is not a template. Braces in its texts are then plain text, as
+        in the spnl package itself; a placeholder for a number or a model is still an error.
     """
 
     def __init__(self, values: Mapping[str, object] | None) -> None:
@@ -57,19 +57,19 @@ class Variables:
             self._values[name] = str(value)
 
     def text(self, value: object, spot: Spot) -> str:
-        """A text, filled if the query is a template."""
+        """Text, with placeholders filled if the query is a template."""
         text = expect_text(value, spot)
         return self._fill(text, spot) if self._given else text
 
     def name(self, value: object, spot: Spot) -> str:
-        """A name of something, filled in any case; not empty."""
+        """A name; its placeholders are always filled, and it must not be empty."""
         name = self._fill(expect_text(value, spot), spot)
         if not name:
             raise spot.error("the name is empty; write one.")
         return name
 
     def integer(self, value: object, spot: Spot) -> int:
-        """An integer, also one given as text."""
+        """An integer, possibly given as text."""
         if isinstance(value, str):
             text = self._fill(value, spot).strip()
             if _INTEGER.fullmatch(text):
@@ -80,7 +80,7 @@ class Variables:
         return value
 
     def number(self, value: object, spot: Spot) -> float:
-        """A number, also one given as text."""
+        """A number, possibly given as text."""
         if isinstance(value, str):
             text = self._fill(value, spot).strip()
             value = float(text) if _NUMBER.fullmatch(text) else text
@@ -89,14 +89,14 @@ class Variables:
         return value
 
     def _fill(self, text: str, spot: Spot) -> str:
-        """The text with its placeholders replaced; what is put in is not searched again."""
+        """The text with its placeholders replaced; inserted values are not searched again."""
 
         def fill(match: re.Match[str]) -> str:
             name = match[1]
             if name not in self._values:
                 raise spot.error(
-                    f"the placeholder {{{name}}} is not filled. Give it a value, e.g. "
-                    f"span.from_wire(data, {{'{name}': ...}}); for braces as plain text give "
+                    f"the placeholder {{{name}}} has no value. Give it one, e.g. "
+                    f"span.from_wire(data, {{'{name}': ...}}); for literal braces, give "
                     f"{{'{name}': '{{{name}}}'}}." + did_you_mean(name, self._values)
                 )
             return self._values[name]
@@ -105,7 +105,7 @@ class Variables:
 
 
 def expect_text(value: object, spot: Spot) -> str:
-    """The value, if it is text that UTF-8 can write."""
+    """The value, if it is text that UTF-8 can encode."""
     if not isinstance(value, str):
         raise spot.error(f"got {_shown(value)}; expected text in double quotes.")
     try:
@@ -127,7 +127,7 @@ def expect_list(value: object, spot: Spot) -> list[object]:
 def expect_object(
     value: object, spot: Spot, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, object]:
-    """The object's fields; all of `required` are there, and none besides both lists."""
+    """The object's fields. All `required` keys must be present, and no keys outside both lists."""
     if not isinstance(value, dict):
         keys = ", ".join([*required, *optional])
         raise spot.error(f"got {_shown(value)}; expected an object with {keys}.")
@@ -137,7 +137,7 @@ def expect_object(
             raise spot.error(unknown("key", key, known))
     for key in required:
         if key not in value:
-            raise spot.error(f"the key '{key}' is missing; write it.")
+            raise spot.error(f"the key '{key}' is missing. Add it.")
     return value
 
 
@@ -146,7 +146,7 @@ def _finite(value: float) -> bool:
 
 
 def _shown(value: object) -> str:
-    """What a value is, short enough for a message, and without a look into containers."""
+    """A short description of a value for messages, without looking into containers."""
     if isinstance(value, dict | list | tuple):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     if value is None or isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""From the value of JSON text to a tree, on a stack: parents are read first, then built last."""
+"""Turns a JSON value into a tree with a stack: parents are read first and built last."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from relquery.ir.forms.spnl.zip import interleave, one, times_interleaved
 from relquery.ir.nodes import Bag, Generate, Node, Retrieve, Seq, Text
 from relquery.prompt import Role, Sampling
 
-TEMPERATURE = 0.6  # the package's, where a query does not name one; null is 0 there
+TEMPERATURE = 0.6  # the package's default if a query gives none; null means 0
 
 
 @dataclass(frozen=True, slots=True)
 class WireQuery:
-    """What a query in wire form says.
+    """The content of a query in wire form.
 
-    model: the one that all its generations name; None if there is none.
+    model: the model named by all generations; None if there is none.
     messages: texts of `print`, in document order.
     effects: the queries in `monad`, in document order; they may be run beforehand to fill a cache.
-    documents: for each corpus of `augment` the content that came with it, if any.
+    documents: for each corpus of `augment`, the content that came with it, if any.
     """
 
     node: Node
@@ -35,23 +35,23 @@ class WireQuery:
 def read(
     value: object, variables: Mapping[str, object] | None, *, is_tree: bool = False
 ) -> WireQuery:
-    """See `from_wire` in spnl.wire. is_tree: no part of the value stands in two places."""
+    """See `from_wire` in spnl.wire. is_tree: no part of the value occurs in two places."""
     if not is_tree:
         check_ends(value, _OPERATORS, MAX_NODES)
     reader = _Reader(Variables(variables))
     return reader.query(value)
 
 
-# Nodes that an operator puts into the list where it stands.
+# The nodes that an operator inserts into the surrounding list.
 _Nodes = tuple[Node, ...]
 _Build = Callable[[list[_Nodes]], _Nodes]
-# How many nodes it comes to, of what its operands are built to and how many each of these is.
+# The number of nodes, from the nodes built for the operands and the count of each operand.
 _Count = Callable[[list[_Nodes], list[int]], int]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """An operator as read: how it is built from what its operands are built to."""
+    """An operator as read: how to build it from its built operands."""
 
     spot: Spot
     operands: list[tuple[object, Spot]]
@@ -69,7 +69,7 @@ class _Reader:
 
     def query(self, value: object) -> WireQuery:
         nodes = self._build(self._steps(value))
-        self.effects.reverse()  # steps are built from the last one
+        self.effects.reverse()  # steps are built last to first
         return WireQuery(
             one(nodes), self.model, tuple(self.messages), tuple(self.effects), self.documents
         )
@@ -87,7 +87,7 @@ class _Reader:
         return steps
 
     def _build(self, steps: list[_Step]) -> _Nodes:
-        built: list[tuple[_Nodes, int]] = []  # nodes, and how many there are below and with them
+        built: list[tuple[_Nodes, int]] = []  # (nodes, number of nodes including descendants)
         for step in reversed(steps):
             operands = [built.pop() for _ in step.operands]
             lists = [nodes for nodes, _ in operands]
@@ -107,7 +107,7 @@ class _Reader:
             )
         [(name, content)] = value.items()
         if name in _UNREAD:
-            raise spot.error(f"'{name}' is not read: {_UNREAD[name]}")
+            raise spot.error(f"'{name}' is not supported: {_UNREAD[name]}")
         if name not in _OPERATORS:
             raise spot.error(unknown("operator", name, _OPERATORS))
         return _OPERATORS[name](self, content, spot / name)
@@ -136,12 +136,12 @@ class _Reader:
         )
 
     def _settings(self, settings: Mapping[str, object], spot: Spot) -> Sampling:
-        """Settings of a generation; its model is noted."""
+        """The settings of a generation; records its model."""
         model = self.fill.name(settings["model"], spot / "model")
         if self.model not in (None, model):
             raise (spot / "model").error(
-                f"the model is '{model}', and '{self.model}' before; one query runs on one model. "
-                "Name the same one, or ask in two queries."
+                f"the model is '{model}', but '{self.model}' was named before; a query runs on one "
+                "model. Name the same model, or use two queries."
             )
         self.model = model
         limit, temperature = settings.get("max_tokens"), settings.get("temperature", TEMPERATURE)
@@ -157,11 +157,11 @@ class _Reader:
     def _repeat(self, content: object, spot: Spot) -> _Step:
         fields = expect_object(content, spot, ["n"], ["g", "query"])
         if ("g" in fields) == ("query" in fields):
-            raise spot.error("expected either 'g' or 'query' beside 'n'; write one of them.")
+            raise spot.error("expected either 'g' or 'query' next to 'n'. Write one of them.")
         times = self.fill.integer(fields["n"], spot / "n")
         if times < 0:
             raise (spot / "n").error(f"got {times}; expected 0 or more.")
-        # "g" stands for a query with that operator, "query" holds any.
+        # "g" is a query with that operator, "query" any query.
         operand = ({"g": fields["g"]}, spot) if "g" in fields else (fields["query"], spot / "query")
         return _Step(
             spot,
@@ -211,7 +211,7 @@ class _Reader:
 
     def _augment(self, content: object, spot: Spot) -> _Step:
         fields = expect_object(content, spot, ["body", "doc"], ["embedding_model"])
-        if "embedding_model" in fields:  # which index answers is decided where the query is run
+        if "embedding_model" in fields:  # the index is chosen where the query runs
             expect_text(fields["embedding_model"], spot / "embedding_model")
         corpus = self._document(fields["doc"], spot / "doc")
         return _Step(
@@ -221,7 +221,7 @@ class _Reader:
         )
 
     def _document(self, doc: object, spot: Spot) -> str:
-        """The name of a corpus, whose content is noted if it is there: name, or [name, content]."""
+        """The name of a corpus, given as name or [name, content]; records the content."""
         if isinstance(doc, str):
             return self.fill.name(doc, spot)
         pair = expect_list(doc, spot)
@@ -230,12 +230,12 @@ class _Reader:
         name = self.fill.name(pair[0], spot / 0)
         content = _content(pair[1], spot / 1)
         if self.documents.setdefault(name, content) != content:
-            raise (spot / 1).error(f"'{name}' had other content before; give it another name.")
+            raise (spot / 1).error(f"'{name}' had different content before. Use another name.")
         return name
 
 
 def _content(value: object, spot: Spot) -> str | bytes:
-    """What a document holds: {"Text": "..."} or {"Binary": [1, 2]}."""
+    """The content of a document: {"Text": "..."} or {"Binary": [1, 2]}."""
     fields = expect_object(value, spot, [], ["Text", "Binary"])
     if len(fields) != 1:
         raise spot.error("expected either 'Text' or 'Binary'; write one of them.")
@@ -268,5 +268,5 @@ _OPERATORS: dict[str, Callable[[_Reader, object, Spot], _Step]] = {
     "augment": _Reader._augment,
 }
 _UNREAD: dict[str, str] = {
-    "ask": 'it waits for a person at a console. Write what they say: {"user": "..."}.',
+    "ask": 'it waits for input at a console. Write the input as text: {"user": "..."}.',
 }

@@ -1,27 +1,27 @@
-"""The JSON wire form of span queries, as the public `spnl` package has it (version 0.22.1).
+"""The JSON wire form of span queries, as defined by the public `spnl` package (version 0.22.1).
 
 A query is an object with one key, its operator:
 
     {"g": {"model": "m", "input": {"cross": [{"system": "..."}, {"plus": [...]}, {"user": "..."}]},
            "max_tokens": 16, "temperature": 0.0}}
 
-    operator                    what becomes of it
+    operator                    result
     system, user, assistant     Text
-    seq, par, cross             Seq: the package runs par at once, and joins it in order
+    seq, par, cross             Seq: the package runs par in parallel and joins it in order
     plus                        an independent Bag
-    g                           Generate; without temperature 0.6, and 0 where it is null, as in
-                                the package; max_tokens that is missing, null or 0 leaves the limit
-                                to who answers: ours
-    repeat                      n times the same node, put into the list where it stands
-    map                         one Generate per input, put into the list where it stands
-    zip                         the first's messages in between the second's (`ir.wire_zip`)
+    g                           Generate; temperature is 0.6 if missing and 0 if null, as in the
+                                package; if max_tokens is missing, null or 0, our default limit
+                                applies
+    repeat                      the same node n times, inserted into the surrounding list
+    map                         one Generate per input, inserted into the surrounding list
+    zip                         the first operand before each item of the second (`spnl.zip`)
     augment                     Retrieve from the corpus that doc names (paper 002, R)
     monad                       nothing in the query: it runs for its effect on a cache
-    print                       nothing in the query: a message for who runs it
+    print                       nothing in the query: a message for the user
 
-The format's earlier versions, which the queries published with the package are in, have `print` and
-`augment`, and write {"repeat": {"n": 4, "query": ...}} for what is {"repeat": {"n": 4, "g": {...}}}
-now. All are read; what is written, version 0.22.1 reads.
+Earlier versions of the format, used by the queries published with the package, have `print` and
+`augment`, and write {"repeat": {"n": 4, "query": ...}} where the current version writes
+{"repeat": {"n": 4, "g": {...}}}. We read all of these and write what version 0.22.1 reads.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def from_wire(
 ) -> WireQuery:
     """Read a query from JSON text, or from the value of such text.
 
-    variables: what placeholders like {n} stand for, as text or numbers. None means that the query
-        is no template: braces in its texts are plain text.
+    variables: values of placeholders like {n}, as text or numbers. None means that the query is
+        not a template: braces in its texts are plain text.
 
-    Raises QueryError with line and column where the text is not JSON, and with the path of the
-    spot, e.g. g.input.seq[2], where the query is malformed or contains itself, a placeholder is not
-    filled, two models are named, or more than two million nodes come out.
+    Raises QueryError with line and column if the text is not JSON. Raises it with the path, e.g.
+    g.input.seq[2], if the query is malformed or contains itself, a placeholder has no value, the
+    query names two models, or it has more than two million nodes.
     """
     if variables is not None and not isinstance(variables, Mapping):
         raise QueryError(f"variables is {variables!r}; it must be a dict, from names to values.")
@@ -66,11 +66,11 @@ def from_wire(
 def to_wire(node: Node, model: str = "default") -> dict[str, object]:
     """The query as the value of JSON text, such that `from_wire(to_wire(node)).node == node`.
 
-    model: the name that every generation gets, as the format demands one.
+    model: the name that every generation gets, since the format requires one.
 
-    Raises QueryError for what the format has no words for: a Bag with a separator or whose children
-    see one another, settings other than max_tokens and temperature, Prepare and the sugar. So it is
-    for more than two million nodes, each counted wherever it stands, as `from_wire` reads no more.
+    Raises QueryError for anything the format cannot express: a Bag that has a separator or whose
+    children see each other, settings other than max_tokens and temperature, Prepare and sugar.
+    Also raises it for more than two million nodes, counting repeats: `from_wire` reads no more.
     """
     return write(node, model)
 

@@ -1,4 +1,4 @@
-"""From a tree to the value of JSON text, from the leaves up, without recursion."""
+"""Turns a tree into a JSON value, from the leaves up, without recursion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write(node: Node, model: str) -> Wire:
     """See `relquery.ir.forms.spnl.wire.to_wire`."""
     expect_text(model, Spot() / "model")
     check_node(node)
-    check_size(node, MAX_NODES)  # in JSON each node is written wherever it stands
+    check_size(node, MAX_NODES)  # JSON repeats a shared node in each place
     order: list[tuple[Node, Spot]] = []
     todo = [(node, Spot())]
     while todo:
@@ -33,7 +33,7 @@ def write(node: Node, model: str) -> Wire:
 
 
 def _operands(node: Node, spot: Spot) -> list[tuple[Node, Spot]]:
-    """The children, and where they will stand."""
+    """The children and their paths in the JSON value."""
     match node:
         case Text():
             return []
@@ -41,7 +41,7 @@ def _operands(node: Node, spot: Spot) -> list[tuple[Node, Spot]]:
             return [(x, spot / "g" / "input")]
         case Bag(independent=False):
             raise spot.error(
-                "a Bag whose children see one another has no wire form. Fix their order with a "
+                "a Bag whose children see each other has no wire form. Fix their order with a "
                 "Seq, or make them independent."
             )
         case Seq(children) | Bag(children):
@@ -56,8 +56,8 @@ def _operands(node: Node, spot: Spot) -> list[tuple[Node, Spot]]:
 def _list_name(node: Seq | Bag) -> str:
     """The operator of a join.
 
-    The package's tokenizer ends spans before the last operand of a cross, and nowhere in a seq:
-    what follows a plus in a seq belongs to its last span. It fails on a cross without operands.
+    The package's tokenizer ends spans before the last operand of a cross, but nowhere in a seq:
+    the text after a plus in a seq belongs to its last span. It fails on a cross without operands.
     """
     if isinstance(node, Bag):
         return "plus"
@@ -73,14 +73,14 @@ def _write(node: Node, spot: Spot, operands: list[Wire], model: str) -> Wire:
             return {"g": {"model": model, "input": operands[0], **_settings(sampling, spot)}}
         case Seq() | Bag():
             return {_list_name(node): operands}
-    raise AssertionError(f"{node!r} has no wire form, and was let through")
+    raise AssertionError(f"{node!r} has no wire form but was not rejected")
 
 
 def _settings(sampling: Sampling, spot: Spot) -> Wire:
     tokens, temperature = sampling.max_tokens, sampling.temperature
     if replace(Sampling(), max_tokens=tokens, temperature=temperature) != sampling:
         raise spot.error(
-            "the wire form of a generation has max_tokens and temperature alone; set top_p, top_k, "
-            "seed, stop and labels to their defaults, and send them beside the query."
+            "the wire form of a generation has only max_tokens and temperature. Set top_p, top_k, "
+            "seed, stop and labels to their defaults, and send them separately."
         )
     return {"max_tokens": tokens, "temperature": temperature}

@@ -1,10 +1,10 @@
-"""The operator `zip` of the wire form: what the first says, in between all that the second says.
+"""The operator `zip` of the wire form: repeats the first operand before each item of the second.
 
-As the package does it (version 0.22.1), zip of a and seq(x, y) is seq(a, x, a, y), and so for par,
-plus and cross; zip of a and a message x is seq(a, x). Where a is a plus of several, each of the
-second's becomes one: zip of plus(a, b) and seq(x, y) is seq(plus(a, b, x), plus(a, b, y)). A join
-of one child counts as that child. What stands in several places is one answer there, where ours
-would be drawn anew in each.
+As in the package (version 0.22.1), zip of a and seq(x, y) is seq(a, x, a, y), and likewise for par,
+plus and cross; zip of a and a message x is seq(a, x). If a is a plus of several children, each item
+of the second operand is added to a copy of it: zip of plus(a, b) and seq(x, y) is
+seq(plus(a, b, x), plus(a, b, y)). A join of one child counts as that child. A generation in several
+places gives one answer in the package, but ours would be drawn again in each place.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from relquery.ir.rebuild import with_children
 
 
 def interleave(first: tuple[Node, ...], second: tuple[Node, ...]) -> Node:
-    """The tree of a zip. first, second: nodes that its operands come to.
+    """The tree of a zip. first, second: the nodes built from its operands.
 
-    Raises QueryError where it depends on what a retrieval gives, and where a generation at random
-    would stand in several places.
+    Raises QueryError if it depends on the result of a retrieval, or if a random generation would
+    occur in several places.
     """
     said, join = _plain(one(first)), _plain(one(second))
     if isinstance(join, Retrieve):
         raise QueryError(
-            "how many passages the second retrieves is known only when it is run. Retrieve them "
-            "first, and write them into a plus."
+            "the number of passages that the second operand retrieves is known only when it runs. "
+            "Retrieve them first and write them into a plus."
         )
     items = _items(join)
     if len(items) > 1 and any(map(_is_random, distinct(said))):
         raise QueryError(
-            "the first holds a generation at random that several places would read. Set its "
-            "temperature to 0, or ask for it in a query of its own."
+            "the first operand contains a random generation that several places would read. Set "
+            "its temperature to 0, or run it in a separate query."
         )
     parts: list[Node] = []
     for item in items:
@@ -40,7 +40,7 @@ def interleave(first: tuple[Node, ...], second: tuple[Node, ...]) -> Node:
 
 
 def times_interleaved(second: tuple[Node, ...]) -> int:
-    """In how many places the first stands."""
+    """The number of places in which the first operand occurs."""
     return len(_items(_plain(one(second))))
 
 

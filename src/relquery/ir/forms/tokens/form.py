@@ -1,16 +1,16 @@
 """A query as one token sequence, for engines that know only special tokens (paper 002, 5.2-5.3).
 
-An independent sub-tree stands in parentheses (Table 3): `(` begins it, `)(` (in the paper `)`)
-stands between siblings, and `)n` ends it. n counts its tokens, both parentheses included, so that
-`)n` at position p points to `(` at p - n + 1. That gives the 6 of Figure 10 and the 7 of Figure 11;
-an absolute position, as the text of 5.2 can be read, would be 1 and 2 there, counted from 0.
+An independent sub-tree is in parentheses (Table 3): `(` begins it, `)(` (`)` in the paper) comes
+between siblings, and `)n` ends it. n counts its tokens, including both parentheses, so `)n` at
+position p points to `(` at p - n + 1. That gives the 6 of Figure 10 and the 7 of Figure 11. An
+absolute position, which is another reading of section 5.2, would be 1 and 2 there, from 0.
 
-What an engine must do with it, which the authors' patch does not (errata of paper 002):
-
-- The key of a block that `(` or `)(` begins leaves out what precedes it. Its tokens then must not
-  attend to that either, on a miss as on a hit: else what is stored is not what the key says.
-- The key of a block that `)n` begins covers all before it again: the block before `(`, and every
-  span up to here. The tokens of the block alone say too little: they repeat in other contexts.
+An engine must do two things, which the authors' patch does not do (errata of paper 002):
+- The key of a block that starts with `(` or `)(` leaves out everything before it. Its tokens must
+  then not attend to that text either, on a miss or a hit; otherwise the key does not match what is
+  stored.
+- The key of a block that starts with `)n` covers everything before it again: the block before `(`,
+  and every span up to here. The block's own tokens are not enough, as they repeat elsewhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """`)n`: ends the sub-tree of the last n tokens, its own included."""
+    """`)n`: ends the sub-tree of the last n tokens, including this one."""
 
     length: int
 
@@ -45,8 +45,8 @@ Item = int | Mark | End
 class TokenForm:
     """A sequence of tokens and special tokens.
 
-    outputs: for each inner generation's answer the positions [begin, end) of its tokens. What
-        stands from the span's beginning up to `begin` is the prompt that it must be asked with.
+    outputs: for each inner generation's answer, the positions [begin, end) of its tokens. The
+        tokens from the span's start up to `begin` are the prompt of that generation.
     """
 
     items: tuple[Item, ...]
@@ -55,7 +55,7 @@ class TokenForm:
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """A form in blocks. cropped: for each output the tokens that its end lost, often none."""
+    """A form in blocks. cropped: for each output, the tokens cut from its end, often none."""
 
     form: TokenForm
     cropped: tuple[tuple[int, ...], ...]
@@ -65,8 +65,8 @@ class Aligned:
 class SpanTokens:
     """Token ids of the special tokens.
 
-    begin and sibling may be the same id, and pad may be one that occurs in texts, e.g. a space
-    (5.2). The ids of the others must not: who reads the sequence would see a span.
+    begin and sibling may be the same id, and pad may be an id that occurs in texts, e.g. a space
+    (5.2). The other ids must not occur in texts, or a reader of the sequence would see a span.
     """
 
     pad: int
@@ -82,7 +82,7 @@ class SpanTokens:
 
     @property
     def marks(self) -> frozenset[int]:
-        """All but the pad."""
+        """All special ids except the pad."""
         return frozenset((self.begin, self.sibling, self.end))
 
 
@@ -105,11 +105,12 @@ def tokenize(tree: SpanTree) -> TokenForm:
 
 
 def align(form: TokenForm, block_size: int, *, crop: bool = False) -> Aligned:
-    """The form with pads, so that special tokens stand first in their blocks (5.3.1).
+    """The form with pads, so that special tokens come first in their blocks (5.3.1).
 
-    crop: answers of inner generations lose the end that does not fill a block (5.3.2), as an engine
-        keeps no partial blocks. Each then begins a block, behind pads that its own prompt must have
-        too. One shorter than a block stays whole: to compute it again costs less than to lose it.
+    crop: cut from answers of inner generations the end that does not fill a block (5.3.2), because
+        an engine keeps no partial blocks. Each answer then starts a block, after pads that its own
+        prompt must also have. An answer shorter than a block stays whole: computing it again
+        costs less than losing it.
     block_size: tokens in a block. Raises ConfigError if it is below 1.
     """
     if block_size < 1:
@@ -136,7 +137,7 @@ def align(form: TokenForm, block_size: int, *, crop: bool = False) -> Aligned:
 def token_ids(form: TokenForm, special: SpanTokens) -> tuple[tuple[int, ...], dict[int, int]]:
     """The sequence as ids, and n of `)n` for each position of an end token.
 
-    Raises QueryError where a text has the id of a special token other than the pad.
+    Raises QueryError if a text contains the id of a special token other than the pad.
     """
     ids: list[int] = []
     lengths: dict[int, int] = {}
@@ -150,7 +151,7 @@ def token_ids(form: TokenForm, special: SpanTokens) -> tuple[tuple[int, ...], di
         elif item in special.marks:
             raise QueryError(
                 f"Token {position} of the text is {item}, the id of a special token. Choose an id "
-                "that no text has, or take it out of the text."
+                "that does not occur in texts, or remove it from the text."
             )
         else:
             ids.append(item)
@@ -158,7 +159,7 @@ def token_ids(form: TokenForm, special: SpanTokens) -> tuple[tuple[int, ...], di
 
 
 class _Writer:
-    """Items so far; special tokens begin blocks, and an End gets its length."""
+    """Collects items. Special tokens start blocks, and an End gets its length."""
 
     def __init__(self, block_size: int = 1) -> None:
         self.items: list[Item] = []
@@ -166,7 +167,7 @@ class _Writer:
         self._begins: list[int] = []
 
     def pad(self) -> None:
-        """Fill the block that has begun."""
+        """Fill the current block with pads."""
         self.items += [Mark.PAD] * (-len(self.items) % self._block_size)
 
     def put(self, special: Mark | End) -> None:
@@ -178,7 +179,7 @@ class _Writer:
         self.items.append(special)
 
     def put_all(self, items: Iterable[Item]) -> None:
-        """Items whose pads are set anew."""
+        """Add items, placing their pads again."""
         for item in items:
             if isinstance(item, int):
                 self.items.append(item)
@@ -187,7 +188,7 @@ class _Writer:
 
 
 def _parenthesized(children: tuple[SpanTree, ...]) -> list[SpanTree | Mark | End]:
-    """`( a )( b )n` for a stack, the last part first; n is counted when it is written."""
+    """`( a )( b )n` for a stack, last part first; n is computed when it is written."""
     if not children:
         return []
     parts: list[SpanTree | Mark | End] = [End(0)]

@@ -1,4 +1,4 @@
-"""From a token sequence back to its tree: what an engine must find in it."""
+"""Parses a token sequence back into its tree, as an engine must do."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from relquery.ir.forms.tokens.tree import Join, Leaf, SpanTree
 
 
 def parse_tokens(form: TokenForm) -> SpanTree:
-    """The tree of a form, padded or not, such that `tokenize` of it gives the form without pads.
+    """The tree of a form, padded or not; `tokenize` turns it back into the form without pads.
 
-    What sequences do not tell apart comes back as one thing: a Join in order is flat, neighbouring
-    tokens are one Leaf (answers apart), what is empty is left out.
-
+    Trees with the same sequence give the same result: an ordered Join is flat, neighbouring tokens
+    are one Leaf (except answers), and empty parts are left out.
     Raises QueryError with the position where parentheses do not match.
     """
     answers = {begin: end for begin, end in form.outputs if end > begin}
@@ -34,7 +33,7 @@ def parse_tokens(form: TokenForm) -> SpanTree:
             open_.append(_Level(at))
         elif item is not Mark.PAD:
             if len(open_) == 1:
-                raise _error(at, "nothing is open there", "Put a '(' before it")
+                raise _error(at, "no '(' is open here", "Put a '(' before it")
             top.siblings.append(top.content())
             if isinstance(item, End):
                 _check(item, at, top)
@@ -42,13 +41,13 @@ def parse_tokens(form: TokenForm) -> SpanTree:
                 open_[-1].add(Join(tuple(top.siblings), independent=True))
         at += 1
     if len(open_) > 1:
-        raise _error(open_[-1].begin, "this '(' is not closed", "Put a ')n' behind its sub-tree")
+        raise _error(open_[-1].begin, "this '(' is not closed", "Put a ')n' after its sub-tree")
     return open_[0].content()
 
 
 @dataclass(slots=True)
 class _Level:
-    """An open sub-tree: the siblings that are complete, the parts of the one that is not."""
+    """An open sub-tree: its complete siblings and the parts of the current one."""
 
     begin: int
     siblings: list[SpanTree] = field(default_factory=list)
@@ -60,7 +59,7 @@ class _Level:
         self.parts.append(part)
 
     def content(self) -> SpanTree:
-        """The parts so far as one tree; none are left."""
+        """The parts so far as one tree; clears them."""
         self._end_run()
         parts, self.parts = self.parts, []
         if not parts:

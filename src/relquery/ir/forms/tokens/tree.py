@@ -1,4 +1,4 @@
-"""A query as a tree of token lists, of which `relquery.ir.forms.tokens.form` makes one sequence."""
+"""A query as a tree of token lists. `relquery.ir.forms.tokens.form` turns it into one sequence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Encode = Callable[[str, Role], Sequence[int]]
 class Leaf(Tree):
     """Tokens.
 
-    open_end: whether they are the answer of an inner generation right behind its input, so that an
-        engine has them in its cache as whole blocks only.
+    open_end: whether they are the answer of an inner generation right after its input. An engine
+        then caches only whole blocks of them.
     """
 
     tokens: tuple[int, ...]
@@ -35,7 +35,7 @@ class Leaf(Tree):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Join(Tree):
-    """Children one after another; independent: each is a span, and attends only to itself."""
+    """Children in sequence. independent: each child is a span that attends only to itself."""
 
     children: tuple[SpanTree, ...]
     independent: bool = False
@@ -53,14 +53,14 @@ SpanTree = Leaf | Join
 
 
 def span_tree(node: Node, encode: Encode, answers: Iterable[Sequence[int]] = ()) -> SpanTree:
-    """The token tree of the prompt of one generation, or of what stands in one.
+    """The token tree of the prompt of one generation, or of a part of its input.
 
-    A generation below an independent Bag stands with its input, as it lies in the cache; one that
-    is not, or that is in the input of another, stands as its answer alone (paper 002, Def. 1).
+    A generation below an independent Bag includes its input, as in the cache. Any other generation,
+    or one in the input of another, appears only as its answer (paper 002, Def. 1).
 
-    node: sugar is gone; a Generate at the root is the one that is asked for.
-    encode: the tokens of a text that a role says, with what a chat template puts around it.
-    answers: tokens of the inner generations' answers, in the order in which they stand.
+    node: desugared; a Generate at the root is the generation whose prompt is wanted.
+    encode: the tokens of a text by a role, including those that a chat template adds around it.
+    answers: tokens of the inner generations' answers, in tree order.
 
     Raises QueryError for too few or too many answers, UnsupportedQueryError for other nodes.
     """
@@ -77,16 +77,16 @@ def span_tree(node: Node, encode: Encode, answers: Iterable[Sequence[int]] = ())
                 begin = len(built) - len(children)
                 built[begin:] = [Join(tuple(built[begin:]), independent=plus)]
     if next(known, None) is not None:
-        raise QueryError("There are more answers than inner generations; give one for each.")
+        raise QueryError("There are more answers than inner generations. Give one for each.")
     return built.pop()
 
 
 def _steps(root: Node) -> Iterator[tuple[Node, bool]]:
-    """Nodes, children first. With a join: whether it is +; with a Generate: whether it is in one.
+    """(node, flag) pairs, children first. The flag of a join: it is +; of a Generate: it is in a +.
 
-    A Prepare is passed over for its input.
+    A Prepare is replaced by its input.
     """
-    todo: list[tuple[Node, bool, bool]] = [(root, False, False)]  # is the last: children are done
+    todo: list[tuple[Node, bool, bool]] = [(root, False, False)]  # the last flag: children are done
 
     def enter(node: Node, mark: bool, children: tuple[Node, ...], in_span: bool) -> None:
         todo.append((node, mark, True))
@@ -113,7 +113,7 @@ def _steps(root: Node) -> Iterator[tuple[Node, bool]]:
 
 
 def _opened(node: Node) -> Node:
-    """x for plus(x): at the beginning of a span, a span of its own says nothing more."""
+    """x for plus(x): at the start of a span, another span around x changes nothing."""
     while isinstance(node, Bag) and node.independent and len(node.children) == 1:
         node = node.children[0]
     return node
@@ -124,13 +124,13 @@ def _next(answers: Iterator[Sequence[int]], node: Generate) -> tuple[int, ...]:
     if answer is None:
         raise QueryError(
             f"The answer of an inner generation is missing: {node!r}. Run it first, and give the "
-            "tokens of every inner answer in the order in which they stand."
+            "tokens of every inner answer in tree order."
         )
     return tuple(answer)
 
 
 def _not_reduced(node: Node) -> UnsupportedQueryError:
     return UnsupportedQueryError(
-        f"Token sequences are made of Text, Seq, Bags without separator, Prepare and Generate; got "
-        f"{node!r}. Desugar the query first, and write separators into the texts."
+        f"Token sequences can contain only Text, Seq, Bags without separator, Prepare and "
+        f"Generate; got {node!r}. Desugar the query first, and write separators into the texts."
     )

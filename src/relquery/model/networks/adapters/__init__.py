@@ -1,1 +1,1 @@
-"""Networks that do not take an attention function, made to run on ours."""
+"""Adapters for networks that do not take an attention function."""

@@ -19,7 +19,8 @@ ADAPTERS: dict[type[PreTrainedModel], Callable[[Any], None]] = {
 def adapt(network: PreTrainedModel) -> bool:
     """Make a network call our attention function, if there is an adapter for it.
 
-    Changes the network for good. False: there is none, and `set_attn_implementation` is the way.
+    Changes the network permanently. Returns False if there is none; then use
+    `set_attn_implementation`.
     """
     for kind, adapter in ADAPTERS.items():
         if isinstance(network, kind):

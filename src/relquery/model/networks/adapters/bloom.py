@@ -1,4 +1,4 @@
-"""BLOOM: ALiBi, and attention that is written into the module."""
+"""BLOOM: ALiBi, and attention that is hard-coded in the module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relquery.model.networks.adapters.handover import BATCH, replace_attention
 
 def adapt_bloom(network: Any) -> None:
     """Make a BloomForCausalLM call our attention function."""
-    # Not by set_attn_implementation, which refuses: with our name, no mask is built.
+    # set_attn_implementation refuses our name, so it is set here; with it, no mask is built.
     network.config._attn_implementation = NAME
     heads, device = network.config.n_head, network.device
     # Biases of keys at positions 0 and 1: their difference is the slope.

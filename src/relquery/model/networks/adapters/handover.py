@@ -1,4 +1,4 @@
-"""How the batch reaches attention modules of networks that do not pass keyword arguments on."""
+"""Passing the batch to attention modules in networks that do not forward keyword arguments."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Attentions = Callable[[Any], Iterable[nn.Module]]
 
 
 BATCH: ContextVar[Any] = ContextVar("batch", default=None)
-"""The batch of the network that runs, for attention modules that are not handed it."""
+"""The batch of the running network, for attention modules that do not receive it."""
 
 
 def replace_attention(
     network: PreTrainedModel, attentions: Attentions, forward: Callable[..., Any]
 ) -> None:
-    """Let each of the network's attention modules run `forward(module, ...)` in place of its own.
+    """Make each of the network's attention modules run `forward(module, ...)` instead of its own.
 
     While the network runs, its keyword argument `batch` is the value of BATCH. The networks' own
-    code drops unknown arguments on the way down, and hooks at its two ends are less to keep in step
-    with than copies of every forward between. It is gone when the pass ends, failed or not, so that
-    no batch outlives its step; passes that take turns have a context each.
+    code drops unknown arguments on the way down, and two hooks are easier to maintain than copies
+    of every forward in between. BATCH is reset when the pass ends, even if it failed, so that no
+    batch outlives its step; passes that take turns each have their own context.
     """
 
     def give(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:

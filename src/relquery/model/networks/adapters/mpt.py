@@ -1,4 +1,4 @@
-"""MPT: ALiBi with slopes of its own, and attention that is written into the module."""
+"""MPT: ALiBi with its own slopes, and attention that is hard-coded in the module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _attentions(network: Any) -> Iterable[nn.Module]:
 def _no_mask(
     network: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Give a mask of four dimensions, which is passed on as it is: else one is built each step."""
+    """Give a four-dimensional mask, which is used unchanged; otherwise each step builds one."""
     mask = torch.zeros(1, 1, 1, 1, dtype=torch.bool, device=network.device)
     return args, kwargs | {"attention_mask": mask}
 

@@ -1,1 +1,1 @@
-"""`ophr`: the exact optimum, by branch and bound over what rows have in common."""
+"""`ophr`: the exact optimum, by branch and bound over the sets that rows share."""

@@ -1,15 +1,15 @@
-"""What rows share beyond whole items: the beginning of one item more.
+"""What rows share beyond whole items: the beginning of one more item.
 
-Rows that have a set in common may go on with items that only begin alike, each with its own: their
-prompts share the beginning, too. Such a node is the set with a beginning that is as long as two of
-the items allow.
+Rows that share a set may continue with different items that share a beginning. Their prompts then
+share this beginning too. Such a node is the set plus a beginning, as long as two of the items
+allow.
 
-Let all rows that could stand below a node have something more in common than its set. Sent first,
-that lengthens the prefix of every row below, so that the node is of no use: unless it stands below
-a shorter beginning of the same item, which these rows share with others. To leave it costs that
-shorter beginning once, and wins what is in common for each child of the node but one. So the node
-is of use only where what is in common weighs less than the shorter beginning; and where an item in
-common begins so itself, that whole item is the better node.
+Suppose all rows that could be below a node share more than its set. If this extra part is sent
+first, it lengthens the prefix of every row below, so the node is useless. The exception is a node
+below a shorter beginning of the same item, which these rows share with others. Leaving that
+beginning costs it once, and gains the extra part for each child of the node but one. So the node is
+useful only if the extra part weighs less than the shorter beginning. And if a shared item has the
+same beginning itself, that whole item is the better node.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from relquery.table.solvers.exact.concepts import Bits, Classes
 
 
 class Started(NamedTuple):
-    """Sets with beginnings: which set, weight of the beginning, and the lowest and the highest of
-    the items that begin so, by rank."""
+    """Sets with beginnings: the set, the weight of the beginning, and the lowest and highest rank
+    of the items with this beginning."""
 
     of: Int64s
     begin: Int64s
@@ -37,7 +37,7 @@ class Started(NamedTuple):
 def find_beginnings(
     items: Int32s, weights: Int64s, texts: Beginnings, classes: Classes, sets: Bits, most: int
 ) -> Started:
-    """All sets with beginnings that can be of use; more than `most`: not all of them."""
+    """All sets with beginnings that can be useful; not all if there are more than `most`."""
     return Started(*_find(items, weights, *texts, *classes, sets, most))
 
 
@@ -64,7 +64,7 @@ def _find(
     for k in range(len(sets)):
         filled = _list_left(items, weights, rank, class_of, rows, sets[k], keys)
         found, depth = _find_alike(keys[:filled], n, shared, least, alike), 0
-        for run in alike[:found][::-1]:  # a run comes after those around it
+        for run in alike[:found][::-1]:  # a run comes after the runs that contain it
             while depth > 0 and run[0] < around[depth - 1, 0]:
                 depth -= 1
             before = around[depth - 1, 2] if depth > 0 else 0
@@ -88,7 +88,7 @@ def _list_left(
     chosen: Bits,
     keys: Int64s,
 ) -> int:
-    """List rank x rows + row, ascending, of the other items of rows that have the set."""
+    """List rank x rows + row, ascending, for the other items of rows that have the set."""
     filled, n = 0, len(rows)
     for row in range(n):
         if not _has_all(rows[row], chosen):
@@ -117,8 +117,8 @@ def _has(chosen: Bits, k: int) -> bool:
 
 @compiled
 def _find_alike(keys: Int64s, n: int, shared: Int64s, least: Int64s, alike: Int64s) -> int:
-    """List runs of entries whose texts begin alike, the longest beginnings of any two: (start,
-    stop, length). Gives their number."""
+    """List runs of entries whose texts share a beginning, as long as for any two: (start, stop,
+    length). Returns their number."""
     found, depth, leaf = 0, 0, 0
     open_at, lengths = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     for i in range(1, len(keys) + 1):
@@ -149,7 +149,7 @@ def _is_of_use(
     chosen: Bits,
     before: int,
 ) -> bool:
-    """Whether a node of these entries, rank x rows + row, can be part of the best tree.
+    """Whether a node with these entries (rank x rows + row) can be part of the best tree.
 
     class_at: by rank. chosen: the set of the node. before: length of the shorter beginning, or 0.
     """

@@ -1,9 +1,9 @@
-"""Lower bounds for `ophr`: what every tree costs that opens some nodes of a lattice.
+"""Lower bounds for `ophr`: the least that a tree can cost that opens given nodes of a lattice.
 
-By dual ascent (R. Wong, 1984, "A dual ascent approach for Steiner tree problems on a directed
-graph"): all arcs that enter a set of nodes which has a terminal and not the root are paid for
-together, set after set, until each terminal is reached along arcs that are paid in full. A tree
-enters every such set, so it costs no less than what was paid.
+This uses dual ascent (R. Wong, 1984, "A dual ascent approach for Steiner tree problems on a
+directed graph"). Take a set of nodes that contains a terminal but not the root. All arcs into it
+are paid for together. This is repeated, set by set, until each terminal is reached along fully paid
+arcs. A tree enters every such set, so it costs at least what was paid.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ UNREACHABLE = 2**61
 class Graph(NamedTuple):
     """Nodes of a lattice, lightest first; 0 is the root.
 
-    weight: (nodes,). terminal: (nodes,), those that must be opened; ends: which, the root aside.
-    Arcs lead from a node to those that cover it: into node j from `tails[start[j]:start[j + 1]]`,
-    at the cost of the weight between; longer steps are chains of these.
+    weight: (nodes,). terminal: (nodes,), whether a node must be opened. ends: these nodes without
+    the root. Arcs lead from a node to the nodes that cover it: into node j from
+    `tails[start[j]:start[j + 1]]`. An arc costs the difference of the weights; longer steps are
+    chains of arcs.
     """
 
     weight: Int64s
@@ -74,8 +75,8 @@ def _is_above_any(lattice: Lattice, i: int, others: Int64s) -> bool:
 def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
     """(lower bound of the cost, what each arc has left to pay) by dual ascent.
 
-    parent: as in a good tree, -1 where closed. Sets that few steps of that tree enter come first,
-    then those of few arcs: each step beyond one that enters a set is paid in vain.
+    parent: as in a good tree, -1 if closed. Sets entered by few steps of that tree come first, then
+    sets with few arcs: if more than one step enters a set, the payment for the others is wasted.
     """
     size = len(graph.weight)
     left = np.empty(len(graph.tails), np.int64)
@@ -98,7 +99,7 @@ def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
             score[terminal] = -1
             continue
         cut, least = _measure_cut(graph, left, parent, members[:reach], mark, stamp)
-        if cut > score[terminal]:  # another may be lower now
+        if cut > score[terminal]:  # another one may be lower now
             score[terminal] = cut
             continue
         bound += least
@@ -107,7 +108,7 @@ def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
 
 @compiled
 def _lowest(score: Int64s, ends: Int64s) -> int:
-    """Where the lowest score that is not below 0 stands, or -1."""
+    """The index of the lowest score that is at least 0, or -1."""
     best = -1
     for j in ends:
         if score[j] >= 0 and (best < 0 or score[j] < score[best]):
@@ -119,10 +120,10 @@ def _lowest(score: Int64s, ends: Int64s) -> int:
 def _collect(
     graph: Graph, left: Int64s, score: Int64s, members: Int64s, mark: Int64s, stamp: int
 ) -> int:
-    """List and mark all from which paid arcs lead to members[0]; gives their number.
+    """List and mark all nodes from which paid arcs lead to members[0]. Returns their number.
 
-    0 if the root is among them, or another terminal yet to be reached: then reaching that one
-    reaches this one.
+    Returns 0 if they include the root, or another terminal that is not reached yet: reaching that
+    terminal then also reaches this one.
     """
     mark[members[0]] = stamp
     size, at = 1, 0
@@ -159,7 +160,7 @@ def _measure_cut(
 
 @compiled
 def _pay(graph: Graph, left: Int64s, members: Int64s, mark: Int64s, stamp: int, least: int) -> None:
-    """Pay something for each arc into the members."""
+    """Pay `least` for each arc into the members."""
     for j in members:
         for arc in range(graph.start[j], graph.start[j + 1]):
             if mark[graph.tails[arc]] != stamp:
@@ -168,9 +169,9 @@ def _pay(graph: Graph, left: Int64s, members: Int64s, mark: Int64s, stamp: int, 
 
 @compiled
 def branch_costs(graph: Graph, left: Int64s) -> Int64s:
-    """Per node, the least that a tree in which it has two children pays of what is left.
+    """Per node, the least remaining cost of a tree in which the node has two children.
 
-    A node with fewer children may be closed at no cost.
+    A node with fewer children can be closed at no cost.
     """
     size = len(graph.weight)
     down, near, second = np.full((3, size), UNREACHABLE)
@@ -192,7 +193,7 @@ def branch_costs(graph: Graph, left: Int64s) -> Int64s:
 
 @compiled
 def paid_nodes(graph: Graph, left: Int64s) -> Bools:
-    """The terminals, and what is reached from the root along arcs that are paid in full."""
+    """The terminals, and the nodes reached from the root along fully paid arcs."""
     reached = np.zeros(len(graph.weight), np.bool_)
     reached[0] = True
     for j in range(1, len(reached)):
@@ -204,7 +205,7 @@ def paid_nodes(graph: Graph, left: Int64s) -> Bools:
 
 @compiled
 def label_parts(graph: Graph) -> Int64s:
-    """A number per node, equal for those joined by arcs other than the root's."""
+    """A number per node, equal for nodes connected by arcs other than the root's."""
     label = np.arange(len(graph.weight))
     for j in range(1, len(label)):
         for arc in range(graph.start[j], graph.start[j + 1]):

@@ -1,8 +1,8 @@
-"""Every set of items that some rows have in common.
+"""Finds every set of items that some rows have in common.
 
-Items that stand in one row never hit and items of weight 0 are worth nothing: neither is in a set.
-Items of the same rows travel together, so they are one class of their summed weight; that is what
-a functional dependency comes to.
+Items in only one row never hit, and items of weight 0 are worth nothing: neither is in a set. Items
+that occur in the same rows always go together, so they form one class with their total weight.
+Functional dependencies amount to this.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from relquery.arrays import Bools, Floats, Int32s, Int64s
 from relquery.table.compiled import compiled
 
 Bits = npt.NDArray[np.uint64]
-WEIGHT_BITS = 46  # of the heaviest row: summed over all nodes it still fits 63 bits
+WEIGHT_BITS = 46  # for the heaviest row: the sum over all nodes still fits in 63 bits
 
 
 class Classes(NamedTuple):
-    """Items of the same rows.
+    """Classes of items that occur in the same rows.
 
-    of: (items,), the class of each item, -1 for those left out. weight: (classes,), summed.
+    of: (items,), the class of each item, -1 for items left out. weight: (classes,), total weight.
     rows: (n, words), the classes that each row has, as bits.
     """
 
@@ -34,8 +34,8 @@ class Classes(NamedTuple):
 def whole_numbers(items: Int32s, weights: Int64s | Floats) -> Int64s:
     """Weights as whole numbers, so that sums and bounds are exact. items: (m, n).
 
-    Fractions, and weights of more than WEIGHT_BITS, are scaled by a power of two and rounded: off
-    by 2^-46 of the heaviest row, no more than what sums of floats lose.
+    Fractions, and weights of more than WEIGHT_BITS, are scaled by a power of two and rounded. The
+    error is 2^-46 of the heaviest row, no more than in sums of floats.
     """
     heaviest = float(weights[items].sum(axis=0, dtype=np.float64).max(initial=0.0))
     if heaviest < 2**WEIGHT_BITS and np.array_equal(weights, np.floor(weights)):
@@ -47,7 +47,7 @@ def whole_numbers(items: Int32s, weights: Int64s | Floats) -> Int64s:
 
 
 def find_classes(items: Int32s, weights: Int64s) -> Classes:
-    """Classes of the items (m, n) that several rows have and that are worth something."""
+    """Classes of the items (m, n) that occur in several rows and have a weight above 0."""
     having: dict[int, int] = {}
     for slot in items.tolist():
         for row, item in enumerate(slot):
@@ -81,7 +81,7 @@ def unpack(sets: Bits, classes: int) -> Bools:
 
 @compiled
 def intersect(rows: Bits, most: int) -> Bits:
-    """All intersections of the rows' sets, their own among them; more than `most`: not all."""
+    """All intersections of the rows' sets, including the sets; not all if more than `most`."""
     size = 16
     while size < 4 * (most + 2):
         size *= 2
@@ -101,7 +101,7 @@ def intersect(rows: Bits, most: int) -> Bits:
 
 @compiled
 def _add(sets: Bits, count: int, table: Int64s, new: Bits) -> int:
-    """Add a set unless it is there; gives how many there are."""
+    """Add a set unless it exists. Returns the number of sets."""
     mixed = np.uint64(0)
     for word in new:
         mixed = (mixed ^ word) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,4 +1,4 @@
-"""Good trees for `ophr`: single nodes are opened or closed while that makes the tree cheaper."""
+"""Finds good trees for `ophr`: opens or closes single nodes while that makes the tree cheaper."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ NO_LIMIT = 2**62
 
 @compiled
 def improve(lattice: Lattice, terminal: Bools, opened: Bools, most: int) -> tuple[int, Int64s, int]:
-    """Open and close nodes, one at a time, while that gains; gives (cost, parent, looks).
+    """Open and close nodes, one at a time, while that gains. Returns (cost, parent, looks).
 
-    terminal, opened: (nodes,), opened has root and terminals; what is opened in the end is left in
-    it. most: how often to look at a pair of nodes, about.
+    terminal, opened: (nodes,). opened includes the root and terminals, and receives the result.
+    most: roughly how many pairs of nodes to look at.
     """
     parent = find_parents(lattice, opened)
     gaining, looks = True, 0
@@ -45,7 +45,7 @@ def improve(lattice: Lattice, terminal: Bools, opened: Bools, most: int) -> tupl
 
 @compiled
 def find_parents(lattice: Lattice, opened: Bools) -> Int64s:
-    """Of each opened node, the heaviest opened one above it; -1 for the root and the closed."""
+    """For each opened node, the heaviest opened node above it; -1 for the root and closed nodes."""
     parent = np.full(len(opened), -1, np.int64)
     members = np.flatnonzero(opened)
     for j in members[1:]:
@@ -87,7 +87,7 @@ def _closing_gain(lattice: Lattice, members: Int64s, parent: Int64s, j: int) -> 
 
 @compiled
 def _adopt(lattice: Lattice, members: Int64s, parent: Int64s, j: int, opened: bool) -> None:
-    """Give node j, just opened or closed, and those below it their parents."""
+    """Set the parents of node j, just opened or closed, and of the nodes below it."""
     parent[j] = _heaviest(lattice, members, j, j) if opened else -1
     for m in range(np.searchsorted(members, j), len(members)):
         k = members[m]

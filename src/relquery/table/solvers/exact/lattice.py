@@ -1,8 +1,8 @@
-"""What rows share, as a lattice: what the prefixes of a trie may be.
+"""The lattice of everything that rows share, i.e. of all possible prefixes in a trie.
 
-A node is a set of items that some rows have in common (concepts.py). Where beginnings of texts
-count, it may also be such a set with the beginning of one item more (beginnings.py), and a row with
-items of its own is a node of its own, as these may begin like others.
+A node is a set of items that some rows have in common (concepts.py). If beginnings of texts count,
+a node may also be such a set plus the beginning of one more item (beginnings.py). A row with unique
+items is then a separate node, as these items may share beginnings with others.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NOTHING = Started(*np.empty((4, 0), np.int64))
 
 
 class Lattice(NamedTuple):
-    """Nodes, the lightest first; node 0 is what all rows have in common.
+    """Nodes, lightest first; node 0 is what all rows have in common.
 
     weight: (nodes,), of the set and its beginning. source: (nodes,), the number of the set, or of
-    the row with items of its own. begin: (nodes,), weight of the beginning, 0 without one. low,
-    high: (nodes,), the items that begin so, by rank, as far as rows that have the set have them.
-    above: (nodes, sources), whether the node can come before what has another source.
+    the row with unique items. begin: (nodes,), weight of the beginning, 0 without one. low, high:
+    (nodes,), rank range of the items with this beginning, among rows that have the set.
+    above: (nodes, sources), whether the node can come before nodes of another source.
     row: (n,), the node of each row.
     """
 
@@ -55,7 +55,7 @@ def build_lattice(
 ) -> Lattice:
     """The lattice of a table of at least one row; items (m, n) and weights as in Problem.
 
-    texts: where beginnings count, in the unit of the weights.
+    texts: if beginnings count, their lengths in the unit of the weights.
     Raises ConfigError if it has more than MOST_SETS sets, or more than `most` nodes.
     """
     whole = whole_numbers(items, weights)
@@ -89,13 +89,13 @@ def build_lattice(
 
 def _too_entangled(most: int, what: str) -> ConfigError:
     return ConfigError(
-        "This table is too entangled for an exact search: its rows share more than "
+        "This table is too complex for an exact search: its rows share more than "
         f"{most} {what}. Use method 'tree', or fewer rows or columns."
     )
 
 
 def _parts(some: Bools, others: Bools) -> Bools:
-    """(some, others), whether one set is a part of another, the same or not."""
+    """(some, others), whether one set is a subset of the other; equal sets count."""
     lacks = (~others).astype(np.float32)  # counts below 2^24 are exact, and the product is fast
     return np.asarray(some.astype(np.float32) @ lacks.T == 0)
 
@@ -103,9 +103,9 @@ def _parts(some: Bools, others: Bools) -> Bools:
 def _list_ranks(
     own: Int32s, weights: Int64s, texts: Beginnings, classes: Classes, has: Bools
 ) -> Int64s:
-    """(sources, ranks + 1): how many items of a source stand before each rank.
+    """(sources, ranks + 1): how many items of a source come before each rank.
 
-    own: (m, rows), the items of rows with items of their own.
+    own: (m, rows), the items of rows with unique items.
     """
     counts = np.zeros((len(has) + own.shape[1], len(texts.rank) + 1), np.int32)
     shared = np.flatnonzero(classes.of >= 0)
@@ -116,7 +116,7 @@ def _list_ranks(
 
 
 def _go_on(listed: Int64s, started: Started) -> Bools:
-    """(started, sources), whether a source has an item, beyond the set, that begins so."""
+    """(started, sources), whether a source has another item with this beginning."""
     inside = listed[:, started.high + 1] - listed[:, started.low]
     return np.asarray((inside > inside[started.of, np.arange(len(started.of))]).T)
 
@@ -129,7 +129,7 @@ def _sort(weight: Int64s, has: Bools, started: Started, above: Bools, source_of:
     source = np.concatenate([np.arange(len(weight)), started.of])
     begin, low, high = np.zeros((3, len(source)), np.int64)
     begin[len(weight) :], low[len(weight) :], high[len(weight) :] = started[1:]
-    # A beginning as long as a whole item comes before the set, or the row, that has the item.
+    # A beginning as long as a whole item comes before the set or row that contains the item.
     order = np.lexsort((begin == 0, has.sum(axis=1)[source], weight[source] + begin))
     return Lattice(
         weight=(weight[source] + begin)[order],
@@ -143,7 +143,7 @@ def _sort(weight: Int64s, has: Bools, started: Started, above: Bools, source_of:
 
 
 def restrict(lattice: Lattice, nodes: Int64s) -> Lattice:
-    """Some nodes, ascending, of a lattice; rows are left as they are."""
+    """A lattice of only these nodes, ascending; `row` is unchanged."""
     return lattice._replace(
         weight=lattice.weight[nodes],
         source=lattice.source[nodes],
@@ -156,7 +156,7 @@ def restrict(lattice: Lattice, nodes: Int64s) -> Lattice:
 
 @compiled
 def is_above(lattice: Lattice, i: int, j: int) -> bool:
-    """Whether node i can come before the later node j: what it stands for begins j's."""
+    """Whether node i can come before the later node j, i.e. be a prefix of it."""
     if lattice.source[i] != lattice.source[j]:
         return bool(lattice.above[i, lattice.source[j]])
     if lattice.begin[i] == 0:

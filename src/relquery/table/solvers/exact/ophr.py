@@ -1,23 +1,23 @@
 """`ophr`: the exact optimum (paper 000, §4.1), for small tables.
 
 Any order of rows, and of items in each, is worth no more than the trie of its item sequences: per
-node, the weight of its items times the rows through it but one. A depth-first walk of the trie is
-worth all of that. So a trie is sought. Its nodes may be taken from a lattice: *sets* of items that
-some rows have in common, where beginnings count with the beginning of one item more, each used
-once: two nodes of one set gain by being merged. Those left out of it are in no tree that is better
-than all others (beginnings.py). With each node at the cost of what it adds to its
-parent, and every row at a node that it has all items of,
+node, the weight of its items times the rows through it minus one. A depth-first walk of the trie
+reaches this worth. So we look for the best trie. Its nodes can be taken from a lattice. They are
+*sets* of items that some rows have in common, plus the beginning of one more item if beginnings
+count. Each node is used once: merging two nodes of one set gains. Nodes left out of the lattice are
+not needed for the best tree (beginnings.py). If each node costs what it adds to its parent, and
+every row is at a node whose items it all has,
 
     worth = summed weight of all rows - cost of the trie,
 
 and the cheapest trie is a minimum Steiner arborescence in the lattice, with the rows as terminals.
-Small real tables have small lattices (50 beers of 13 columns: 375 sets), and dual ascent gives
-bounds close to the cost, so that branch and bound ends soon.
+Small real tables have small lattices (50 beers with 13 columns: 375 sets), and dual ascent gives
+bounds close to the cost, so branch and bound ends soon.
 
 The paper's recursion (Optimal Prefix Hit Recursion) puts *all* rows that have the chosen value
-into its group. That is not always the best: of the rows `a b c -`, `a b - d`, `a - c d`, `- b c d`,
-with a and d worth 16 and b and c worth 9, it reaches 48, where the second beside the third and the
-first beside the fourth reach 50: one row with each value is left out of its group.
+into its group. That is not always the best. For the rows `a b c -`, `a b - d`, `a - c d`,
+`- b c d`, with a and d worth 16 and b and c worth 9, it reaches 48. Putting the second next to the
+third and the first next to the fourth reaches 50: for each value, one row stays out of the group.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def ophr(problem: Problem, texts: Beginnings | None = None) -> tuple[Int64s, Int
     """(rows, fields by row id) of the highest worth; the same for the same problem.
 
     Worth is summed over neighbours: weights of the leading items that are equal and, with `texts`,
-    what the next two have in common, in the unit of the weights. What two prompts share beyond the
-    end of an item, where the one item begins the other, is not seen.
+    what the next two have in common, in the unit of the weights. If one item is a prefix of the
+    other, what the prompts share beyond its end is not counted.
 
-    Raises ConfigError for more than MOST_ROWS rows, and where the optimum cannot be proved: what
-    is returned is never less.
+    Raises ConfigError for more than MOST_ROWS rows, and if the optimum cannot be proved, so every
+    result is optimal.
     """
     rows, slots = optimum(problem.items, problem.weights, texts)
     return rows, np.take_along_axis(problem.places.T, slots.astype(np.int64), axis=1)
@@ -62,12 +62,12 @@ def optimum(
 ) -> Order:
     """`ophr` for items (m, n) and their weights; the items of a row are distinct.
 
-    most_arcs: of the lattice, that a proof may look at.
+    most_arcs: the number of arcs of the lattice that a proof may look at.
     """
     slots, rows = items.shape
     if rows > MOST_ROWS:
         raise ConfigError(
-            f"The table has {rows} rows; an exact search takes at most {MOST_ROWS}. "
+            f"The table has {rows} rows; an exact search supports at most {MOST_ROWS}. "
             "Use method 'tree', or fewer rows."
         )
     if rows == 0:
@@ -76,14 +76,14 @@ def optimum(
     found = cheapest_tree(lattice, most_arcs)
     if not found.proved:
         raise ConfigError(
-            "This table is too entangled for an exact search: its rows share values in too many "
-            "ways to prove an order the best. Use method 'tree', or fewer rows or columns."
+            "This table is too complex for an exact search: its rows share values in too many "
+            "ways to prove that an order is the best. Use method 'tree', or fewer rows or columns."
         )
     return walk(items, lattice, found.tree, texts)
 
 
 def walk(items: Int32s, lattice: Lattice, tree: Tree, texts: Beginnings | None) -> Order:
-    """The order in which a depth-first walk of a tree comes upon the rows."""
+    """The order in which a depth-first walk of a tree visits the rows."""
     slots, rows = items.shape
     order, fields = np.empty(rows, np.int64), np.empty((rows, slots), np.int32)
     rank = [0] * (int(items.max(initial=-1)) + 1) if texts is None else texts.rank.tolist()
@@ -100,9 +100,9 @@ def walk(items: Int32s, lattice: Lattice, tree: Tree, texts: Beginnings | None) 
 class _Node:
     """A node of the trie.
 
-    common: items, those of weight 0 too, that all rows below have. begin: the lowest and the
-        highest of the items, by rank, with one of which every child goes on; None: with any.
-    rows: those that end here.
+    common: items that all rows below have, including items of weight 0. begin: the lowest and
+        highest rank of the items with which children continue; None if there is no restriction.
+    rows: the rows that end here.
     """
 
     common: frozenset[int]
@@ -139,10 +139,10 @@ def _plant(sets: list[frozenset[int]], lattice: Lattice, tree: Tree) -> _Node:
     for row, leaf in enumerate(lattice.row.tolist()):
         rows.setdefault(leaf, []).append(row)
     children: dict[int, list[_Node]] = {}
-    for j in np.flatnonzero(tree.opened)[::-1].tolist():  # a node comes after those above it
+    for j in np.flatnonzero(tree.opened)[::-1].tolist():  # a node comes after its ancestors
         below = children.get(j, [])[::-1]
         sharing = [sets[row] for row in rows.get(j, [])] + [node.common for node in below]
-        if not sharing:  # opened in vain
+        if not sharing:  # opened without any gain
             continue
         begin = (int(lattice.low[j]), int(lattice.high[j])) if lattice.begin[j] else None
         node = _Node(frozenset.intersection(*sharing), begin, rows.get(j, []), below)

@@ -1,9 +1,9 @@
-"""Schedules of small tables, made better node by node of the lattice of what rows share.
+"""Improves schedules of small tables, node by node in the lattice of what rows share.
 
-The tree of a schedule is taken as a tree of the lattice. Nodes are opened and closed while that
-gains; then some are closed at random and the gaining begins anew. A tree that dual ascent leads to
-is tried as well, as it shows at times that nothing better is left to find. In a lattice of few
-nodes branch and bound finds the best tree sooner than chance does.
+The tree of a schedule becomes a tree of the lattice. Nodes are opened and closed while that gains.
+Then some nodes are closed at random, and the improvement starts again. A tree from dual ascent is
+also tried, because its bound sometimes shows that nothing better exists. In a lattice of few nodes,
+branch and bound finds the best tree faster than random closing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from relquery.table.solvers.exact.ophr import MOST_ROWS, Order, walk
 from relquery.table.solvers.exact.search import Tree, cheapest_tree
 
 STEPS_PER_SECOND = 8e7  # pairs of nodes looked at
-STEPS_PER_NODE = 2000  # what a lattice costs before anything is found in it
-STEPS_PER_PAIR = 1.5  # what dual ascent costs, before it begins, per pair of nodes
-STEPS_PER_ARC = 80  # what branch and bound takes per arc of a small lattice
+STEPS_PER_NODE = 2000  # cost of building a lattice
+STEPS_PER_PAIR = 1.5  # setup cost of dual ascent per pair of nodes
+STEPS_PER_ARC = 80  # cost of branch and bound per arc of a small lattice
 MOST_BRANCHED = 300  # nodes of a lattice for branch and bound
-MOST_FAILURES = 20  # closings in a row that lead to nothing better
+MOST_FAILURES = 20  # consecutive random closings without improvement
 MOST_CLOSED = 12  # nodes closed at random
 
 
@@ -42,10 +42,10 @@ def polish(
     seconds: float,
     stopped: Bools,
 ) -> Order | None:
-    """A schedule worth no less than the one given; None where the table is too large for that.
+    """A schedule worth at least as much as the given one; None if the table is too large.
 
-    items: (m, n). sent: rows, and by position the columns of each in the order sent. seconds: how
-    long to take, about. stopped: see relquery.table.compiled.
+    items: (m, n). sent: rows, and by position the columns of each in the order sent. seconds: the
+    approximate time limit. stopped: see relquery.table.compiled.
     """
     steps = int(seconds * STEPS_PER_SECOND)
     most = min(MOST_NODES, steps // STEPS_PER_NODE)
@@ -65,7 +65,7 @@ def polish(
 
 
 def _open_as_sent(lattice: Lattice, rows: Int64s, sent: Int32s, texts: Beginnings | None) -> Bools:
-    """The nodes that a schedule has. sent: (n, m), items in the order sent."""
+    """The nodes that occur in a schedule. sent: (n, m), items in the order sent."""
     opened = np.zeros(len(lattice.weight), np.bool_)
     sources = lattice.source[lattice.row[rows]]
     todo = [(0, len(rows), 0)]
@@ -98,8 +98,8 @@ def _runs(values: Int32s) -> Iterator[tuple[int, int]]:
 
 @dataclass(slots=True)
 class _Search:
-    """terminal: (nodes,). steps: left to make. best: the cheapest tree so far; bound: none costs
-    less."""
+    """terminal: (nodes,). steps: the remaining steps. best: the cheapest tree so far. bound: no
+    tree costs less."""
 
     lattice: Lattice
     terminal: Bools
@@ -110,7 +110,7 @@ class _Search:
 
     @classmethod
     def within(cls, lattice: Lattice, steps: int, stopped: Bools) -> _Search:
-        """A search that has found nothing but the rows themselves."""
+        """A new search whose best tree has only the rows."""
         terminal = np.zeros(len(lattice.weight), np.bool_)
         terminal[lattice.row] = True
         terminal[0] = True
@@ -118,7 +118,7 @@ class _Search:
         return cls(lattice, terminal, steps, stopped, Tree(cost, terminal))
 
     def start(self, opened: Bools) -> bool:
-        """Make a tree cheaper; keeps it, and gives True, if it is the cheapest so far."""
+        """Improve a tree. If it is the cheapest so far, keep it and return True."""
         go_on(self.stopped)
         opened = opened | self.terminal
         cost, _, looks = improve(self.lattice, self.terminal, opened, max(self.steps, 0))
@@ -129,7 +129,7 @@ class _Search:
         return better
 
     def ascend(self) -> None:
-        """Try the tree that dual ascent gives, led by the best one so far."""
+        """Try the tree from dual ascent, guided by the best tree so far."""
         size = len(self.terminal)
         pairs = int(STEPS_PER_PAIR * size * size / 2)
         if pairs > self.steps:
@@ -140,7 +140,7 @@ class _Search:
         self.start(paid_nodes(graph, left))
 
     def branch(self) -> None:
-        """Look for the cheapest tree of a small lattice, in half of the steps that are left."""
+        """Search for the cheapest tree of a small lattice with half of the remaining steps."""
         arcs = self.steps // (2 * STEPS_PER_ARC)
         if len(self.terminal) > MOST_BRANCHED or arcs <= 0 or self.best.cost <= self.bound:
             return
@@ -151,7 +151,7 @@ class _Search:
         self.steps //= 2
 
     def close_at_random(self) -> None:
-        """Close some nodes of the best tree and go on from there, until that leads nowhere."""
+        """Repeatedly close some nodes of the best tree and improve it, until nothing helps."""
         random, failures = np.random.default_rng(0), 0
         while failures < MOST_FAILURES and self.steps > 0 and self.best.cost > self.bound:
             free = np.flatnonzero(self.best.opened & ~self.terminal)

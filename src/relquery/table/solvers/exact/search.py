@@ -1,8 +1,9 @@
-"""The search of `ophr`: branch and bound over the nodes of a lattice, opened or closed.
+"""The search of `ophr`: branch and bound over which nodes of a lattice are opened.
 
-After each bound, nodes that no better tree can branch at are dropped; parts of the lattice that
-only the root joins are solved apart. The node to branch on is the one whose two cases raise the
-bound most (strong branching); a case that cannot be better than what is known settles the other.
+After each bound, nodes where no better tree can branch are dropped. Parts of the lattice that are
+connected only by the root are solved separately. The search branches on the node whose two cases
+raise the bound the most (strong branching). If one case cannot beat the best known tree, the other
+case applies.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from relquery.table.solvers.exact.bounds import (
 from relquery.table.solvers.exact.improve import NO_LIMIT, find_parents, improve
 from relquery.table.solvers.exact.lattice import Lattice, restrict
 
-MOST_ARCS = 50_000_000  # that all lower bounds together look at: about a minute
+MOST_ARCS = 50_000_000  # limit for all lower bounds together: about a minute
 MOST_DEPTH = 200
-ROUNDS = 4  # ascents of one task, each led by the best tree that the one before gave
+ROUNDS = 4  # ascents per task, each guided by the best tree of the previous one
 CANDIDATES = 8  # nodes whose two cases are compared
 
 
 class Tree(NamedTuple):
-    """opened: (nodes,). cost: summed weight of what each opened one adds to its parent."""
+    """opened: (nodes,). cost: total weight that the opened nodes add to their parents."""
 
     cost: int
     opened: Bools
 
 
 class Found(NamedTuple):
-    """The cheapest tree found. bound: no tree costs less; the cost itself where that is proved."""
+    """The cheapest tree found. bound: no tree costs less; equal to the cost if that is proved."""
 
     tree: Tree
     bound: int
@@ -49,17 +50,17 @@ class Found(NamedTuple):
 
 
 class Task(NamedTuple):
-    """alive: nodes that may be opened, ascending. terminal: (nodes,), those that must be."""
+    """alive: nodes that may be opened, ascending. terminal: (nodes,), whether a node must be."""
 
     alive: Int64s
     terminal: Bools
 
 
 class View(NamedTuple):
-    """A task from both sides.
+    """A task with its lower bound and a good tree.
 
-    bound: no tree costs less. at_least: (alive,), nor one that branches at the node. rank:
-    (alive,), how promising it is to settle the node. tree: a good one.
+    bound: no tree costs less. at_least: (alive,), no tree that branches at the node costs less.
+    rank: (alive,), how promising it is to branch on the node. tree: a good tree.
     """
 
     graph: Graph
@@ -70,13 +71,13 @@ class View(NamedTuple):
 
 
 class _SpentError(Exception):
-    """The bounds looked at as many arcs as they may."""
+    """The bounds have looked at the maximum number of arcs."""
 
 
 def cheapest_tree(lattice: Lattice, most_arcs: int) -> Found:
-    """The tree of least cost that opens the node of every row, or a good one and a bound.
+    """The cheapest tree that opens the node of every row, or a good tree and a bound.
 
-    most_arcs: that all lower bounds together look at.
+    most_arcs: limit on the arcs that all lower bounds together look at.
     """
     terminal = np.zeros(len(lattice.weight), np.bool_)
     terminal[lattice.row] = True
@@ -97,7 +98,7 @@ def cheapest_tree(lattice: Lattice, most_arcs: int) -> Found:
 
 @dataclass(slots=True)
 class _Search:
-    """arcs: those that lower bounds looked at so far. best, bound: of the whole lattice."""
+    """arcs: number that lower bounds have looked at. best, bound: for the whole lattice."""
 
     lattice: Lattice
     most_arcs: int
@@ -142,7 +143,7 @@ class _Search:
         return best
 
     def _solve_apart(self, parts: list[Task], cutoff: int, depth: int) -> Tree | None:
-        """The cheapest trees of all parts, as one."""
+        """The cheapest trees of all parts, combined into one tree."""
         bounds = [self._bound(part, None) for part in parts]
         cost, opened = 0, np.zeros(len(self.lattice.weight), np.bool_)
         for i, part in enumerate(parts):
@@ -154,7 +155,7 @@ class _Search:
         return Tree(cost, opened)
 
     def _choose_cases(self, task: Task, view: View, cutoff: int) -> list[Task]:
-        """Two cases, a node opened or closed, or one where the other cannot be better."""
+        """Two cases (a node opened or closed), or one case if the other cannot be better."""
         free = np.flatnonzero(~task.terminal[task.alive])
         free = free[free > 0]
         best, chosen = (-1, -1), []
@@ -193,7 +194,7 @@ class _Search:
         return View(graph, bound, at_least, rank, Tree(cost, chosen))
 
     def _bound(self, task: Task, opened: Bools | None) -> int:
-        """A lower bound of the task's cost; opened: a good tree of a task like it."""
+        """A lower bound on the task's cost. opened: a good tree of a similar task."""
         lattice, graph = self._part(task)
         bound, _ = self._ascend(graph, np.full(len(task.alive), -1, np.int64))
         if opened is None:
@@ -215,7 +216,7 @@ class _Search:
 
 
 def _drop(task: Task, keep: Bools) -> Task:
-    """The task with only these nodes alive, its terminals and the root."""
+    """The task with only these nodes, its terminals and the root alive."""
     keep = keep | task.terminal[task.alive]
     keep[0] = True
     return Task(task.alive[keep], task.terminal)
@@ -232,7 +233,7 @@ def _open(task: Task, place: int) -> Task:
 
 
 def _split(task: Task, graph: Graph) -> list[Task]:
-    """The parts that only the root joins, each with the root; the smallest first."""
+    """The parts that only the root connects, each with the root, smallest first."""
     label = label_parts(graph)
     parts = [
         Task(task.alive[(label == part) | (label == 0)], task.terminal)
@@ -242,7 +243,7 @@ def _split(task: Task, graph: Graph) -> list[Task]:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether it is Ctrl-C, which compiled code wraps if it comes while a result is handed back."""
+    """Whether an error is Ctrl-C, which compiled code wraps if it comes while a result returns."""
     while isinstance(error, SystemError):
         error = error.__cause__
     return isinstance(error, KeyboardInterrupt)

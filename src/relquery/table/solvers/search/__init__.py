@@ -1,1 +1,1 @@
-"""`tree`: several searches of a limited time, and the best that any of them finds."""
+"""`tree`: runs several searches with a time limit and takes the best result."""

@@ -1,9 +1,9 @@
-"""From a trie of item sets to an order of rows, and of items in each label.
+"""Turns a trie of item sets into an order of rows, and of items in each label.
 
-Whole items in common are settled by the trie. What is left to win are the beginnings of texts: rows
-of a node share the label, and often the first digits or letters, of the next item if it is one of
-the same column. So the children of a node, the single rows among them, begin with the column whose
-texts have most in common, and stand in alphabetical order.
+The trie settles which whole items are shared. The starts of texts can still be gained. Rows of a
+node share the label, and often the first digits or letters, of the next item if it is from the same
+column. So the children of a node, including single rows, start with the column whose texts have
+the most in common, and are in alphabetical order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from relquery.table.items import Items
 from relquery.table.prefixes import common_prefix, least_table
 from relquery.table.solvers.search.trie import NONE, ROOT, Trie
 
-MOST_CHOOSING = 4096  # siblings that choose which of their items comes first
+MOST_CHOOSING = 4096  # with more siblings than this, they don't choose which item comes first
 PASSES = 4
 
 
@@ -36,7 +36,7 @@ class Texts(NamedTuple):
 
 
 def texts_of(items: Items) -> Texts:
-    """What arranging needs to know of the texts."""
+    """What `arrange` needs to know about the texts."""
     column = np.zeros(len(items.rank), np.int32)
     for slot, bag in zip(items.slots, items.bags, strict=True):
         column[slot] = bag
@@ -57,7 +57,7 @@ def arrange(trie: Trie, texts: Texts, items: Int32s) -> tuple[Int64s, Int32s]:
 
 @compiled
 def _children(trie: Trie) -> tuple[Int64s, Int64s]:
-    """(first child, next sibling) of every node, NONE where there is none."""
+    """(first child, next sibling) of every node; NONE if there is none."""
     first = np.full(len(trie.parent), NONE, np.int64)
     following = first.copy()
     for node in range(len(trie.parent) - 1, 0, -1):
@@ -99,7 +99,7 @@ def order_nodes(
 
 @compiled
 def _begin_alike(trie: Trie, texts: Texts, siblings: Int64s) -> None:
-    """Move an item of the same column to the front of as many labels as pays."""
+    """Move an item of the same column to the front of as many labels as is worthwhile."""
     settled = np.zeros(len(siblings), np.bool_)
     while not trie.stopped[0]:
         column = _best_column(trie, texts, siblings, settled)
@@ -124,7 +124,7 @@ def _bring_forward(trie: Trie, texts: Texts, node: int, column: int) -> bool:
 
 @compiled
 def _best_column(trie: Trie, texts: Texts, siblings: Int64s, settled: Bools) -> int:
-    """The column whose texts have most in common; NONE where no two siblings can share any."""
+    """The column whose texts have the most in common; NONE if no two siblings can share any."""
     size = 0
     for k in range(len(siblings)):
         if not settled[k]:
@@ -156,7 +156,7 @@ def _best_column(trie: Trie, texts: Texts, siblings: Int64s, settled: Bools) -> 
 
 @compiled
 def _choose_first(trie: Trie, texts: Texts, siblings: Int64s) -> None:
-    """Let each label begin with the item that begins most like another sibling's first one."""
+    """Start each label with the item whose prefix best matches another sibling's first item."""
     if not 1 < len(siblings) <= MOST_CHOOSING:
         return
     first = np.empty(len(siblings), np.int64)  # ranks, ascending
@@ -189,7 +189,7 @@ def _choose_first(trie: Trie, texts: Texts, siblings: Int64s) -> None:
 
 @compiled
 def _begins_like(texts: Texts, first: Int64s, rank: int) -> int:
-    """What a text has in common with the one of the others that it begins most like."""
+    """The length of the longest prefix that a text shares with any of the others."""
     at = np.searchsorted(first, rank)
     most = 0
     if at > 0:
@@ -203,7 +203,7 @@ def _begins_like(texts: Texts, first: Int64s, rank: int) -> int:
 
 @compiled
 def _remove(ascending: Int64s, value: int) -> None:
-    """Close the gap that a value leaves; the last place is then free."""
+    """Remove a value and close the gap; the last place is then free."""
     for k in range(np.searchsorted(ascending, value), len(ascending) - 1):
         ascending[k] = ascending[k + 1]
 

@@ -1,8 +1,9 @@
-"""Local search on a trie of item sets: rows, alone and in small groups, move where they hit more.
+"""Local search on a trie of item sets: moves rows, singly and in small groups, to where they hit
+more.
 
-A row is inserted where its own hit is highest: below a node whose label it holds entirely, or into
-a node whose label it shares in part, which is split. No column is chosen for a whole segment:
-passages of a bag, and fields of wide tables, find the rows that they fit.
+A row is inserted where its own hit is highest: below a node whose label it contains entirely, or
+into a node whose label it shares in part. That node is then split. No column is chosen for a whole
+segment, so passages of a bag, and fields of wide tables, can each match the rows that fit them.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from relquery.table.solvers.search.trie import (
     release,
 )
 
-LARGEST_GROUP = 8  # rows that are asked together
-ITEMS_PER_STEP = 16  # of a label; shorter ones take no longer than the look itself
+LARGEST_GROUP = 8  # maximum number of rows in a group that is broken up
+ITEMS_PER_STEP = 16  # items of a label compared per step; shorter labels are free
 SHORT_LOOK = 2  # entries per slot
 NO_LIMIT = 2**61
-MOST_ENTRIES = 64  # looked at per node and item, the newest first: common items are in very many
+MOST_ENTRIES = 64  # checked per node and item, newest first: common items have very many
 
 
 class Search(NamedTuple):
@@ -53,8 +54,8 @@ class Search(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where a row hits most: node (ROOT for nowhere), worth of the hit, whether it holds all of
-    the node's label."""
+    """Where a row hits most: the node (ROOT for nowhere), the worth of the hit, and whether the row
+    contains the node's whole label."""
 
     node: int
     hit: int
@@ -79,7 +80,7 @@ def new_search(items: Int32s, weights: Int64s) -> Search:
 def insert_all(
     trie: Trie, search: Search, items: Int32s, order: Int64s, most: int = NO_LIMIT
 ) -> None:
-    """Insert the rows of `order` that are not in; after `most` steps with a short look for each."""
+    """Insert the missing rows of `order`; after `most` steps, search only briefly for each row."""
     stop = search.counters[1] + most
     for row in order:
         if trie.stopped[0]:
@@ -92,9 +93,9 @@ def insert_all(
 
 @compiled
 def move_rows(trie: Trie, search: Search, items: Int32s, most: int) -> int:
-    """Take out every row and insert it again; gives the weight gained.
+    """Remove and reinsert every row. Returns the weight gained.
 
-    Stops where `most` steps have been made. All rows are in, unless the trie is stopped.
+    Stops after `most` steps. All rows are in the trie at the end, unless it is stopped.
     """
     gained = 0
     stop = search.counters[1] + most
@@ -105,7 +106,7 @@ def move_rows(trie: Trie, search: Search, items: Int32s, most: int) -> int:
         make_room(trie)
         hit, place = _take_out(trie, search, row)
         found = _find(trie, search, items, row, NONE)
-        if found.hit < hit:  # where very many labels hold the same items, its place was not seen
+        if found.hit < hit:  # its old place was not found, because very many labels share its items
             found = Found(place, hit, _overlap(trie, search, place, search.counters[0])[1])
         gained += found.hit - hit
         _put_in(trie, search, items, row, found)
@@ -114,10 +115,10 @@ def move_rows(trie: Trie, search: Search, items: Int32s, most: int) -> int:
 
 @compiled
 def break_groups(trie: Trie, search: Search, items: Int32s, most: int) -> int:
-    """Break up each group of few rows whose rows hit more apart; gives the weight gained.
+    """Break up each small group whose rows hit more separately. Returns the weight gained.
 
-    A row that leaves alone gives up its hit and leaves the first row of its group without
-    company: what both might gain elsewhere shows only when both are asked.
+    If one row leaves, it loses its hit and the first row of its group stays behind alone. What
+    both could gain elsewhere only shows if both are moved.
     """
     gained = 0
     stop = search.counters[1] + most
@@ -145,7 +146,7 @@ def break_groups(trie: Trie, search: Search, items: Int32s, most: int) -> int:
             found = _find(trie, search, items, row, NONE)
             _put_in(trie, search, items, row, found)
             gain += found.hit
-        # Two rows may have wanted the same third one, which only the first then got.
+        # Two rows may have matched the same third row, but only the first could join it.
         search.settled[group[0]] = gain <= 0
         gained += gain
     return gained
@@ -170,7 +171,7 @@ def _rows_by_parent(trie: Trie) -> tuple[Int64s, Int64s]:
 
 @compiled
 def _is_group(trie: Trie, node: int, rows: Int64s) -> bool:
-    """Whether these few rows are still all that is below a node."""
+    """Whether these rows are still the only ones below a node."""
     if not 2 <= len(rows) <= LARGEST_GROUP or trie.parent[node] == NONE:
         return False
     if trie.children[node] != len(rows):
@@ -196,7 +197,7 @@ def _hit(trie: Trie, search: Search, node: int) -> int:
 def _find(
     trie: Trie, search: Search, items: Int32s, row: int, without: int, most: int = NO_LIMIT
 ) -> Found:
-    """Where a row hits most, the nodes below `without` aside, as far as `most` steps show."""
+    """Where a row hits most, except below `without`, as found within `most` steps."""
     search.counters[0] += 1
     number = search.counters[0]
     if without != NONE:
@@ -241,7 +242,7 @@ def _find(
 
 @compiled
 def _overlap(trie: Trie, search: Search, node: int, number: int) -> tuple[int, bool]:
-    """(weight of a node's label that the row holds too, whether it holds all of it)."""
+    """(weight of the part of a node's label that the row shares, whether it shares all of it)."""
     begin, end = trie.begin[node], trie.end[node]
     search.counters[1] += (end - begin) // ITEMS_PER_STEP
     total, held = 0, 0
@@ -284,9 +285,9 @@ def _put_in(trie: Trie, search: Search, items: Int32s, row: int, found: Found) -
 
 @compiled
 def _take_out(trie: Trie, search: Search, row: int) -> tuple[int, int]:
-    """Remove a row; gives what its hit was worth, and the node that now stands in its place.
+    """Remove a row. Returns the worth of its hit and the node that is now in its place.
 
-    A node left with one child joins it.
+    A node left with one child is merged with it.
     """
     leaf = trie.leaf[row]
     node = trie.parent[leaf]

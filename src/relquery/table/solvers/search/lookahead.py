@@ -1,10 +1,11 @@
-"""Columns or values chosen a segment at a time, by what they gain together with what can follow.
+"""Chooses columns or values for one segment at a time, by their gain plus the best possible
+follow-up.
 
 A segment is a run of rows that share their first fields. Columns in which all its rows agree come
-first: they cost nothing. Then two ways are weighed: one column for the whole segment, or groups of
-equal values, the best first, each with its own column (Algorithm 1 of paper 000, a step). A way is
-worth what its groups share plus, for every group, the best that a few more columns could add. Gain
-alone picks columns that many rows share and after which little is left to share.
+first: they cost nothing. Then there are two options: one column for the whole segment, or groups of
+equal values, best first, each with its own column (one step of Algorithm 1 in paper 000). An option
+is worth what its groups share plus, for every group, the most that a few more columns could add.
+Gain alone would pick columns that many rows share but that leave little to share afterwards.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Split = tuple[Int64s, Int64s, Int32s]  # rows by group, where groups start and e
 
 
 def reach_within(problem: Problem, visits: float) -> Reach:
-    """The farthest look at a table that takes about so many visits of a cell, or the shortest."""
+    """The farthest lookahead within about this many cell visits; the shortest if none fits."""
     slots, rows = problem.items.shape
     for reach in REACHES:
         below = sum(reach.width**depth for depth in range(reach.depth))
@@ -68,7 +69,7 @@ def _solve(
     problem, objective = look.problem, look.objective
     slots = len(problem.items)
     gain, distinct = np.empty(slots), np.empty(slots, np.int64)
-    todo = [(0, len(order), 0, 0.0)]  # rows order[start:stop] share `placed` fields of that weight
+    todo = [(0, len(order), 0, 0.0)]  # (start, stop, placed, weight of the placed fields)
     while todo and not problem.stopped[0]:
         start, stop, placed, begin = todo.pop()
         rows = order[start:stop].copy()
@@ -81,7 +82,7 @@ def _solve(
             placed += agreed
             begin += weigh_slots(problem, rows[0], left[live:])
             left = left[:live]
-            if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
+            if agreed and not is_plain(objective):  # a slot's gain depends on its position
                 measure_gains(look, rows, left, begin, gain, distinct)
         for row in rows:
             chosen[row, placed:] = left
@@ -109,7 +110,7 @@ def _best_split(
     begin: float,
     gain: Floats,
 ) -> Split:
-    """Rows by group, for one slot or for the slots of the groups worth most."""
+    """Rows by group, for one slot or for the slots of the most valuable groups."""
     reach, scratch = look.reach, look.scratch
     best = most_of(gain[: len(left)])
     visits = scratch.visits[0] + len(rows) * len(left) * (1 + min(reach.first, len(left)))

@@ -1,4 +1,4 @@
-"""What a choice for a segment leads to: its own gain, and the best that could follow."""
+"""The value of a choice for a segment: its own gain plus the best possible follow-up."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from relquery.table.solvers.segment import Problem
 
 
 class Reach(NamedTuple):
-    """How far to look: `first` columns are tried for a segment, and below each of them the `width`
-    that gain most, `depth` columns deep. Once `visits` cells were looked at, gain alone decides."""
+    """How far to look: try `first` columns for a segment, and below each the `width` columns that
+    gain the most, `depth` columns deep. After `visits` cells, only the gain decides."""
 
     first: int
     depth: int
@@ -23,10 +23,10 @@ class Reach(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Space that is used again and again.
+    """Space that is reused.
 
-    stamp: (1,), counts up, so that `seen`, per item, need not be cleared. tally, place: per item,
-        rows that have it and its number among those seen. found: (n,), items seen.
+    stamp: (1,), counts up, so that `seen`, per item, does not have to be cleared. tally, place: per
+        item, rows that have it and its number among the items seen. found: (n,), items seen.
     rows, starts: per depth, the rows of a segment by group and where groups start.
     visits: (1,), cells looked at, a measure of time.
     """
@@ -58,7 +58,7 @@ def new_scratch(problem: Problem, reach: Reach) -> Scratch:
 
 
 class Look(NamedTuple):
-    """A look ahead: at what, for what, how far, and the space that it takes."""
+    """A lookahead: the problem, the objective, its reach, and scratch space."""
 
     problem: Problem
     objective: Objective
@@ -76,7 +76,7 @@ def weigh_slots(problem: Problem, row: int, slots: Int32s) -> float:
 
 @compiled
 def put_agreed_last(left: Int32s, gain: Floats, distinct: Int64s) -> tuple[int, int]:
-    """Move slots with one distinct item behind the others: (others, such slots)."""
+    """Move slots with one distinct item after the others: (number of others, number of these)."""
     agreed = np.empty_like(left)
     live = 0
     for k in range(len(left)):
@@ -99,7 +99,7 @@ def measure_gains(
     gain: Floats,
     distinct: Int64s,
 ) -> None:
-    """Per slot, what rows gain if it comes next, and its distinct items."""
+    """Per slot, what rows gain if it comes next, and its number of distinct items."""
     problem, scratch = look.problem, look.scratch
     scratch.visits[0] += len(slots) * len(rows)
     for k in range(len(slots)):
@@ -128,7 +128,7 @@ def measure_gains(
 
 @compiled
 def split_by_slot(look: Look, rows: Int64s, slot: int, depth: int) -> int:
-    """Put rows by group into the scratch space of that depth; gives the number of groups."""
+    """Group rows into the scratch space of that depth. Returns the number of groups."""
     problem, scratch = look.problem, look.scratch
     scratch.stamp[0] += 1
     stamp = scratch.stamp[0]
@@ -165,7 +165,7 @@ def best_slot(
     begin: float,
     gain: Floats,
 ) -> tuple[int, float]:
-    """(where in `left` the slot stands that should come next, what it leads to)."""
+    """(position in `left` of the slot that should come next, its value)."""
     problem = look.problem
     best, best_value = 0, -1.0
     untried = gain[: len(left)].copy()
@@ -193,7 +193,7 @@ def _after(
     k: int,
     begin: float,
 ) -> float:
-    """What the groups of slot left[k] can gain with what follows it."""
+    """What the groups of slot left[k] can gain with the slots after it."""
     problem, scratch = look.problem, look.scratch
     depth = look.reach.depth
     groups = split_by_slot(look, rows, left[k], depth)
@@ -215,7 +215,7 @@ def value_of_groups(
     left: Int32s,
     begin: float,
 ) -> float:
-    """What groups with a slot each gain, together with what can follow."""
+    """What groups, each with its own slot, gain together with the slots that can follow."""
     problem = look.problem
     by_group, starts, slots = split
     total = 0.0
@@ -252,7 +252,7 @@ def _roll_out(
     slots = slots[:live]
     if live == 0:
         return base
-    if agreed and not is_plain(objective):  # what a slot gains depends on where it begins
+    if agreed and not is_plain(objective):  # a slot's gain depends on its position
         measure_gains(look, rows, slots, end, gain, distinct)
     gain = gain[:live]
     best = float(gain[most_of(gain)])
@@ -277,7 +277,7 @@ def _roll_out(
 
 @compiled
 def most_of(gain: Floats) -> int:
-    """Where the highest gain stands, the first of equals."""
+    """The index of the highest gain; the first one on ties."""
     best = 0
     for k in range(1, len(gain)):
         if gain[k] > gain[best]:

@@ -1,12 +1,12 @@
 """`tree`: the best of several searches, of `fixed` and of `original`.
 
-Three ways to begin: columns and values chosen by lookahead, a segment at a time (lookahead.py);
-groups of equal values, the best first (ggr.py, without its early stopping); and rows inserted one
-by one where they hit most (trie.py). Each is then improved by moving rows, alone and in small
-groups, until little is gained or the time is up. Lookahead sees what is good for a whole table, the
-others what few rows share.
+There are three ways to start: choose columns and values by lookahead, one segment at a time
+(lookahead.py); take groups of equal values, best first (ggr.py, without early stopping); and insert
+rows one by one where they hit most (trie.py). Each result is then improved by moving rows, singly
+and in small groups, until little is gained or the time is up. Lookahead finds what is good for a
+whole table; the others find what few rows share.
 
-The time allowed turns into a number of steps before anything runs, so that the same table gives
+The time limit is converted to a number of steps before anything runs, so that the same table gives
 the same schedule on every machine.
 """
 
@@ -36,15 +36,15 @@ from relquery.table.solvers.segment import Problem
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
 COUNTS_PER_SECOND = 3e7  # cells of a small table that `ggr` counts
-LEAST_SECONDS = 0.1  # that each start has to find its schedule, whatever the limit
-LEAST_PASSES = 2  # over the table, that each start makes in any case
+LEAST_SECONDS = 0.1  # that each start gets to find its schedule, whatever the limit
+LEAST_PASSES = 2  # over the table that each start always makes
 FEW_SLOTS = 25  # wider rows miss the processor's caches more, up to WIDEST times
 WIDEST = 8.0
-CELLS_IN_CACHE = 3e6  # beyond it the processor waits for its memory, up to SLOWEST times as long
+CELLS_IN_CACHE = 3e6  # beyond this, memory access slows the processor down, up to SLOWEST times
 SLOWEST = 4.0
 MOST_STARTS = 32  # orders in which the rows of a small table are inserted
 MOST_ROWS_SHUFFLED = 500  # larger tables gain next to nothing by other orders
-STEPS_PER_START = 20_000  # what a start costs besides
+STEPS_PER_START = 20_000  # fixed cost of a start
 MOST_CELLS_INSERTED = 5e6  # a larger table is not built up row by row
 LEAST_GAIN = 3e-5  # share of all weight below which another pass is not worth its time
 
@@ -60,14 +60,14 @@ Start = Callable[[], Schedule]
 
 
 def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -> list[Schedule]:
-    """Schedules to choose from, found in about that many seconds for each search.
+    """Schedules to choose from. Each search takes about `seconds`.
 
-    `fixed`, `ggr` as in paper 000 and `original` are among them, the last ones, so that the best by
+    The last ones are `fixed`, `ggr` as in paper 000, and `original`, so that the best schedule by
     any measure is no worse than these.
     """
     texts = texts_of(items)
     searches = [_Search(items, texts, problem, objective, seconds)]
-    if not is_plain(objective):  # far from a threshold only tokens can tell what leads there
+    if not is_plain(objective):  # far from a threshold, only tokens show which choice leads to it
         searches.append(_Search(items, texts, problem, Objective(), seconds))
     starts = [start for search in searches for start in search.starts]
     for solve in (fixed, partial(as_in_paper, items=items), original):
@@ -102,13 +102,13 @@ class _Search:
 
     @property
     def starts(self) -> list[Start]:
-        """The longest first."""
+        """The ways to start, longest-running first."""
         if self.problem.items.size > MOST_CELLS_INSERTED:
             return [self.from_lookahead, self.from_groups]
         return [self.from_lookahead, self.from_groups, self.from_rows]
 
     def from_lookahead(self) -> Schedule:
-        """Half of the time goes into looking ahead."""
+        """Columns and values by lookahead, which gets half of the time."""
         items, places = self.problem.items.copy(), self.problem.places.copy()
         problem = self.problem._replace(items=items, places=places)  # passages change slots
         reach = reach_within(problem, self._count(VISITS_PER_SECOND) / 2)
@@ -129,7 +129,7 @@ class _Search:
         return self._climb(trie, search, self._count(STEPS_PER_SECOND))
 
     def from_rows(self) -> Schedule:
-        """Rows inserted in their order, then in random ones while steps are left."""
+        """Rows inserted in their order, then in random orders while steps are left."""
         shuffle = np.random.default_rng(0)
         order = np.arange(self.problem.items.shape[1])
         steps = self._count(STEPS_PER_SECOND)
@@ -153,7 +153,7 @@ class _Search:
         return int(self.seconds * per_second / slower)
 
     def _count_to_start(self, per_second: float) -> int:
-        """What a start may look at before it takes the quickest way to a schedule."""
+        """The number of steps a start may take before it finishes in the quickest way."""
         least = max(LEAST_SECONDS * per_second, LEAST_PASSES * self.problem.items.size)
         return int(max(self._count(per_second), least))
 

@@ -1,9 +1,9 @@
 """Rows as a trie of item sets.
 
-A node stands for the rows below it; its label is the set of all items that these rows share beyond
-what its parent's do, in no order: items that always come together never have to be put in one
-before it matters. What a trie is worth is the sum over its nodes of (rows below - 1) x weight of
-the label, the prefix hit count of its rows sent in depth-first order.
+A node represents the rows below it. Its label is the set of all items that these rows share beyond
+the parent's items. The label has no order: items that always come together need none until it
+matters. The worth of a trie is the sum over its nodes of (rows below - 1) x weight of the label.
+This is the prefix hit count of its rows sent in depth-first order.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ NONE = -1
 
 
 class Trie(NamedTuple):
-    """Nodes by number; the root is 0. A leaf stands for one row.
+    """Nodes by number; the root is 0. A leaf represents one row.
 
-    parent, children: (nodes,), NONE for the root and for free nodes; how many a node has.
-    only: (nodes,), the exclusive or of its children: the child itself where there is one.
+    parent: (nodes,), NONE for the root and for free nodes. children: (nodes,), number of children.
+    only: (nodes,), the exclusive or of its children: the child itself if there is just one.
     begin, end: (nodes,), items of the path before and up to the node.
     label: (nodes, m), the items of node x are `label[x, begin[x]:end[x]]`.
     leaf: (n,), of each row; NONE if it is not in the trie.
-    shared: (items,), whether more than one row has the item: others are never looked for.
+    shared: (items,), whether more than one row has the item; others are never searched for.
     free: stack of free nodes. sizes: (2,), free nodes; entries in use.
     bucket, next_entry, entry_parent, entry_item, entry_node: chains of entries (parent, item,
-        child whose label has it). Entries are never removed: one that no longer holds is passed
-        over, and when space is short all are made anew.
-    stopped: (1,), set to end what is done with it (see relquery.table.compiled).
+        child whose label has it). Entries are never removed: a stale entry is skipped, and when
+        space runs out, all are rebuilt.
+    stopped: (1,), set to end any work on the trie (see relquery.table.compiled).
     """
 
     parent: Int64s
@@ -83,7 +83,7 @@ def new_trie(items: Int32s, stopped: Bools | None = None) -> Trie:
 def plant(trie: Trie, items: Int32s, order: Int64s, slots: Int32s) -> None:
     """Fill an empty trie with a schedule: rows in order, and the slots of each row by row id.
 
-    Rows that share leading items stand together in it.
+    Rows that share leading items are adjacent in the schedule.
     """
     path = np.zeros(items.shape[0] + 2, np.int64)  # nodes from the root to the last leaf
     depth = 0
@@ -114,7 +114,7 @@ def plant(trie: Trie, items: Int32s, order: Int64s, slots: Int32s) -> None:
 
 @compiled
 def cut(trie: Trie, node: int, middle: int) -> int:
-    """Give the items of a node's label before `middle` to a new node above it."""
+    """Move the items of a node's label before `middle` to a new node above it."""
     trie.sizes[0] -= 1
     upper = int(trie.free[trie.sizes[0]])
     parent = trie.parent[node]
@@ -154,7 +154,7 @@ def bucket_of(trie: Trie, node: int, item: int) -> int:
 
 @compiled
 def enter(trie: Trie, node: int) -> None:
-    """Make a node known by the items of its label that others may share."""
+    """Add entries for a node under the items of its label that others may share."""
     used = trie.sizes[1]
     parent = trie.parent[node]
     for k in range(trie.begin[node], trie.end[node]):
@@ -170,7 +170,7 @@ def enter(trie: Trie, node: int) -> None:
 
 @compiled
 def make_room(trie: Trie) -> None:
-    """A move enters at most four labels."""
+    """Rebuild the entries if space is short; a move adds at most four labels."""
     if trie.sizes[1] + 4 * trie.label.shape[1] > len(trie.next_entry):
         enter_all(trie)
 
@@ -186,7 +186,7 @@ def enter_all(trie: Trie) -> None:
 
 @compiled
 def is_sound(trie: Trie, items: Int32s) -> Bools:
-    """(n,), whether the path to each row's leaf holds exactly the row's items: for tests."""
+    """(n,), whether the path to each row's leaf has exactly the row's items. For tests."""
     slots, rows = items.shape
     sound = np.zeros(rows, np.bool_)
     path = np.empty(slots, np.int32)
