@@ -6,8 +6,8 @@ import signal
 
 from hypothesis import settings
 
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("explore", derandomize=False, print_blob=True)
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("explore", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("same")
 
 # A shell starts what runs in the background with Ctrl-C ignored; tests send it to themselves.

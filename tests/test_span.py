@@ -11,7 +11,7 @@ import pytest
 
 import relquery
 from relquery import optimize, span
-from relquery.errors import ConfigError, QueryError, RelqueryError
+from relquery.errors import ConfigError, QueryError, RelqueryError, type_of
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
 from relquery.ir.verify import check_size
 from relquery.prompt import Role, Sampling
@@ -70,7 +70,7 @@ def test_a_list_of_a_thousand_lists_deep_is_opened():
         (lambda: span.plus("x", None), r"span\.plus has a NoneType"),
         (lambda: span.generate([b"x"]), r"span\.generate has a bytes"),
         (lambda: span.chat({"role": "user"}), r"span\.chat has a dict"),
-        (lambda: span.user(3), "Text holds a int"),
+        (lambda: span.user(3), "Text contains an int"),
         (lambda: span.retrieve("x", corpus="c", limit=0), "limit 0"),
         (lambda: span.repeat(0, "x"), "repeat has n=0; it must be a whole number"),
     ],
@@ -174,7 +174,7 @@ def test_repeat_takes_a_whole_number(n):
 @pytest.mark.parametrize("given", [None, "abc", 3, ("a",)])
 @pytest.mark.parametrize("use", [span.draw, span.mermaid, span.svg, span.to_wire, optimize])
 def test_what_is_no_query_is_refused_with_how_to_make_one(use, given):
-    with pytest.raises(QueryError, match=f"is a {type(given).__name__}; make it with"):
+    with pytest.raises(QueryError, match=f"is {type_of(given)}; expected a tree"):
         use(given)
 
 

@@ -157,6 +157,12 @@ def unknown(what: str, name: object, known: Iterable[str], *, of: str = "", more
     return f"The {what} {name!r}{whose} is not known. Known: {listing}{more}.{hint}"
 
 
+def type_of(value: object) -> str:
+    """The type of a value for a message, with its article: "an int", "a list"."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` for the nearest known name, or an empty string."""
     by_lower = {candidate.lower(): candidate for candidate in known}

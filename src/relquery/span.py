@@ -39,7 +39,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 from typing import TypedDict, Unpack
 
-from relquery.errors import ConfigError, QueryError, unknown
+from relquery.errors import ConfigError, QueryError, type_of, unknown
 from relquery.ir.forms.draw import draw, mermaid, svg
 from relquery.ir.forms.spnl.wire import from_wire, to_wire
 from relquery.ir.forms.text import parse_tree as parse
@@ -230,7 +230,7 @@ def _nodes(parent: str, children: Iterable[Child]) -> tuple[Node, ...]:
                 break
             else:
                 raise QueryError(
-                    f"span.{parent} has a {type(child).__name__} as a child; it takes strings, "
+                    f"span.{parent} has {type_of(child)} as a child; it takes strings, "
                     "nodes made by relquery.span, and lists of these. Convert other values to text."
                 )
         else:

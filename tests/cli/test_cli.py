@@ -159,7 +159,7 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     assert [" ".join(line.split()) for line in out.splitlines()] == [
         "2 LLM calls, tree order",
         "stage rows calls prompt tokens answers asks",
-        "filter 1 2 2 472 one forward pass as a rule, at most 256 tokens Good? (a)",
+        "filter 1 2 2 472 usually one forward pass, at most 256 tokens Good? (a)",
         "projection 1 at most 2 at most 2 at most 486 decoded, at most 256 tokens Why? (a, b)",
     ]
     assert err == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import EngineConfig
@@ -140,7 +140,6 @@ def test_evicted_blocks_are_computed_again() -> None:
 # ---- limits
 
 
-@settings(deadline=None)
 @given(
     prompts=st.lists(st.integers(1, 30), min_size=1, max_size=8),
     budget=st.integers(1, 20),

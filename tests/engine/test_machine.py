@@ -246,4 +246,4 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestEngineMachine = EngineMachine.TestCase
-TestEngineMachine.settings = settings(max_examples=250, stateful_step_count=25, deadline=None)
+TestEngineMachine.settings = settings(max_examples=250, stateful_step_count=25)

@@ -7,7 +7,7 @@ from math import exp, fsum
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import RELOCATIONS, Relocation
@@ -89,7 +89,6 @@ PROMPTS = st.lists(
 ).map(lambda parts: (*parts, 7))
 
 
-@settings(deadline=None)
 @given(
     prompts=st.lists(PROMPTS, min_size=1, max_size=5),
     labels=LABELS,

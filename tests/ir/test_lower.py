@@ -227,7 +227,7 @@ def test_nests_are_bounded_with_a_remedy():
         return plus(tree, Text("z"))
 
     assert len(lower(nested(MAX_NESTING))) == 2
-    with pytest.raises(QueryError, match="More than 64 spans stand one in another"):
+    with pytest.raises(QueryError, match="Spans are nested more than 64 levels deep"):
         lower(nested(MAX_NESTING + 1))
 
 

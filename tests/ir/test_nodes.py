@@ -11,9 +11,9 @@ from relquery.ir.nodes import Bag, Generate, Seq, Text
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Text(7), "Text holds a int; it must hold text"),
+        (lambda: Text(7), "Text contains an int; it must contain text"),
         (lambda: Text("x", "user"), "Text has the role 'user'"),
-        (lambda: Seq([Text("x")]), "Seq has a list of children; give a tuple"),
+        (lambda: Seq([Text("x")]), "Seq has a list of children; they must be a tuple"),
         (lambda: Seq(("x",)), "Seq has a str as a child"),
         (lambda: Bag((None,), ","), "Bag has a NoneType as a child"),
         (lambda: Generate("x"), "Generate has a str as a child"),

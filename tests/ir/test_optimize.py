@@ -116,10 +116,10 @@ def test_a_retrieve_is_an_error_without_a_function_that_looks_up():
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ("text", "gave a str for corpus 'c'; it must give a list"),
-        (None, "gave a NoneType"),
+        ("text", "returned a str for corpus 'c'; it must return a list"),
+        (None, "returned a NoneType"),
         ([b"text"], "a bytes among the texts"),
-        (["a", "b"], "gave 2 texts for corpus 'c', more than the limit of 1"),
+        (["a", "b"], "returned 2 texts for corpus 'c'; the limit was 1"),
     ],
 )
 def test_what_looks_up_gives_at_most_so_many_texts(found, message):
@@ -141,7 +141,7 @@ def test_a_retrieve_that_awaits_an_answer_stays_and_is_told():
         ({"for_": "speed"}, ConfigError, "for_ is 'speed'; it must be 'cache' or 'attention'"),
         ({"for_": ["cache"]}, ConfigError, "it must be 'cache' or 'attention'"),
         ({"retrieve": "x"}, ConfigError, "retrieve is 'x'; it must be a function"),
-        ({"arity": 1}, QueryError, "arity is 1; it must be at least 2"),
+        ({"arity": 1}, QueryError, "arity is 1; it must be an integer of at least 2"),
         ({"arity": 2.5}, QueryError, "arity is 2.5"),
     ],
 )

@@ -33,10 +33,10 @@ def test_a_tree_that_asks_nothing_is_an_error_at_its_spot(text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('plus\n  chat\n    user "x"', "At plus/chat: a chat is left.*optimize first"),
-        ('seq\n  user "x"\n  fragment "x"', r"At seq\[1\]/fragment: a fragment is left"),
+        ('plus\n  chat\n    user "x"', "At plus/chat: a chat, .* is still here"),
+        ('seq\n  user "x"\n  fragment "x"', r"At seq\[1\]/fragment: a fragment, .* is still here"),
         ('retrieve "c" limit=1\n  user "x"', "At retrieve: .*its query is known"),
-        ('generate\n  prepare\n    user "x"', "At generate/prepare: a prepare stands outside"),
+        ('generate\n  prepare\n    user "x"', "At generate/prepare: a prepare is outside plus"),
     ],
 )
 def test_what_a_desugared_tree_may_not_hold(text, message):

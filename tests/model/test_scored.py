@@ -226,7 +226,7 @@ LABEL_SETS = st.lists(
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3"])
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     labels=LABEL_SETS,
     prompts=st.lists(st.lists(TOKEN, min_size=1, max_size=12).map(tuple), min_size=1, max_size=4),

@@ -108,7 +108,7 @@ def prompts(draw: st.DrawFn) -> list[Spec]:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     specs=prompts(),
     budget=st.sampled_from([3, 16, 2048]),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery import connect, optimize, span
@@ -152,7 +152,6 @@ def test_a_wide_bag_and_long_memory_are_ordered_soon():
     ]
 
 
-@settings(deadline=None)
 @given(st.lists(local_queries, min_size=1, max_size=3))
 def test_only_the_order_in_bags_changes(trees: list[Node]):
     roots = [optimize(tree) for tree in trees]

@@ -150,7 +150,7 @@ def test_a_cache_has_a_size(tokens):
 def test_what_is_no_query_is_the_error_of_its_own_place():
     results = run_bulk([span.generate("a"), None, "text"], Fake())
     assert results[0].text == "A"
-    assert "is a NoneType; make it with relquery.span" in results[1].error
+    assert "is a NoneType; expected a tree from relquery.span" in results[1].error
     assert "is a str" in results[2].error
 
 

@@ -58,7 +58,7 @@ def test_a_function_is_a_corpus_too_and_is_cut_to_the_limit():
 
 @pytest.mark.parametrize("found", ["text", None, [1, "a", None]])
 def test_a_function_that_gives_something_else_is_an_error(found):
-    with pytest.raises(QueryError, match="must give a list of texts"):
+    with pytest.raises(QueryError, match="expected a list of texts"):
         lookup({"f": lambda query, limit: found})("f", "q", 2)
 
 

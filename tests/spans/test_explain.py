@@ -71,7 +71,7 @@ def test_without_a_tokenizer_spans_are_shown_without_tokens():
 
 
 def test_warm_needs_a_backend():
-    with pytest.raises(ConfigError, match="give one"):
+    with pytest.raises(ConfigError, match="Pass a backend"):
         explain(QUERY, warm=True)
 
 
@@ -93,7 +93,7 @@ def test_seconds_are_told_where_the_backend_predicts_them():
     assert "at most" not in str(explain(query, Inspected()))
     explanation = explain(query, Predicting())
     assert explanation.asks[0].seconds == 9
-    assert "in the cache, at most 9 s by itself" in str(explanation)
+    assert "in the cache, at most 9 s when run alone" in str(explanation)
 
 
 def test_what_is_nested_stands_further_right():

@@ -120,7 +120,7 @@ def test_an_answer_that_was_cut_is_read_on_and_noted():
 def test_an_answer_cut_by_a_full_context_is_noted_with_another_remedy():
     backend = Fake(lambda text: Answer(text, Finish.LENGTH, "cut", 5, 0, 3))
     (note,) = run(span.generate("a", max_tokens=50), backend).report.notes
-    assert "shorten what it reads" in note
+    assert "Shorten the input" in note
 
 
 def test_a_backend_that_gives_no_answer_is_an_error():
@@ -192,7 +192,7 @@ def test_exchanges_in_exchanges_become_text_at_some_depth_with_a_note():
     for _ in range(MAX_DEPTH + 2):
         node = span.generate("x", span.plus(node, "y"))
     result = run(node, Fake(lambda text: "a"))
-    assert any("the text of the answer is read" in note for note in result.report.notes)
+    assert any("read only the text of this answer" in note for note in result.report.notes)
 
 
 def test_a_query_whose_answers_leave_nothing_to_read_says_so():

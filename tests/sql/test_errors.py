@@ -252,7 +252,7 @@ def test_no_name_of_ours_is_in_a_message(query, con):
         ("SELECT id FROM films WHERE LLM('yes', id)", QueryError, r"LLM\(...\) = 'Yes'"),
         ("SELECT if(NOT LLM('yes', id), 1, 2) FROM films", QueryError, r"LLM\(...\) = 'Yes'"),
         ("SELECT LLM('\ud83c', id) FROM films", QueryError, "lone surrogate"),
-        ("SELECT x.llm('up') FROM films x", UnsupportedQueryError, "a dot before it"),
+        ("SELECT x.llm('up') FROM films x", UnsupportedQueryError, "without a schema or value"),
         ("SELECT LLM('up', c) FROM 'nowhere.csv'", TableError, "No files found"),
         ("INSERT INTO films SELECT LLM('up', id) FROM films", QueryError, "column"),
         ("SELECT error('boom')", QueryError, "boom"),

@@ -165,11 +165,11 @@ def test_a_duckdb_file_is_the_database_itself(tmp_path):
     ("data", "message"),
     [
         ("nowhere.csv", "nowhere.csv does not exist"),
-        (7, "given as int. Expected a path"),
+        (7, "is of type int. Expected a path"),
         ({"a": [1, 2], "b": [1]}, "cannot be read as a table"),
         ({}, "has no columns"),
-        (pd.Series([1]), "given as Series"),
-        ([1, 2], "given as list"),
+        (pd.Series([1]), "is of type Series"),
+        ([1, 2], "is of type list"),
     ],
 )
 def test_what_is_no_table_is_a_table_error(data, message, con):
@@ -179,7 +179,7 @@ def test_what_is_no_table_is_a_table_error(data, message, con):
 
 def test_a_file_without_a_known_ending_names_the_endings(con, tmp_path):
     (tmp_path / "rows.xls").write_bytes(b"x")
-    with pytest.raises(TableError, match=r"Endings: \.csv, .*\.parquet"):
+    with pytest.raises(TableError, match=r"Expected extensions: \.csv, .*\.parquet"):
         con.register("t", tmp_path / "rows.xls")
 
 

@@ -356,7 +356,7 @@ def test_what_an_answer_may_prevent_does_not_fail_beforehand(query: str, con: Co
             "LEFT join",
         ),
         ("SELECT nvl(title, 'x'), LLM('up', title) FROM films", "macro nvl"),
-        ("SELECT part(title), LLM('up', title) FROM films", "defaults"),
+        ("SELECT part(title), LLM('up', title) FROM films", "leaves out arguments"),
         ("SELECT LLM('up', title ORDER BY id) FROM films", "does not take ORDER BY"),
         ("SELECT LLM('up', id) AS a, (SELECT count(*) FROM reviews WHERE text = a) FROM films",
          "Write the expression instead"),

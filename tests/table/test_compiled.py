@@ -28,7 +28,7 @@ print(sorted(schedule.rows.tolist()))
 
 
 @given(tables(max_rows=7, bags=True), st.sampled_from(["tree", "ggr", "fixed"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_interpreted_code_gives_what_compiled_code_gives(table: Table, method: Order) -> None:
     for weight in ("tokens", "squared"):
         solve = partial(reorder, columns_of(table), method, bags=bags_of(table), weight=weight)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from relquery.errors import ConfigError, UnknownColumnError
 from relquery.table.columns import encode
@@ -28,7 +28,6 @@ def texts_by_item(table: Table, items: Items) -> dict[int, tuple[int, str]]:
     return texts
 
 
-@settings(deadline=None)
 @given(tables(bags=True))
 def test_two_cells_are_one_item_if_column_or_bag_and_value_are_equal(table: Table) -> None:
     items = itemize(columns_of(table), bags_of(table))
@@ -43,7 +42,6 @@ def test_two_cells_are_one_item_if_column_or_bag_and_value_are_equal(table: Tabl
         assert number[int(item)] == table.item(row, column)
 
 
-@settings(deadline=None)
 @given(tables(bags=True))
 def test_no_item_is_in_a_row_twice(table: Table) -> None:
     items = itemize(columns_of(table), bags_of(table))
@@ -51,7 +49,6 @@ def test_no_item_is_in_a_row_twice(table: Table) -> None:
         assert len(set(row)) == len(row)
 
 
-@settings(deadline=None)
 @given(tables(bags=True))
 def test_lengths_and_labels_are_those_of_the_text(table: Table) -> None:
     items = itemize(columns_of(table), bags_of(table))
@@ -63,7 +60,6 @@ def test_lengths_and_labels_are_those_of_the_text(table: Table) -> None:
         assert items.label_of(column) == label
 
 
-@settings(deadline=None)
 @given(tables(bags=True))
 def test_ranks_are_alphabetical_and_neighbours_share_whole_characters(table: Table) -> None:
     items = itemize(columns_of(table), bags_of(table))
@@ -76,7 +72,6 @@ def test_ranks_are_alphabetical_and_neighbours_share_whole_characters(table: Tab
         assert least == agreement(texts[before][1], texts[item][1])
 
 
-@settings(deadline=None)
 @given(tables(bags=True))
 def test_prompts_are_the_prefix_and_one_line_per_item_in_the_order_sent(table: Table) -> None:
     items = itemize(columns_of(table), bags_of(table))

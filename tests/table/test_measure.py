@@ -25,7 +25,7 @@ def items_of(
     return items, np.arange(rows), np.tile(np.arange(slots, dtype=np.int16), (rows, 1))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(tables(bags=True), st.randoms(use_true_random=False))
 def test_any_schedule_is_measured_by_the_definition(table: reference.Table, random: Random) -> None:
     order = list(range(len(table.cells)))

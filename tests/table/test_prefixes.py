@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relquery.table.columns import encode
@@ -13,7 +13,6 @@ from tests.table.reference import agreement
 TEXTS = st.lists(st.text("aé😀è", max_size=6), min_size=1, max_size=120, unique=True)
 
 
-@settings(deadline=None)
 @given(TEXTS)
 @example([f"{i:04}" for i in range(9 * BLOCK + 3)])
 @example([f"{i:04}" for i in range(BLOCK)])

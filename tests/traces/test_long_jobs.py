@@ -56,7 +56,7 @@ def streams(draw: st.DrawFn) -> list[TracedQuery]:
 @pytest.mark.parametrize("policy", ["srjf-static", "srjf"])
 @pytest.mark.parametrize("aging", [0.05, 1.0])
 @given(queries=streams())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_only_who_comes_within_a_known_time_can_pass_a_job(
     policy: PolicyName, aging: float, queries: list[TracedQuery]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, type_of
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
 
 _DEEPEST = 200  # spans in spans
@@ -31,7 +31,7 @@ def prompts_of(given: Iterable[str | Prompt], name: str = "prompts") -> list[Pro
     """Texts and tuples of Spans as prompts. name: of the argument. Raises ConfigError."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         raise ConfigError(
-            f"{name} is a {type(given).__name__}; it must be a list of prompts. For a single "
+            f"{name} is {type_of(given)}; it must be a list of prompts. For a single "
             "prompt, give [prompt]."
         )
     return [_prompt(index, each) for index, each in enumerate(given)]
@@ -42,7 +42,7 @@ def _prompt(index: int, given: object) -> Prompt:
         return (Span(given),)
     if not isinstance(given, (tuple, list)) or not all(isinstance(span, Span) for span in given):
         raise ConfigError(
-            f"Prompt {index} is a {type(given).__name__}; it must be a string, or a tuple of Spans "
+            f"Prompt {index} is {type_of(given)}; it must be a string, or a tuple of Spans "
             "(relquery.prompt.Span)."
         )
     todo = [(span, 0) for span in given]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, fields
 
-from relquery.errors import QueryError
+from relquery.errors import QueryError, type_of
 from relquery.ir.tree import Tree
 from relquery.prompt import Role, Sampling
 
@@ -193,7 +193,7 @@ _DEFAULTS = Sampling()
 def _check_text(name: str, content: object) -> None:
     if not isinstance(content, str):
         raise QueryError(
-            f"{name} contains a {type(content).__name__}; it must contain text. "
+            f"{name} contains {type_of(content)}; it must contain text. "
             "Convert the value to text first."
         )
     try:
@@ -206,13 +206,11 @@ def _check_text(name: str, content: object) -> None:
 
 def _check_children(parent: str, children: object) -> None:
     if not isinstance(children, tuple):
-        raise QueryError(
-            f"The children of {parent} are a {type(children).__name__}; they must be a tuple."
-        )
+        raise QueryError(f"{parent} has {type_of(children)} of children; they must be a tuple.")
     for child in children:
         if not isinstance(child, NODES):
             raise QueryError(
-                f"{parent} has a {type(child).__name__} as a child; it takes nodes of "
+                f"{parent} has {type_of(child)} as a child; it takes nodes of "
                 "relquery.ir.nodes. Wrap text in Text(...)."
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from relquery.errors import QueryError
+from relquery.errors import QueryError, type_of
 from relquery.ir.nodes import (
     NODES,
     Bag,
@@ -43,7 +43,7 @@ def check_node(given: object) -> None:
     """Raise QueryError unless `given` is a node of a tree."""
     if not isinstance(given, NODES):
         raise QueryError(
-            f"The query is a {type(given).__name__}; expected a tree from relquery.span, e.g. "
+            f"The query is {type_of(given)}; expected a tree from relquery.span, e.g. "
             "span.generate('Why?')."
         )
 

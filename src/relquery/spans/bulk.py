@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 
 from relquery.backends.base import Backend
-from relquery.errors import ConfigError, QueryError
+from relquery.errors import ConfigError, QueryError, type_of
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.paths import children_of, distinct
@@ -93,7 +93,7 @@ def _plan(
 def _check(nodes: object, cache_tokens: object) -> None:
     if isinstance(nodes, str | Tree) or not isinstance(nodes, Sequence):
         raise QueryError(
-            f"run_bulk got a {type(nodes).__name__}; it takes a list of queries. "
+            f"run_bulk got {type_of(nodes)}; it takes a list of queries. "
             "For a single query, use run."
         )
     if cache_tokens is not None and (

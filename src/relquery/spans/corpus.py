@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from relquery.errors import ConfigError, QueryError, did_you_mean
+from relquery.errors import ConfigError, QueryError, did_you_mean, type_of
 from relquery.ir.rules.desugar_retrieve import Lookup
 
 Search = Callable[[str, int], Sequence[str]]
@@ -22,12 +22,12 @@ class Corpus:
     def __init__(self, texts: Iterable[str]) -> None:
         """Index texts. Raises QueryError for anything that is not a list of texts."""
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-            raise QueryError(f"A corpus is a {type(texts).__name__}; give it a list of texts.")
+            raise QueryError(f"A corpus is {type_of(texts)}; give it a list of texts.")
         self.texts = list(texts)
         for text in self.texts:
             if not isinstance(text, str):
                 raise QueryError(
-                    f"A corpus contains a {type(text).__name__}; it must contain only text. "
+                    f"A corpus contains {type_of(text)}; it must contain only text. "
                     "Convert the value to text first."
                 )
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
@@ -92,12 +92,12 @@ look_up_nothing = lookup({})
 
 
 def _checked(texts: object, name: str, limit: int) -> Sequence[str]:
-    got = f"a {type(texts).__name__}"
+    got = type_of(texts)
     if isinstance(texts, Sequence) and not isinstance(texts, str):
         other = next((text for text in texts if not isinstance(text, str)), None)
         if all(isinstance(text, str) for text in texts):
             return texts[:limit]
-        got = f"a list with a {type(other).__name__}"
+        got = f"a list with {type_of(other)}"
     raise QueryError(f"The search of corpus {name!r} returned {got}; expected a list of texts.")
 
 

@@ -189,8 +189,8 @@ def test_allowed_answers_are_the_only_ones(backend: EmbeddedBackend) -> None:
     assert all(answer.text in allowed and answer.error is None for answer in answers)
 
 
-def test_choices_may_repeat_and_begin_alike(backend: EmbeddedBackend) -> None:
-    allowed = ("No", "Nope", "No")
+def test_choices_may_begin_alike(backend: EmbeddedBackend) -> None:
+    allowed = ("No", "Nope")
     answers = ask(backend, [f"q{n}" for n in range(40)], labels=allowed, temperature=2.0, seed=1)
     assert {answer.text for answer in answers} == set(allowed)
     assert all(answer.error is None for answer in answers)
@@ -279,7 +279,7 @@ def test_what_is_submitted_is_served_by_steps_that_others_take(backend: Embedded
 
 def test_a_cache_too_small_to_calibrate_with_says_how_large_it_must_be() -> None:
     small = load_backend(MODEL, cache_tokens=64)
-    with pytest.raises(ConfigError, match=r"holds 64 tokens.*Raise cache_tokens: (\d+)") as caught:
+    with pytest.raises(ConfigError, match=r"holds 64 tokens.*at least (\d+)") as caught:
         small.calibrate()
     assert len(list(small.answer([prompt("x")], Sampling(max_tokens=1)))) == 1
     small.close()

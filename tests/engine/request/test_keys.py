@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.engine.request.keys import ROOT, block_key, chain
@@ -11,7 +11,6 @@ from tests.engine.harness import numbered, tokens_of
 TOKENS = st.lists(st.integers(0, 2), max_size=24)
 
 
-@settings(deadline=None)
 @given(TOKENS, TOKENS, st.integers(1, 5))
 def test_two_blocks_share_a_key_exactly_if_all_tokens_up_to_their_end_agree(
     one: list[int], two: list[int], size: int
@@ -22,7 +21,6 @@ def test_two_blocks_share_a_key_exactly_if_all_tokens_up_to_their_end_agree(
             assert (key == other) == (one[: (i + 1) * size] == two[: (j + 1) * size])
 
 
-@settings(deadline=None)
 @given(TOKENS, st.integers(1, 5))
 def test_only_full_blocks_have_keys(tokens: list[int], size: int) -> None:
     assert len(list(chain(tokens_of(*tokens), size))) == len(tokens) // size

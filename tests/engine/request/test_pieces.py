@@ -86,7 +86,7 @@ def block_meanings(spec: Spec, placing: Placing, size: int) -> dict[bytes, set[A
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(SPECS, min_size=2, max_size=4), st.sampled_from(PLACINGS), st.integers(1, 4))
 def test_two_contexts_never_share_a_key_where_what_they_attend_to_differs(
     specs: list[Spec], placing: Placing, size: int

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.config import POLICIES, RELOCATIONS, EngineConfig, PolicyName, Relocation
@@ -317,7 +317,6 @@ ASKED = st.tuples(ALIKE | ALIKE | PROMPTS, DECODES, st.integers(0, 2), st.intege
 """A prompt, whether it decodes, steps after it, and blocks that the cache then loses."""
 
 
-@settings(deadline=None)
 @given(
     asked=st.lists(ASKED, min_size=2, max_size=8),
     failing=st.integers(0, 12),

@@ -23,7 +23,7 @@ samplings = st.builds(
     top_k=st.integers(0, 100),
     seed=st.none() | st.integers(),
     stop=st.lists(st.text(min_size=1)).map(tuple),
-    labels=st.lists(st.text(min_size=1)).map(tuple),
+    labels=st.lists(st.text(min_size=1), unique=True).map(tuple),
 )
 
 
@@ -90,14 +90,14 @@ def test_one_node_stands_on_each_line():
         ("plus 3", "Line 1 .*'plus' alone"),
         ("bag", "a JSON string after 'bag'"),
         ("generate", "generate with one child"),
-        ("seq\n  prepare", "Line 2 .*prepare with one child .* it has 0"),
+        ("seq\n  prepare", "Line 2 .*prepare with one child, .* it has 0"),
         ('retrieve\n  user "x"', "a corpus as a JSON string"),
         ('retrieve "c" limit=0\n  user "x"', "Line 1 .*the limit 0; it must be at least 1"),
         ('retrieve "c" top=3\n  user "x"', "settings like limit=5"),
-        ('retrieve 5\n  user "x"', "Line 1 .*corpus holds a int"),
+        ('retrieve 5\n  user "x"', "Line 1 .*corpus contains an int"),
         ("chat max_tokens=0", "Line 1 .*max_tokens is 0; it must be at least 1"),
         ("chat stop=3", "Line 1 .*a list of strings after 'stop='"),
-        ("chat seed=1 seed=2", "Line 1 .*'seed=' once"),
+        ("chat seed=1 seed=2", "Line 1 .*'seed=' only once"),
         ("chat seed=1,top_k=2", "Line 1 .*one space after the value of 'seed='"),
         ("chat stop=" + "[" * 100_000, "Line 1 .*a JSON value after 'stop='"),
         ('generate max_tokens=x\n  user "x"', "a JSON value after 'max_tokens='"),

@@ -162,8 +162,8 @@ B, S = Mark.BEGIN, Mark.SIBLING
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ((7, S), "Position 1 of the token sequence is wrong: nothing is open there"),
-        ((End(1),), "Position 0 .* nothing is open there"),
+        ((7, S), r"Position 1 of the token sequence is wrong: no '\(' is open here"),
+        ((End(1),), r"Position 0 .* no '\(' is open here"),
         ((7, B, 8, S), r"Position 1 .* this '\(' is not closed"),
         ((7, B, 8, End(2)), r"Position 3 .* n = 2. Its '\(' at 1 makes it 3"),
     ],

@@ -204,7 +204,7 @@ ENDLESS["seq"].append(ENDLESS)
             "At zip.first.*: the query has more than 2,000,000 nodes",
         ),
         (nodes_of(lambda x: {"seq": [x, x]}, 60), "At seq.*: the query has more than 2,000,000"),
-        (ENDLESS, r"At seq\[0\]: the value contains itself there"),
+        (ENDLESS, r"At seq\[0\]: the value contains itself here"),
         (
             {"g": {"model": "m", "input": ENDLESS}},
             r"At g.input.seq\[0\]: the value contains itself",
@@ -227,9 +227,9 @@ def test_one_part_in_two_places_is_read_in_both():
 @pytest.mark.parametrize(
     ("data", "variables", "message"),
     [
-        (EMAIL, None, r"At g\.model: the placeholder {model} is not filled"),
-        (EMAIL, {"model": "m"}, r"At g\.input\.seq\[1\]\.print: the placeholder {n} is not filled"),
-        ({"user": "{temp}"}, {"temperature": 1}, "not filled.*Did you mean 'temperature'"),
+        (EMAIL, None, r"At g\.model: the placeholder {model} has no value"),
+        (EMAIL, {"model": "m"}, r"At g\.input\.seq\[1\]\.print: the placeholder {n} has no value"),
+        ({"user": "{temp}"}, {"temperature": 1}, "has no value.*Did you mean 'temperature'"),
         (EMAIL, VARIABLES | {"n": None}, "The variable 'n' is a NoneType"),
         (EMAIL, VARIABLES | {"n": "few"}, r"plus\[0\]\.repeat\.n: got 'few'; expected an integer"),
         (
@@ -264,17 +264,17 @@ def test_one_part_in_two_places_is_read_in_both():
         ),
         ({"repeat": {"n": 2}}, None, "At repeat: expected either 'g' or 'query'"),
         ({"map": {"inputs": [1], "metadata": {"model": "m"}}}, None, r"map\.inputs\[0\]: got 1"),
-        ({"ask": "Who?"}, None, "'ask' is not read: it waits for a person"),
+        ({"ask": "Who?"}, None, "'ask' is not supported: it waits for input at a console"),
         ({"zip": [{"user": "a"}] * 2}, None, "At zip: got a list of 2; expected an object with"),
         (
             {"zip": {"first": {"user": "a"}, "second": {"augment": {"body": AB[0], "doc": "d"}}}},
             None,
-            "At zip: how many passages the second retrieves is known only when it is run",
+            "At zip: the number of passages that the second operand retrieves",
         ),
         (
             {"zip": {"first": {"g": {**G, "temperature": 0.5}}, "second": {"seq": AB}}},
             None,
-            "At zip: the first holds a generation at random",
+            "At zip: the first operand contains a random generation",
         ),
         ({"zip": {"first": {"user": "a"}}}, None, "At zip: the key 'second' is missing"),
         ({"augment": {"body": {"user": "a"}, "doc": [1]}}, None, "augment.doc: got a list of 1"),
@@ -295,13 +295,13 @@ def test_what_is_wrong_is_named_with_its_spot(data, variables, message):
 @pytest.mark.parametrize(
     ("node", "message"),
     [
-        (Bag((Text("a"),), ", "), "At the top: a Bag whose children see one another"),
-        (Seq((Text("a"), Bag(()))), r"At seq\[1\]: a Bag whose children see one another"),
+        (Bag((Text("a"),), ", "), "At the top: a Bag whose children see each other"),
+        (Seq((Text("a"), Bag(()))), r"At seq\[1\]: a Bag whose children see each other"),
         (Prepare(Text("a")), "Prepare has no wire form"),
         (Chat((Text("a"),)), "Chat has no wire form"),
         (Retrieve(Text("a"), "c"), "Retrieve has no wire form"),
         (Seq((Fragment("a"),)), r"At seq\[0\]: Fragment has no wire form"),
-        (Generate(Text("a"), Sampling(top_k=4)), "max_tokens and temperature alone"),
+        (Generate(Text("a"), Sampling(top_k=4)), "has only max_tokens and temperature"),
     ],
 )
 def test_what_the_format_cannot_say_is_an_error(node, message):
@@ -358,7 +358,7 @@ def test_what_stands_in_many_places_is_written_in_each_or_refused_at_once(copies
     elif size > 2_000_000:
         start = time.perf_counter()
         for write in (to_wire, dump_wire):
-            with pytest.raises(QueryError, match="it may have 2,000,000"):
+            with pytest.raises(QueryError, match="the limit is 2,000,000"):
                 write(node)
         assert time.perf_counter() - start < 2
 

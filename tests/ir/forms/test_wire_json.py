@@ -57,7 +57,7 @@ def test_depth_has_no_limit():
     ("text", "message"),
     [
         ("", r"line 1, column 1: Expecting value\. Got the end"),
-        ('{\n "a": 1,\n "a": 2}', r"line 3, column 2: The key 'a' stands twice.*Got '\"a\": 2}'"),
+        ('{\n "a": 1,\n "a": 2}', r"line 3, column 2: The key 'a' occurs twice.*Got '\"a\": 2}'"),
         ('{"a" 1}', "line 1, column 6: Expected ':'"),
         ("{1: 2}", "line 1, column 2: Expected a key in double quotes"),
         ("[1\n2]", r"line 2, column 1: Expected ']' or ','\. Got '2]'"),
@@ -66,7 +66,7 @@ def test_depth_has_no_limit():
         ("[1] 2", "line 1, column 5: Expected the end of the text"),
         ('["a\nb"]', "line 1, column 4: Invalid control character"),
         ('["a', "line 1, column 2: Unterminated string starting"),
-        ("[NaN]", "line 1, column 2: NaN is not a number of JSON"),
+        ("[NaN]", "line 1, column 2: NaN is not a valid JSON number"),
         ("9" * 5000, "line 1, column 1: Exceeds the limit"),
         ("{'a': 1}", "line 1, column 2: Expected a key in double quotes"),
     ],

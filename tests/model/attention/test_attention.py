@@ -79,7 +79,7 @@ def check(
         start = stop
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     chunks=batches(),
     share=st.booleans(),

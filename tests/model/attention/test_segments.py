@@ -54,7 +54,7 @@ def gathered(buckets: Sequence[Bucket]) -> int:
     return sum(int(bucket.key_counts.sum()) for bucket in buckets if not bucket.causal)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(batches(), st.booleans())
 def test_each_token_sees_each_of_its_keys_exactly_once_at_its_position(
     chunks: list[Chunk], share: bool
@@ -63,7 +63,6 @@ def test_each_token_sees_each_of_its_keys_exactly_once_at_its_position(
     assert seen == Counter(to_be_seen(chunks))
 
 
-@settings(deadline=None)
 @given(batches())
 def test_sharing_never_reads_more_keys(chunks: list[Chunk]) -> None:
     assert gathered(plan_buckets(chunks, True)) <= gathered(plan_buckets(chunks, False))

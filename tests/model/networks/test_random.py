@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
@@ -108,7 +108,6 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return cast(list[int], tokenizer.encode(text, split_special_tokens=True))
 
 
-@settings(deadline=None)
 @given(st.text())
 @example("a<|end|>b")
 def test_the_byte_tokenizer_loses_nothing_and_has_one_token_per_byte(text: str) -> None:

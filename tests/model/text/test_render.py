@@ -300,7 +300,7 @@ def test_an_exchange_may_stand_in_a_nest() -> None:
 
 
 def test_a_span_at_a_given_position_is_refused() -> None:
-    with pytest.raises(RequestError, match="given positions"):
+    with pytest.raises(RequestError, match="given position"):
         renderer("gpt2").render([(Span("x", position=7),)])
 
 

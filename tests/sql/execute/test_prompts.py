@@ -143,14 +143,14 @@ def test_options_of_the_query_are_for_calls_that_do_not_say_otherwise(con, backe
         ("LLM(title)", "is title; it must be a string literal"),
         ('LLM("title", id)', "single quotes"),
         ("LLM(3, id)", "it must be a string literal"),
-        ("LLM('x' || title, id)", "Pass what differs by row as a field"),
+        ("LLM('x' || title, id)", "Pass values that differ by row as fields"),
         ("LLM('x', id, max_token := 3)", "Did you mean 'max_tokens'"),
         ("LLM('x', id, max_tokens := 'many')", "expected a whole number"),
         ("LLM('x', id, max_tokens := 1.5)", "expected a whole number"),
         ("LLM('x', id, labels := [1.5, 2])", "expected a string or a list of strings"),
         ("LLM('x', id, temperature := id)", "expected a number"),
         ("LLM('x', id, labels := [])", "Give at least one text"),
-        ("LLM('x', id, labels := ['a'], labels := ['b'])", "gives labels twice"),
+        ("LLM('x', id, labels := ['a'], labels := ['b'])", "sets labels twice"),
     ],
 )
 def test_a_malformed_call_is_an_error_that_says_what_is_expected(call, message, con, backend):

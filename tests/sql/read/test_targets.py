@@ -35,7 +35,7 @@ def places(con: Connection) -> Connection:
         (f"INSERT INTO films {UP}", "7 columns"),
         (f"INSERT INTO reviews (id, nope) {UP}", "nope"),
         (f"INSERT INTO reviews BY NAME {UP}", "up"),
-        (f"COPY ({UP}) TO '/nowhere/up.csv'", "there is no folder /nowhere"),
+        (f"COPY ({UP}) TO '/nowhere/up.csv'", "the folder /nowhere does not exist"),
         (f"COPY ({UP}) TO 'up.csv' (FORMAT nope)", "nope"),
     ],
 )

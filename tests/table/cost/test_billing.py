@@ -8,7 +8,7 @@ from itertools import combinations
 from math import ceil
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
@@ -121,7 +121,6 @@ def common(a: list[int], b: list[int]) -> int:
     return next((n for n in range(min(len(a), len(b)), 0, -1) if a[:n] == b[:n]), 0)
 
 
-@settings(deadline=None)
 @given(PROMPTS, st.integers(0, 2), st.integers(1, 4), RATES)
 def test_a_provider_charges_what_the_bill_says(
     prompts: Prompts, minimum: int, breakpoints: int, rate: float | None
@@ -133,7 +132,6 @@ def test_a_provider_charges_what_the_bill_says(
     assert sum(charged) == sum(map(len, prompts))
 
 
-@settings(deadline=None)
 @given(PROMPTS, st.integers(0, 2), st.integers(1, 3), st.sampled_from([1.0, 1.25, 2.0]), RATES)
 @example([[1], [1, 1, 1], [1, 1, 2], [1, 1, 2, 1], [1, 1, 1]], 0, 2, 1.25, None)
 def test_no_set_of_marks_is_cheaper(
@@ -145,7 +143,6 @@ def test_no_set_of_marks_is_cheaper(
     assert bill_of(prompts, price, rate).usd == pytest.approx(cheapest(prompts, price, window))
 
 
-@settings(deadline=None)
 @given(PROMPTS, RATES)
 def test_a_paid_cache_never_costs_more_than_none(prompts: Prompts, rate: float | None) -> None:
     result = bill_of(prompts, paid(), rate)
@@ -153,7 +150,6 @@ def test_a_paid_cache_never_costs_more_than_none(prompts: Prompts, rate: float |
     assert result.savings >= -1e-12
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 1), max_size=6), max_size=12),
     st.integers(0, 2),

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
@@ -52,13 +52,11 @@ def letters(text: str) -> list[int]:
     return [ord(letter) for letter in text]
 
 
-@settings(deadline=None)
 @given(PROMPTS)
 def test_the_previous_prompt_serves_the_longest_common_prefix(prompts: Prompts) -> None:
     assert previous_hits(Tokens.of(prompts)).tolist() == best_of(prompts, 1)
 
 
-@settings(deadline=None)
 @given(PROMPTS)
 def test_an_unlimited_cache_serves_the_longest_prefix_of_any_earlier_prompt(
     prompts: Prompts,
@@ -66,14 +64,12 @@ def test_an_unlimited_cache_serves_the_longest_prefix_of_any_earlier_prompt(
     assert unlimited_hits(Tokens.of(prompts)).tolist() == best_of(prompts, len(prompts))
 
 
-@settings(deadline=None)
 @given(PROMPTS, st.integers(0, 4))
 def test_a_window_forgets_what_no_recent_prompt_used(prompts: Prompts, window: int) -> None:
     tree = prefix_tree(Tokens.of(prompts), window=window)
     assert tree.hits.tolist() == best_of(prompts, window)
 
 
-@settings(deadline=None)
 @given(PROMPTS, st.data())
 def test_caches_that_are_told_apart_share_nothing(prompts: Prompts, data: st.DataObject) -> None:
     roots = data.draw(st.lists(st.integers(0, 2), min_size=len(prompts), max_size=len(prompts)))
@@ -84,7 +80,6 @@ def test_caches_that_are_told_apart_share_nothing(prompts: Prompts, data: st.Dat
         assert tree.hits[mine].tolist() == alone.tolist()
 
 
-@settings(deadline=None)
 @given(PROMPTS)
 def test_the_tree_has_a_path_of_its_length_for_every_prompt(prompts: Prompts) -> None:
     tree = prefix_tree(Tokens.of(prompts))
@@ -93,13 +88,11 @@ def test_the_tree_has_a_path_of_its_length_for_every_prompt(prompts: Prompts) ->
     assert all(tree.depth[tree.parent[1:]] < tree.depth[1:])
 
 
-@settings(deadline=None)
 @given(PROMPTS, st.integers(1, 8), st.integers(1, 3))
 def test_an_lru_cache_serves_leading_whole_blocks(prompts: Prompts, blocks: int, size: int) -> None:
     assert lru_hits(Tokens.of(prompts), blocks, size).tolist() == paged(prompts, blocks, size)
 
 
-@settings(deadline=None)
 @given(PROMPTS)
 def test_an_lru_cache_with_room_for_all_tokens_is_the_unlimited_one(prompts: Prompts) -> None:
     tokens = Tokens.of(prompts)
@@ -148,7 +141,7 @@ def test_every_text_is_tokenized_once_in_order_over_several_batches() -> None:
 
 
 def test_a_tokenizer_that_loses_texts_is_refused() -> None:
-    with pytest.raises(ConfigError, match="gave 1 sequences for 2 texts"):
+    with pytest.raises(ConfigError, match="returned 1 sequences for 2 texts"):
         tokenize(["a", "b"], lambda texts: [[1]])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError
@@ -69,7 +69,6 @@ def test_an_unknown_weight_lists_what_there_is(name: str) -> None:
         weigh(ITEMS, name, None, "")
 
 
-@settings(deadline=None)
 @given(tables(bags=True), st.sampled_from(["squared", "tokens", AUTOMATIC]))
 def test_equal_texts_of_a_bag_weigh_the_same(table: Table, weight: Weight) -> None:
     items = itemize(columns_of(table), bags_of(table))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import ConfigError, UnknownColumnError
@@ -128,7 +128,6 @@ def test_what_is_kept_of_a_finding_keeps_its_error() -> None:
     assert merged[1].error == 0.004
 
 
-@settings(deadline=None)
 @given(st.lists(ONE_WAY, max_size=6))
 def test_a_column_implies_what_repeated_steps_reach(dependencies: list[Dependency]) -> None:
     table = implied(NAMES, dependencies)

@@ -41,7 +41,6 @@ def table_of(**columns: Numbers) -> Columns:
     return encode(pa.table(columns))
 
 
-@settings(deadline=None)
 @given(related(), TOLERANCES)
 def test_the_error_is_the_share_of_rows_to_remove_and_within_the_tolerance(
     data: Data, tolerance: float
@@ -51,7 +50,7 @@ def test_the_error_is_the_share_of_rows_to_remove_and_within_the_tolerance(
         assert dependency.error <= tolerance
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(related(), TOLERANCES)
 def test_neither_column_of_a_composite_determines_the_dependent_or_the_other(
     data: Data, tolerance: float
@@ -65,7 +64,7 @@ def test_neither_column_of_a_composite_determines_the_dependent_or_the_other(
                 assert g3(data, [other], [dependent]) > tolerance
 
 
-@settings(deadline=None, derandomize=True)  # shuffles are a matter of luck
+@settings(derandomize=True)  # shuffles are a matter of luck
 @given(related(), TOLERANCES)
 def test_what_holds_and_what_chance_would_break_by_far_is_found(
     data: Data, tolerance: float
@@ -94,7 +93,7 @@ def least_by_chance(determinants: list[str | None], dependents: list[str | None]
     )
 
 
-@settings(deadline=None, derandomize=True)  # shuffles are a matter of luck
+@settings(derandomize=True)  # shuffles are a matter of luck
 @given(st.integers(0, 2**32 - 1), st.integers(1, 400), st.integers(1, 12), TOLERANCES)
 def test_nothing_is_found_among_independent_columns(
     seed: int, rows: int, width: int, tolerance: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.arrays import Int32s, Int64s
@@ -40,7 +40,6 @@ def groups_of(partition: Partition) -> list[list[int]]:
     return [group.tolist() for group in np.split(partition.rows, partition.starts[1:-1])]
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_refined_groups_are_the_rows_that_agree_in_both_columns(
     rows: list[tuple[int, ...]],
@@ -54,7 +53,6 @@ def test_refined_groups_are_the_rows_that_agree_in_both_columns(
     assert partition.repeats == sum(len(group) - 1 for group in expected)
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(0, 25))
 def test_violations_are_the_rows_to_remove_up_to_the_limit(
     rows: list[tuple[int, ...]], limit: int
@@ -66,7 +64,6 @@ def test_violations_are_the_rows_to_remove_up_to_the_limit(
     assert not counts.any()
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(0, 25), st.lists(st.booleans(), min_size=3, max_size=3))
 def test_columns_counted_at_once_are_counted_as_each_alone(
     rows: list[tuple[int, ...]], limit: int, asked: list[bool]
@@ -81,7 +78,6 @@ def test_columns_counted_at_once_are_counted_as_each_alone(
     ]
 
 
-@settings(deadline=None)
 @given(ROWS, st.integers(0, 9))
 def test_a_shuffle_keeps_each_group_and_every_row_outside_the_groups(
     rows: list[tuple[int, ...]], seed: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from relquery.table.columns import encode
 from relquery.table.reorder import reorder
@@ -12,7 +12,6 @@ from tests.table import reference
 from tests.table.strategies import columns_of, dependencies_of, tables
 
 
-@settings(deadline=None)
 @given(tables())
 def test_all_rows_have_one_order_of_columns_and_are_sorted_by_it(table: reference.Table) -> None:
     schedule = reorder(columns_of(table), "fixed", dependencies_of(table))

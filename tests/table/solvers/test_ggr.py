@@ -23,7 +23,6 @@ from tests.table.strategies import (
 LIMITS = st.sampled_from([{}, {"threshold": 5}, {"threshold": None}, {"row_depth": 0}])
 
 
-@settings(deadline=None)
 @given(tables())
 def test_without_early_stopping_it_is_algorithm_1(table: reference.Table) -> None:
     schedule = reorder(
@@ -34,7 +33,6 @@ def test_without_early_stopping_it_is_algorithm_1(table: reference.Table) -> Non
     assert schedule.report.phc == reference.hits(table, sent)
 
 
-@settings(deadline=None)
 @given(tables())
 def test_algorithm_1_counts_the_hits_that_its_schedule_has(table: reference.Table) -> None:
     alone = reference.Table(table.cells, range(len(table.classes)))
@@ -43,7 +41,7 @@ def test_algorithm_1_counts_the_hits_that_its_schedule_has(table: reference.Tabl
     assert count == reference.hits(alone, sent)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(tables(bags=True), LIMITS, st.data())
 def test_limits_and_rules_of_all_kinds_lose_no_cell(
     table: reference.Table, limits: dict[str, int | None], data: st.DataObject

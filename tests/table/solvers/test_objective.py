@@ -6,7 +6,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.table.solvers.objective import Objective, cached, is_plain, total_worth, worth
@@ -16,7 +16,6 @@ from tests.table.solvers.problems import OBJECTIVES, problems, sequences, worth_
 CLAUDE = Objective(read=0.9, write=0.25)  # writes at 1.25 and reads at 0.1 of the price
 
 
-@settings(deadline=None)
 @given(problems(), st.sampled_from(OBJECTIVES), st.randoms(use_true_random=False))
 def test_a_schedule_is_worth_what_its_runs_of_equal_beginnings_are(
     problem: Problem, objective: Objective, random: Random

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from relquery.errors import QueryError, RelqueryError, did_you_mean
+from relquery.errors import QueryError, RelqueryError, did_you_mean, type_of
 from relquery.ir.nodes import (
     NODES,
     Bag,
@@ -58,7 +58,7 @@ def print_tree(node: Node) -> str:
 def parse_tree(text: str) -> Node:
     """Read what `print_tree` wrote. Raises QueryError with the line that cannot be read."""
     if not isinstance(text, str):
-        raise QueryError(f"The text of a tree is a {type(text).__name__}; it must be a string.")
+        raise QueryError(f"The text of a tree is {type_of(text)}; it must be a string.")
     root: Node | None = None
     parents: list[tuple[_Line, list[Node]]] = []  # lines still open, with their finished children
     for number, content in enumerate(text.removeprefix("\ufeff").split("\n"), 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from relquery.errors import QueryError
+from relquery.errors import QueryError, type_of
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Text
 from relquery.ir.paths import children_of, distinct
 
@@ -63,13 +63,13 @@ def _is_known(query: Node) -> bool:
 def _checked(texts: Sequence[str], node: Retrieve) -> Sequence[str]:
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise QueryError(
-            f"The retrieve function returned a {type(texts).__name__} for corpus {node.corpus!r}; "
+            f"The retrieve function returned {type_of(texts)} for corpus {node.corpus!r}; "
             "it must return a list of texts."
         )
     for text in texts:
         if not isinstance(text, str):
             raise QueryError(
-                f"The retrieve function returned a {type(text).__name__} among the texts for "
+                f"The retrieve function returned {type_of(text)} among the texts for "
                 f"corpus {node.corpus!r}; it must return only texts."
             )
     if len(texts) > node.limit:

@@ -67,7 +67,7 @@ class Scanned:
 PATH = st.text("abc", max_size=7)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(data=st.data())
 def test_it_agrees_with_a_scan_of_all_requests(data: st.DataObject) -> None:
     scanned = Scanned()

@@ -130,7 +130,7 @@ def scan(policy: Policy, job_time: JobTime, aging: float) -> Policy:
 PROMPT = st.tuples(st.text("ab", max_size=14), st.text("xyz", min_size=1, max_size=6))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.data(), aging=st.sampled_from([0.0, 0.1, 2.0]), batch=st.booleans())
 def test_its_choice_is_that_of_a_scan_whatever_happens_to_requests_and_cache(
     data: st.DataObject, aging: float, batch: bool
@@ -252,7 +252,7 @@ def test_requests_that_decode_run_together(name: PolicyName) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     prompts=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12)), min_size=1, max_size=9),
     budget=st.integers(1, 20),
@@ -304,7 +304,7 @@ def test_joining_pays_if_all_who_wait_gain_more_than_the_members_lose() -> None:
     assert not pays(candidate, 1, 2, context)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 60), min_size=2, max_size=6), fixed=st.sampled_from([0.005, 0.05])
 )

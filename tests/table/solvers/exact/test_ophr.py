@@ -136,7 +136,7 @@ def best_of_the_paper(items: Int32s, weights: Weights, rows: list[int], slots: l
     return best
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(tables(max_rows=4, max_columns=3))
 def test_no_order_of_rows_and_fields_has_more_hits(table: reference.Table) -> None:
     items, weights = items_of_columns(columns_of(table))
@@ -145,20 +145,19 @@ def test_no_order_of_rows_and_fields_has_more_hits(table: reference.Table) -> No
     assert reference.hits(table, sent) == reference.best_hits(table)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(problems(max_rows=4, max_slots=3, bag=True))
 def test_no_order_of_rows_and_passages_is_worth_more(problem: tuple[Int32s, Int64s]) -> None:
     sent = sent_by(problem[0], *optimum(*problem))
     assert worth(problem[1], sent) == best_of_all_orders(*problem)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(problems(max_rows=4, max_slots=3, bag=True))
 def test_all_halvings_are_worth_as_much_as_all_orders(problem: tuple[Int32s, Int64s]) -> None:
     assert best_of_all_halvings(*problem) == best_of_all_orders(*problem)
 
 
-@settings(deadline=None)
 @given(problems(max_rows=8, max_slots=6) | problems(max_rows=8, max_slots=6, bag=True))
 def test_no_halving_of_the_rows_is_worth_more(problem: tuple[Int32s, Int64s]) -> None:
     sent = sent_by(problem[0], *optimum(*problem))
@@ -177,7 +176,6 @@ def test_twelve_rows_that_share_at_random_are_worth_what_the_best_halving_is(
     assert worth(weights, sent) == best_of_all_halvings(items, weights)
 
 
-@settings(deadline=None)
 @given(problems(max_rows=8, max_slots=5, bag=True))
 def test_a_schedule_sends_every_slot_of_every_row_once(problem: tuple[Int32s, Int64s]) -> None:
     rows, fields = optimum(*problem)
@@ -187,7 +185,6 @@ def test_a_schedule_sends_every_slot_of_every_row_once(problem: tuple[Int32s, In
     assert np.array_equal(np.sort(fields, axis=1), np.tile(np.arange(slots), (count, 1)))
 
 
-@settings(deadline=None)
 @given(problems(max_rows=8, max_slots=5))
 def test_the_same_problem_gives_the_same_schedule(problem: tuple[Int32s, Int64s]) -> None:
     (rows, fields), (rows_again, fields_again) = optimum(*problem), optimum(*problem)
@@ -247,7 +244,6 @@ def test_tables_at_the_edge_are_solved_too(cells: Cells) -> None:
         assert worth(weights, sent) == best_of_all_orders(items, weights)
 
 
-@settings(deadline=None)
 @given(problems(max_rows=6, max_slots=4), st.sampled_from([0.1, 1 / 3, 1e-30, 1e30]))
 def test_weights_may_be_fractions_and_of_any_size(
     problem: tuple[Int32s, Int64s], scale: float
@@ -273,7 +269,7 @@ def test_rows_that_share_too_many_sets_of_values_are_refused() -> None:
     cells = [[str(row) if row == column else "" for column in range(16)] for row in range(16)]
     items = items_of(cells, range(16))
     most = lattice.MOST_SETS
-    with pytest.raises(ConfigError, match=rf"too entangled .*more than {most} .*'tree'"):
+    with pytest.raises(ConfigError, match=rf"too complex .*more than {most} .*'tree'"):
         optimum(items, np.ones(items.max() + 1, np.int64))
 
 
@@ -282,10 +278,10 @@ def test_a_search_beyond_its_budget_is_given_up_and_says_so(
 ) -> None:
     items, weights = random_problem(seed=9, rows=20, columns=8)
     optimum(items, weights)
-    with pytest.raises(ConfigError, match=r"too entangled for an exact search.*'tree'"):
+    with pytest.raises(ConfigError, match=r"too complex for an exact search.*'tree'"):
         optimum(items, weights, most_arcs=1000)
     monkeypatch.setattr(search, "MOST_DEPTH", 0)
-    with pytest.raises(ConfigError, match=r"too entangled for an exact search.*'tree'"):
+    with pytest.raises(ConfigError, match=r"too complex for an exact search.*'tree'"):
         optimum(items, weights)
 
 

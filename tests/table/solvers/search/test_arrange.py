@@ -46,7 +46,7 @@ def siblings_share(trie: Trie) -> bool:
     return False
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(tables(bags=True))
 def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Table) -> None:
     if not table.classes or not table.cells:
@@ -69,7 +69,7 @@ def test_rows_of_a_node_stand_together_and_nothing_is_lost(table: reference.Tabl
     assert worth_of(Objective(), items.characters, sent) >= least
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(tables(bags=True))
 @example(reference.Table([["ccc", "bb"], ["bb", "bb"], ["bb", "bbb"]], [0, 0], [0, 1]))
 def test_the_previous_row_hits_as_much_as_any_earlier_row_does(table: reference.Table) -> None:

@@ -68,7 +68,7 @@ def groups(problem: Problem, rows: list[int], slot: int) -> Iterable[tuple[int, 
     return found.items()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     problems() | problems(bag=True),
     st.sampled_from(OBJECTIVES),
@@ -80,7 +80,7 @@ def test_every_item_is_sent_once_however_near_the_look(
     assert reached(problem, objective, reach) >= 0
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(problems(max_rows=10, max_slots=4))
 def test_a_look_to_the_end_gains_no_less_than_the_best_column_of_every_segment(
     problem: Problem,

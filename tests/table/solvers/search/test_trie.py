@@ -88,7 +88,7 @@ def worth(trie: Trie, weights: Int64s) -> int:
     return total
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(problems(), st.integers(0, 99))
 def test_a_planted_trie_is_worth_what_its_schedule_is_however_bad(
     problem: Problem, seed: int
@@ -97,7 +97,7 @@ def test_a_planted_trie_is_worth_what_its_schedule_is_however_bad(
     check(trie, problem.items)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(problems() | problems(bag=True), st.integers(0, 99), st.booleans())
 def test_every_pass_keeps_rows_and_structure_and_gains_exactly_what_it_says(
     problem: Problem, seed: int, plant_first: bool
@@ -111,7 +111,7 @@ def test_every_pass_keeps_rows_and_structure_and_gains_exactly_what_it_says(
         assert reached == before + gained
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(problems(worth=WORTH[1:]), st.integers(0, 99), st.booleans())
 def test_moving_single_rows_loses_nothing(problem: Problem, seed: int, plant_first: bool) -> None:
     trie, search = planted_at_random(problem, seed) if plant_first else grown(problem)
@@ -119,7 +119,7 @@ def test_moving_single_rows_loses_nothing(problem: Problem, seed: int, plant_fir
         assert move_rows(trie, search, problem.items, PLENTY) >= 0
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(problems(worth=WORTH[1:]), st.integers(0, 99))
 def test_passes_come_to_an_end(problem: Problem, seed: int) -> None:
     trie, search = planted_at_random(problem, seed)

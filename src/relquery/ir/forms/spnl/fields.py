@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from relquery.errors import QueryError, did_you_mean, unknown
+from relquery.errors import QueryError, did_you_mean, type_of, unknown
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -51,8 +51,7 @@ class Variables:
         for name, value in (values or {}).items():
             if isinstance(value, bool) or not isinstance(value, str | int | float):
                 raise QueryError(
-                    f"The variable '{name}' is a {type(value).__name__}; "
-                    "it must be text or a number."
+                    f"The variable '{name}' is {type_of(value)}; it must be text or a number."
                 )
             self._values[name] = str(value)
 
