@@ -66,7 +66,7 @@ def test_a_list_of_a_thousand_lists_deep_is_opened():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: span.seq(3), r"span\.seq has a int as a child"),
+        (lambda: span.seq(3), r"span\.seq has an int as a child"),
         (lambda: span.plus("x", None), r"span\.plus has a NoneType"),
         (lambda: span.generate([b"x"]), r"span\.generate has a bytes"),
         (lambda: span.chat({"role": "user"}), r"span\.chat has a dict"),

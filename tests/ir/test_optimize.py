@@ -157,23 +157,23 @@ def test_both_goals_can_be_had_one_after_the_other():
     verify(tree, desugared=True)
 
 
-def a_quarter_million_nodes_of_candidates():
-    emails = (Generate(Seq((Text("S"), Text(str(i))))) for i in range(62_500))
+def a_hundred_thousand_nodes_of_candidates():
+    emails = (Generate(Seq((Text("S"), Text(str(i))))) for i in range(25_000))
     return Generate(Seq((Text("Which?"), Bag(tuple(emails), independent=True))))
 
 
-def a_quarter_million_texts():
-    return Generate(Bag(tuple(Text(str(i)) for i in range(250_000)), ","))
+def a_hundred_thousand_texts():
+    return Generate(Bag(tuple(Text(str(i)) for i in range(100_000)), ","))
 
 
 def joins_in_a_join():
-    groups = (Bag((Fragment(str(i)), Prepare(Text(""))), independent=True) for i in range(50_000))
+    groups = (Bag((Fragment(str(i)), Prepare(Text(""))), independent=True) for i in range(20_000))
     return Generate(Bag(tuple(groups), independent=True))
 
 
-def generations_fifty_thousand_deep():
+def generations_twenty_thousand_deep():
     tree = Text("x")
-    for _ in range(50_000):
+    for _ in range(20_000):
         tree = Generate(Seq((Text(""), Bag((tree, Text("y")), independent=True))))
     return tree
 
@@ -181,15 +181,15 @@ def generations_fifty_thousand_deep():
 @pytest.mark.parametrize(
     ("build", "goal"),
     [
-        (a_quarter_million_nodes_of_candidates, "cache"),
-        (a_quarter_million_texts, "attention"),
+        (a_hundred_thousand_nodes_of_candidates, "cache"),
+        (a_hundred_thousand_texts, "attention"),
         (joins_in_a_join, "cache"),
-        (generations_fifty_thousand_deep, "cache"),
-        (generations_fifty_thousand_deep, "attention"),
+        (generations_twenty_thousand_deep, "cache"),
+        (generations_twenty_thousand_deep, "attention"),
     ],
 )
 def test_large_trees_are_optimized_in_seconds(build, goal):
     tree = build()
     began = time.process_time()
     optimize(tree, goal)
-    assert time.process_time() - began < 8
+    assert time.process_time() - began < 4

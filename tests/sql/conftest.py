@@ -85,9 +85,9 @@ def con(backend: FakeBackend) -> Iterator[Connection]:
         yield connection
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reference() -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
-    """Runs a query in plain DuckDB."""
+    """Runs a query that changes nothing in plain DuckDB."""
     connection = duckdb.connect()
     connection.execute(SETUP)
     connection.execute(MACROS)

@@ -44,11 +44,11 @@ def test_a_printed_tree_reads_as_itself(tree):
     assert parse_tree(print_tree(tree)) == tree
 
 
-def test_a_million_lines_are_read_in_seconds():
+def test_half_a_million_lines_are_read_in_seconds():
     began = time.process_time()
-    tree = parse_tree("plus\n" + '  user "x"\n' * 1_000_000)
-    assert len(tree.children) == 1_000_000
-    assert time.process_time() - began < 30
+    tree = parse_tree("plus\n" + '  user "x"\n' * 500_000)
+    assert len(tree.children) == 500_000
+    assert time.process_time() - began < 15
 
 
 def test_depth_is_bounded_by_the_length_of_the_text_alone():

@@ -60,7 +60,7 @@ def figure(report: Report, weight: Weight) -> float:
     return report.phr if report.tokens is None else report.tokens.unlimited
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(
     tables(bags=True) | tables(bags=True, of=TEXTS),
     st.sampled_from([*WEIGHTS, "tokens"]),
@@ -91,7 +91,7 @@ def six_rows(seed: int) -> tuple[dict[str, list[str]], list[list[str]]]:
 
 
 @pytest.mark.parametrize("weight", ["tokens", "squared"])
-@pytest.mark.parametrize("seeds", [[759, 520, 26], range(1000, 1200)], ids=["found", "any"])
+@pytest.mark.parametrize("seeds", [[759, 520, 26], range(1000, 1100)], ids=["found", "any"])
 def test_six_rows_with_a_bag_are_ordered_no_worse_than_by_any_other_method(
     seeds: Sequence[int], weight: Weight
 ) -> None:
