@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,12 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core.registry import CPUDispatcher
 
-from relquery.config import Order
+from relquery.config import ORDERS, Order
 from relquery.table.compilation import watch_compilation
 from relquery.table.compiled import Compiled, interpreted
+from relquery.table.cost.tokens import Encode
+from relquery.table.cost.weigh import Weight
 from relquery.table.reorder import reorder
 from tests.table.reference import Table
-from tests.table.strategies import bags_of, columns_of, tables
+from tests.table.strategies import (
+    WEIGHTS,
+    bags_of,
+    columns_of,
+    dependencies_of,
+    letters,
+    tables,
+    words,
+)
 
 FEW_ROWS = """
 import relquery, warnings
@@ -27,17 +38,32 @@ print(sorted(schedule.rows.tolist()))
 """
 
 
-@given(tables(max_rows=7, bags=True), st.sampled_from(["tree", "ggr", "fixed"]))
-@settings(max_examples=60)
-def test_interpreted_code_gives_what_compiled_code_gives(table: Table, method: Order) -> None:
-    for weight in ("tokens", "squared"):
-        solve = partial(reorder, columns_of(table), method, bags=bags_of(table), weight=weight)
-        compiled = solve()
-        with interpreted():
-            plain = solve()
-        assert np.array_equal(plain.rows, compiled.rows)
-        assert np.array_equal(plain.fields, compiled.fields)
-        assert plain.report.phc == compiled.report.phc
+@given(
+    tables(max_rows=7, bags=True),
+    st.sampled_from(ORDERS),
+    st.sampled_from(WEIGHTS),
+    st.sampled_from([None, letters, words]),
+    st.sampled_from([None, 16, 64, 4096]),
+    st.booleans(),
+)
+@settings(max_examples=120)
+def test_interpreted_code_gives_what_compiled_code_gives(
+    table: Table,
+    method: Order,
+    weight: Weight,
+    tokenizer: Encode | None,
+    cache_tokens: int | None,
+    discover: bool,
+) -> None:
+    given_rules = ["discover"] if discover else dependencies_of(table)
+    solve = partial(reorder, columns_of(table), method, given_rules, bags_of(table), weight)
+    compiled = solve(tokenizer=tokenizer, cache_tokens=cache_tokens)
+    with interpreted():
+        plain = solve(tokenizer=tokenizer, cache_tokens=cache_tokens)
+    assert np.array_equal(plain.rows, compiled.rows)
+    assert np.array_equal(plain.fields, compiled.fields)
+    told = [str(replace(each.report, seconds=0.0)) for each in (plain, compiled)]
+    assert told[0] == told[1]
 
 
 def test_a_first_small_table_compiles_nothing(tmp_path: Path) -> None:

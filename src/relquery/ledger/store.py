@@ -51,7 +51,10 @@ class Ledger:
         connection = None
         try:
             connection = sqlite3.connect(
-                path, _BUSY_SECONDS, isolation_level="IMMEDIATE", check_same_thread=False
+                path,
+                timeout=_BUSY_SECONDS,
+                isolation_level="IMMEDIATE",
+                check_same_thread=False,
             )
             version = _patiently(lambda: _prepare(connection))
         except sqlite3.Error as error:

@@ -50,7 +50,7 @@ def phc(items: Items, rows: Int64s, fields: Fields) -> int:
     """
     if items.slots.size == 0:
         return 0
-    return _phc(items.same[items.slots], items.lengths**2, rows, fields)
+    return int(_phc(items.same[items.slots], items.lengths**2, rows, fields))
 
 
 def hits(items: Items, rows: Int64s, fields: Fields) -> Hits:

@@ -112,7 +112,7 @@ def _find(tree: _Growth, ids: Int32s, node: int, token: int) -> int:
 
 @compiled
 def mix(a: int, b: int) -> int:
-    mixed = (a * 0x9E3779B1 + b) * 0x85EBCA77
+    mixed = (np.int64(a) * 0x9E3779B1 + b) * 0x85EBCA77  # interpreted, b may be of 32 bits
     return mixed ^ (mixed >> 23)
 
 
