@@ -10,6 +10,10 @@ settings.register_profile("same", derandomize=True, database=None, deadline=None
 settings.register_profile("explore", derandomize=False, print_blob=True, deadline=None)
 settings.load_profile("same")
 
-# A shell starts what runs in the background with Ctrl-C ignored; tests send it to themselves.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell starts what runs in the background with signals ignored; tests send them to themselves.
+for sent, handler in {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGHUP: signal.SIG_DFL,
+}.items():
+    if signal.getsignal(sent) is signal.SIG_IGN:
+        signal.signal(sent, handler)
