@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from relquery.errors import ConfigError, QueryError, did_you_mean, type_of
@@ -31,6 +32,7 @@ class Corpus:
                     "Convert the value to text first."
                 )
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        weakref.finalize(self, self._index.close)
         self._index.execute("CREATE VIRTUAL TABLE texts USING fts5(text, tokenize='porter')")
         rows = ((i, _encodable(text)) for i, text in enumerate(self.texts))
         self._index.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", rows)
