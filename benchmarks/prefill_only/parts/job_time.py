@@ -1,4 +1,4 @@
-"""What tells the time of a prompt."""
+"""Predicting the time of a prompt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobTime(Part):
     """The part. model: in which prompts are timed."""
 
     name = "jct"
-    title = "What tells the time of a prompt"
+    title = "Predicting the time of a prompt"
     model: str = ""
     proxies: list[Proxy] = field(default_factory=list)
 

@@ -112,7 +112,8 @@ def _find(tree: _Growth, ids: Int32s, node: int, token: int) -> int:
 
 @compiled
 def mix(a: int, b: int) -> int:
-    mixed = (np.int64(a) * 0x9E3779B1 + b) * 0x85EBCA77  # interpreted, b may be of 32 bits
+    # interpreted, `b` may have 32 bits, and the products must wrap around as in machine code
+    mixed: int = (np.int64(a) * 0x9E3779B1 + b) * 0x85EBCA77  # type: ignore[assignment]
     return mixed ^ (mixed >> 23)
 
 
