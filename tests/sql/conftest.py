@@ -85,6 +85,13 @@ def con(backend: FakeBackend) -> Iterator[Connection]:
         yield connection
 
 
+@pytest.fixture(scope="session")
+def plain() -> Iterator[duckdb.DuckDBPyConnection]:
+    """An empty database of plain DuckDB, for queries that change nothing."""
+    with duckdb.connect() as connection:
+        yield connection
+
+
 @pytest.fixture(scope="module")
 def reference() -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
     """Runs a query that changes nothing in plain DuckDB."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import duckdb
 import pytest
 
@@ -9,6 +12,8 @@ from relquery.connection import Connection
 from relquery.errors import QueryError, UnsupportedQueryError
 from tests.sql.conftest import MACROS, SETUP, reference_sql
 from tests.sql.fakes import FakeBackend
+
+Reference = Callable[[str], list[tuple[Any, ...]]]
 
 MORE = """
 CREATE MACRO cnt(x) AS count(x);
@@ -196,14 +201,22 @@ READ_WHERE = [
 ]
 
 
+@pytest.fixture(scope="module")
+def with_macros() -> Iterator[Reference]:
+    """Runs a query that changes nothing in plain DuckDB, which knows the macros too."""
+    with duckdb.connect() as plain:
+        plain.execute(SETUP + MACROS + MORE)
+        yield lambda query: plain.execute(reference_sql(query)).fetchall()
+
+
 @pytest.mark.parametrize(
     "query", [*JOINS, *GROUPS, *SHADOWS, *MACRO_CALLS, *NAMES, *DISTINCT_ON, *READ_WHERE]
 )
-def test_rows_are_those_that_duckdb_gives(query: str, con: Connection) -> None:
+def test_rows_are_those_that_duckdb_gives(
+    query: str, con: Connection, with_macros: Reference
+) -> None:
     con.database.execute(MORE)
-    with duckdb.connect() as plain:
-        plain.execute(SETUP + MACROS + MORE)
-        wanted = plain.execute(reference_sql(query)).fetchall()
+    wanted = with_macros(query)
     got = con.sql(query).fetchall()
     if " ORDER BY" not in query.rsplit(")", 1)[-1]:
         got, wanted = sorted(got, key=repr), sorted(wanted, key=repr)

@@ -186,7 +186,7 @@ def _read(text: _Text, database: Database) -> _Read | None:
 def _explain(
     source: Source, database: Database, asker: Asker, defaults: Sampling
 ) -> SqlExplanation:
-    aggregates = Aggregates.of(database)
+    aggregates = Aggregates.of(database, source.parse())
     with Scratch(database) as scratch:
         foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
         walk = Walk(source, database, Macros(database, aggregates), defaults, foretold)
@@ -197,7 +197,7 @@ def _explain(
 def _run(
     source: Source, database: Database, asker: Asker, defaults: Sampling, start: float
 ) -> Result:
-    aggregates = Aggregates.of(database)
+    aggregates = Aggregates.of(database, source.parse())
     macros = Macros(database, aggregates)
     with Scratch(database) as scratch:
         rehearsal = Rehearsal(database, scratch, aggregates)

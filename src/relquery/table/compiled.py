@@ -90,8 +90,11 @@ def _result(task: Future[R]) -> R:
 def side_by_side(tasks: Sequence[Callable[[], R]], stopped: Bools) -> list[R]:
     """The results of the tasks, run THREADS at a time; compiled code runs in parallel.
 
-    If this thread is interrupted (Ctrl-C), the flag is set and the tasks end soon.
+    If this thread is interrupted (Ctrl-C), the flag is set and the tasks end soon. Interpreted
+    code would take turns, so its tasks run one after the other, without threads.
     """
+    if _interpreting.get():
+        return [task() for task in tasks]
     with ThreadPoolExecutor(THREADS) as threads:
         running = [threads.submit(copy_context().run, task) for task in tasks]
         try:

@@ -63,7 +63,6 @@ def stop_when(holds: Callable[[], bool], number: signal.Signals, *options: str) 
     ("number", "status", "told"),
     [
         (signal.SIGKILL, -signal.SIGKILL, ""),
-        (signal.SIGTERM, -signal.SIGTERM, ""),
         (signal.SIGINT, 130, "Answers so far are in {path} (20 new); run the same command"),
     ],
 )

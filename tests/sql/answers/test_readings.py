@@ -80,9 +80,10 @@ def reference(text: str, kind: str, plain: duckdb.DuckDBPyConnection) -> str | N
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_an_answer_is_what_duckdb_makes_of_its_text(kind: str) -> None:
-    with duckdb.connect() as plain:
-        wanted = [reference(text, kind, plain) for text in TEXTS]
+def test_an_answer_is_what_duckdb_makes_of_its_text(
+    kind: str, plain: duckdb.DuckDBPyConnection
+) -> None:
+    wanted = [reference(text, kind, plain) for text in TEXTS]
     got = read(TEXTS, kind)
     assert got == [(value, value is None) for value in wanted]
     assert any(value is not None for value in wanted), "no text is a value of this type"
@@ -103,9 +104,10 @@ def test_an_answer_is_what_duckdb_makes_of_its_text(kind: str) -> None:
         max_size=6,
     ),
 )
-def test_any_text_is_what_duckdb_makes_of_it(kind: str, texts: list[str]) -> None:
-    with duckdb.connect() as plain:
-        wanted = [reference(text, kind, plain) for text in texts]
+def test_any_text_is_what_duckdb_makes_of_it(
+    plain: duckdb.DuckDBPyConnection, kind: str, texts: list[str]
+) -> None:
+    wanted = [reference(text, kind, plain) for text in texts]
     assert read(texts, kind) == [(value, value is None) for value in wanted]
 
 

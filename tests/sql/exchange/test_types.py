@@ -82,10 +82,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("value", AS_DUCKDB)
-def test_a_value_in_python_is_the_one_that_duckdb_gives(value: str, con: Connection) -> None:
+def test_a_value_in_python_is_the_one_that_duckdb_gives(
+    value: str, con: Connection, plain: duckdb.DuckDBPyConnection
+) -> None:
     query = f"SELECT {value} AS a, LLM('Say 7') UNION ALL SELECT NULL, 'x'"
-    with duckdb.connect() as plain:
-        ((wanted, _),) = plain.execute(f"SELECT {value}, '7'").fetchall()
+    ((wanted, _),) = plain.execute(f"SELECT {value}, '7'").fetchall()
     if isinstance(wanted, tuple):  # DuckDB's fixed-size lists
         wanted = list(wanted)
     ((got, answer), empty) = con.sql(query).fetchall()

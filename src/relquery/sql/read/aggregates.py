@@ -13,8 +13,10 @@ from sqlglot import exp
 
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
+from relquery.sql.read.source import call_number
 
 _WORD = re.compile(r"\w+")
+_SYNTAX = (exp.And, exp.Or, exp.Case, exp.Exists, exp.Cast, exp.TryCast)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,10 @@ class Aggregates:
     querying: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, database: Database) -> Aggregates:
-        """Read the lists from the database."""
+    def of(cls, database: Database, statement: exp.Expr) -> Aggregates:
+        """Read the lists from the database, unless the statement calls no function."""
+        if not any(_may_be_listed(node) for node in statement.find_all(exp.Func)):
+            return cls(frozenset())
         rows = database.fetch(
             "SELECT DISTINCT lower(function_name), CASE WHEN function_type = 'aggregate' THEN 0 "
             "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
@@ -102,6 +106,12 @@ def _querying(database: Database) -> frozenset[str]:
     while more := {name for name, body in bodies if found & set(_WORD.findall(body))} - found:
         found |= more
     return frozenset(found - {"select"})
+
+
+def _may_be_listed(node: exp.Expr) -> bool:
+    """Whether a node calls a function by name; the parser has types of functions for syntax too."""
+    of_case = isinstance(node, exp.If) and isinstance(node.parent, exp.Case)
+    return not of_case and not isinstance(node, _SYNTAX) and call_number(node) is None
 
 
 def _is_named(node: exp.Expr, names: frozenset[str]) -> bool:
