@@ -246,4 +246,4 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 TestEngineMachine = EngineMachine.TestCase
-TestEngineMachine.settings = settings(max_examples=250, stateful_step_count=25)
+TestEngineMachine.settings = settings(max_examples=150, stateful_step_count=25)

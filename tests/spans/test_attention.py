@@ -129,7 +129,7 @@ QUERIES = st.lists(TREES, min_size=1, max_size=3).map(
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     queries=st.lists(QUERIES, min_size=1, max_size=2),
     block_size=st.sampled_from([1, 4, 16]),

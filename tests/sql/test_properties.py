@@ -44,7 +44,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(tables(), st.sampled_from(ORDERS), st.booleans())
 def test_results_equal_those_of_the_function_computed_for_every_row(table, order, reverse):
     first, *others = table.column_names

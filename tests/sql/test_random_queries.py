@@ -184,7 +184,7 @@ def run_both() -> Iterator[Callable[[str], tuple[Rows, Rows] | None]]:
         yield run
 
 
-@settings(max_examples=45, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(query=st.one_of(plain_queries(), grouped_queries()))
 def test_a_random_query_gives_the_rows_of_plain_duckdb(query: str, run_both) -> None:
     rows = run_both(query)

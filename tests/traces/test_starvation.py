@@ -90,7 +90,7 @@ def overdue(run: Run, threshold: float) -> float:
 @pytest.mark.parametrize("name", PRIORITIES)
 @pytest.mark.parametrize("threshold", [0.02, 0.3])
 @given(queries=loads())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_unit_waiting_time_exceeds_the_threshold_by_no_more_than_a_batch_and_what_came_with_it(
     name: PolicyName, threshold: float, queries: list[TracedQuery]
 ) -> None:

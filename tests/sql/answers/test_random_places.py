@@ -106,7 +106,7 @@ def by_duckdb(value: str, plain: duckdb.DuckDBPyConnection) -> dict[int, Any]:
     return found
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(value=VALUES, shape=st.sampled_from(SHAPES))
 def test_a_value_is_duckdbs_or_its_row_has_an_error(
     sides: tuple[Connection, duckdb.DuckDBPyConnection], value: str, shape: str

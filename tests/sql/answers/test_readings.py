@@ -89,7 +89,7 @@ def test_an_answer_is_what_duckdb_makes_of_its_text(
     assert any(value is not None for value in wanted), "no text is a value of this type"
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     st.sampled_from(TYPES),
     st.lists(

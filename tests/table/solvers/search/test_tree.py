@@ -104,7 +104,7 @@ def test_six_rows_with_a_bag_are_ordered_no_worse_than_by_any_other_method(
         assert tree >= max(others)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(tables(max_rows=7, bags=True))
 def test_it_finds_most_of_what_the_optimum_has(table: reference.Table) -> None:
     columns, bags = columns_of(table), bags_of(table)
