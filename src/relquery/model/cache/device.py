@@ -11,6 +11,7 @@ from relquery.model.cache.rotary import PositionScheme
 class KVCache:
     """Slot-addressed keys and values. A layer's tensors are made at its first write.
 
+    They are (kv_heads, slots, width), so that what a head reads of a run of slots is one piece.
     Keys are stored as the network returns them, rotated to their position in their chain.
     keeps: store all layers; otherwise each layer overwrites the previous one of the same width.
     """
@@ -18,37 +19,37 @@ class KVCache:
     def __init__(self, slots: int, *, keeps: bool = True) -> None:
         self.slots, self._keeps = slots, keeps
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
-        self._heads: dict[int, int] = {}
-        self._shared: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._shared: dict[tuple[torch.Size, torch.Size], tuple[Tensor, Tensor]] = {}
 
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Store key and value, each (tokens, kv_heads, head_dim), at `slots` (tokens,)."""
-        keys, values = self.prepare(layer, key, value)
-        keys.index_copy_(0, slots, key.reshape(len(slots), -1))
-        values.index_copy_(0, slots, value.reshape(len(slots), -1))
+        for states, rows in zip(self.prepare(layer, key, value), (key, value), strict=True):
+            states.index_copy_(1, slots, rows.transpose(0, 1))
 
     def prepare(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Where a layer's keys and values of these shapes go: each (slots, kv_heads x head_dim)."""
+        """Where a layer's keys and values of these shapes go: each (kv_heads, slots, width)."""
         if layer not in self._layers:
-            self._heads[layer] = key.shape[1]
             if self._keeps:
                 self._layers[layer] = self._like(key), self._like(value)
             else:
-                # By width: while some slices of a step read a layer, others write the next one.
-                widths = key[0].numel(), value[0].numel()
-                if widths not in self._shared:
-                    self._shared[widths] = self._like(key), self._like(value)
-                self._layers[layer] = self._shared[widths]
+                # By shape: while some slices of a step read a layer, others write the next one.
+                shapes = key.shape[1:], value.shape[1:]
+                if shapes not in self._shared:
+                    self._shared[shapes] = self._like(key), self._like(value)
+                self._layers[layer] = self._shared[shapes]
         return self._layers[layer]
 
     def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, head_dim)."""
-        flat, heads = slots.reshape(-1), self._heads[layer]
-        keys, values = (states.index_select(0, flat) for states in self._layers[layer])
-        return keys.view(*slots.shape, heads, -1), values.view(*slots.shape, heads, -1)
+        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, width)."""
+        flat = slots.reshape(-1)
+        keys, values = (
+            states.index_select(1, flat).unflatten(1, slots.shape).permute(1, 2, 0, 3)
+            for states in self._layers[layer]
+        )
+        return keys, values
 
     def read_run(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (tokens,), each (tokens, kv_heads, head_dim).
+        """Keys and values at `slots` (tokens,), each (tokens, kv_heads, width).
 
         Views, if the slots follow one another.
         """
@@ -60,10 +61,13 @@ class KVCache:
         return keys[0], values[0]
 
     def whole(self, layer: int) -> tuple[Tensor, Tensor]:
-        """All keys and values, as views: each (1, slots, kv_heads, head_dim)."""
-        keys, values = self._layers[layer]
-        shape = 1, self.slots, self._heads[layer], -1
-        return keys.view(shape), values.view(shape)
+        """All keys and values, as views: each (1, slots, kv_heads, width)."""
+        keys, values = (states.transpose(0, 1)[None] for states in self._layers[layer])
+        return keys, values
+
+    def stored(self, layer: int) -> tuple[Tensor, Tensor] | None:
+        """Keys and values, each (kv_heads, slots, width); None before the layer's first write."""
+        return self._layers.get(layer)
 
     def move(self, sources: Tensor, targets: Tensor, turns: Tensor, scheme: PositionScheme) -> None:
         """Copy slots to slots, keys rotated by `turns` positions; all (tokens,).
@@ -72,12 +76,11 @@ class KVCache:
         """
         for layer, (keys, values) in self._layers.items():
             rotary = scheme.layers[layer]
-            key, value = keys.index_select(0, sources), values.index_select(0, sources)
+            key, value = keys.index_select(1, sources), values.index_select(1, sources)
             if rotary is not None:
-                heads = self._heads[layer]
-                key = rotary.rotate(key.view(len(sources), heads, -1), turns).flatten(1)
-            keys.index_copy_(0, targets, key)
-            values.index_copy_(0, targets, value)
+                key = rotary.rotate(key.transpose(0, 1), turns).transpose(0, 1)
+            keys.index_copy_(1, targets, key)
+            values.index_copy_(1, targets, value)
 
     def reserve(self) -> None:
         """Write to every slot without changing it, so that the system allocates all memory."""
@@ -88,7 +91,7 @@ class KVCache:
     @property
     def slot_bytes(self) -> int:
         """Bytes of one token, in all layers that have written so far."""
-        return sum(each[0].nbytes for states in self._layers.values() for each in states)
+        return sum(each[:, :1].nbytes for states in self._layers.values() for each in states)
 
     @property
     def layers(self) -> int:
@@ -97,5 +100,5 @@ class KVCache:
 
     def _like(self, tensor: Tensor) -> Tensor:
         # torch.empty: the system allocates a slot's memory when it is first written.
-        width = tensor.shape[1] * tensor.shape[2]
-        return torch.empty(self.slots, width, dtype=tensor.dtype, device=tensor.device)
+        _, heads, width = tensor.shape
+        return torch.empty(heads, self.slots, width, dtype=tensor.dtype, device=tensor.device)

@@ -43,10 +43,10 @@ class HostCache:
             )
 
     def load(self, layer: int, run: Run, target: tuple[Tensor, Tensor]) -> None:
-        """Copy to slots of keys and values, each (slots, kv_heads x head_dim)."""
+        """Copy to slots of keys and values, each (kv_heads, slots, width)."""
         for states, kept in zip(target, self._layers[layer], strict=True):
-            states[run.here : run.here + run.tokens].copy_(
-                kept[run.host : run.host + run.tokens].flatten(1), non_blocking=True
+            states[:, run.here : run.here + run.tokens].copy_(
+                kept[run.host : run.host + run.tokens].transpose(0, 1), non_blocking=True
             )
 
     def _like(self, rows: Tensor) -> Tensor:

@@ -1,0 +1,169 @@
+"""Attention on a CPU: the compiled kernels, over a step's plan."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relquery.arrays import Int64s
+from relquery.engine.executor import SCRATCH, Chunk
+from relquery.errors import ModelError
+from relquery.model.attention.plan import Plan, plan_step
+from relquery.model.cache.rotary import PositionScheme, Rotary
+from relquery.model.kernels import attention as kernel
+from relquery.model.kernels.threads import threads
+from relquery.model.kernels.vectors import BFLOAT16, FLOAT16, FLOAT32
+
+KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
+"""Types of states that the kernels read."""
+ALONE = 1 << 16
+"""Products of numbers that one thread computes sooner than several begin."""
+
+Stored = tuple[Tensor, Tensor]
+"""Keys and values of one layer in one store, each (kv_heads, slots, width)."""
+
+
+class CompiledAttention:
+    """Attention of one step. For the arguments see PackedBatch."""
+
+    def __init__(
+        self, chunks: Sequence[Chunk], share: bool, scheme: PositionScheme | None, turn_keys: bool
+    ) -> None:
+        self._chunks, self._share = chunks, share
+        self._scheme, self._turn_keys = scheme, turn_keys
+        self._prepared: dict[tuple[int, ...], _Prepared] = {}
+
+    def attend(
+        self,
+        layer: int,
+        query: Tensor,
+        stored: Stored | None,
+        own: Stored | None,
+        *,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+        slopes: Tensor | None = None,
+    ) -> Tensor:
+        """Outputs (tokens, heads, value width).
+
+        query: (tokens, heads, width), numbers of a head next to each other. stored, own: where the
+        step's keys and values are, in the cache and in the step's own store.
+        """
+        _, heads, width = query.shape
+        given = stored if stored is not None else own
+        assert given is not None
+        kv_heads, _, value_width = given[1].shape
+        shape = heads, kv_heads, width, value_width
+        if shape not in self._prepared:
+            self._prepared[shape] = self._prepare(*shape, KINDS[query.dtype])
+        prepared = self._prepared[shape]
+        if query.stride(-1) != 1:
+            query = query.contiguous()
+        output = query.new_empty(query.shape[0], heads, value_width)
+        a = prepared.arguments
+        size = query.element_size()
+        a[kernel.QUERY] = query.data_ptr()
+        a[kernel.QUERY_TOKEN], a[kernel.QUERY_HEAD] = query.stride(0) * size, query.stride(1) * size
+        a[kernel.OUTPUT] = output.data_ptr()
+        a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = _places(stored)
+        a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = _places(own)
+        a[kernel.SCALE], a[kernel.CAP] = _bits(scale), _bits(softcap or 0.0)
+        a[kernel.WINDOW] = window or 0
+        if slopes is not None:
+            slopes = slopes.float().contiguous()
+        a[kernel.SLOPES] = 0 if slopes is None else slopes.data_ptr()
+        rotary = None
+        if len(prepared.plan.shift_values):
+            rotary = self._rotary(layer)
+        a[kernel.COSINES] = 0
+        if rotary is not None:
+            cosines, sines = prepared.tables(rotary)
+            a[kernel.COSINES], a[kernel.SINES] = cosines.data_ptr(), sines.data_ptr()
+            a[kernel.HALF] = len(rotary.frequencies)
+            a[kernel.INTERLEAVED] = rotary.interleaved
+        workers = prepared.workers
+        work = torch.empty(workers * int(a[kernel.WORK_BYTES]), dtype=torch.uint8)
+        a[kernel.WORK] = work.data_ptr()
+        a[kernel.NEXT] = a[kernel.TICKET] = 0
+        kernel.ATTEND.run(a, workers)
+        if len(prepared.plan.merged):
+            a[kernel.NEXT] = a[kernel.TICKET] = 0
+            kernel.MERGE.run(a, workers)
+        return output
+
+    def _prepare(
+        self, heads: int, kv_heads: int, width: int, value_width: int, kind: int
+    ) -> _Prepared:
+        plan = plan_step(
+            self._chunks,
+            share=self._share,
+            by_shift=self._turn_keys,
+            heads=heads,
+            kv_heads=kv_heads,
+            threads=threads(),
+        )
+        products = plan.pairs * heads * (width + value_width)
+        prepared = _Prepared(plan, threads() if products > ALONE else 1)
+        a = prepared.arguments
+        a[kernel.KIND], a[kernel.HEADS], a[kernel.KV_HEADS] = kind, heads, kv_heads
+        a[kernel.WIDTH], a[kernel.VALUE_WIDTH] = width, value_width
+        a[kernel.TASKS], a[kernel.TASK_COUNT] = plan.tasks.ctypes.data, len(plan.tasks)
+        a[kernel.VISITS] = plan.visits.ctypes.data
+        a[kernel.TOKENS], a[kernel.AT] = plan.tokens.ctypes.data, plan.at.ctypes.data
+        a[kernel.SHIFTS], a[kernel.TARGETS] = plan.shifts.ctypes.data, plan.targets.ctypes.data
+        a[kernel.SLOTS], a[kernel.POSITIONS] = plan.slots.ctypes.data, plan.positions.ctypes.data
+        a[kernel.SCRATCH_FROM] = SCRATCH
+        a[kernel.SHIFT_VALUES] = plan.shift_values.ctypes.data
+        a[kernel.TURN_KEYS] = self._turn_keys
+        a[kernel.MERGED], a[kernel.MERGED_COUNT] = plan.merged.ctypes.data, len(plan.merged)
+        rows = max(kernel.ROWS, heads // kv_heads)
+        a[kernel.WORK_BYTES] = kernel.work_bytes(rows, width, value_width)
+        if plan.places:
+            length = 2 + int(kernel.padded(value_width))
+            prepared.partials = torch.empty(plan.places * heads * length)
+            a[kernel.PARTIALS] = prepared.partials.data_ptr()
+        return prepared
+
+    def _rotary(self, layer: int) -> Rotary | None:
+        if self._scheme is None or not self._scheme.relocatable:
+            raise ModelError("This network's keys cannot be used at another position.")
+        return self._scheme.layers[layer]
+
+
+class _Prepared:
+    """A plan, the kernel's arguments with its addresses, and what they refer to."""
+
+    def __init__(self, plan: Plan, workers: int) -> None:
+        self.plan, self.workers = plan, workers
+        self.arguments: Int64s = np.zeros(kernel.ARGUMENTS, dtype=np.int64)
+        self.partials: Tensor | None = None
+        self._tables: dict[Rotary, tuple[Tensor, Tensor]] = {}
+
+    def tables(self, rotary: Rotary) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the shifts, each (shift numbers, half) in float32."""
+        if rotary not in self._tables:
+            angles = torch.from_numpy(self.plan.shift_values).double()[:, None]
+            angles = angles * rotary.frequencies.double()
+            self._tables[rotary] = angles.cos().float(), angles.sin().float()
+        return self._tables[rotary]
+
+
+def _places(stored: Stored | None) -> tuple[int, int, int]:
+    """Addresses of keys and values, and how many slots there are."""
+    if stored is None:
+        return 0, 0, 0
+    keys, values = stored
+    return keys.data_ptr(), values.data_ptr(), keys.shape[1]
+
+
+@lru_cache(maxsize=64)
+def _bits(number: float) -> int:
+    """The bits of a float32."""
+    (bits,) = struct.unpack("i", struct.pack("f", number))
+    return int(bits)

@@ -1,0 +1,1 @@
+"""Loops in machine code that torch has no operation for, on torch's own threads."""

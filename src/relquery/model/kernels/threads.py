@@ -1,0 +1,79 @@
+"""Compiled bodies on torch's own threads.
+
+A body is a function of one address, of int64 arguments, that each thread runs once; the threads
+share the work by taking numbers from a counter. numba has an OpenMP library of its own, whose
+threads would fight with torch's for the cores. So the bodies run in the library that torch has
+loaded, whose threads are awake after torch's last operation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from numba import cfunc, types
+
+from relquery.arrays import Int64s
+
+_SIGNATURE = types.void(types.CPointer(types.int64))
+_OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[^/]*\.so[^/]*$")
+
+
+class Body:
+    """A function of a pointer to int64 arguments; compiled at its first use, and kept on disk."""
+
+    def __init__(self, function: Callable[[Any], None]) -> None:
+        self._function = function
+        self._compiled: Any = None
+
+    def run(self, arguments: Int64s, threads: int) -> None:
+        """Run on so many threads, and return when all have ended."""
+        if self._compiled is None:
+            self._compiled = cfunc(_SIGNATURE, cache=True)(self._function)
+        place = arguments.ctypes.data
+        if threads == 1:
+            self._compiled.ctypes(ctypes.cast(place, ctypes.POINTER(ctypes.c_int64)))
+        elif (start := _openmp()) is not None:
+            start(self._compiled.address, place, threads, 0)
+        else:
+            run = self._compiled.ctypes
+            given = ctypes.cast(place, ctypes.POINTER(ctypes.c_int64))
+            list(_pool().map(run, [given] * threads))
+
+
+def threads() -> int:
+    """Threads that torch uses for one operation."""
+    return torch.get_num_threads()
+
+
+@cache
+def _openmp() -> Any:
+    """GNU OpenMP's entry to parallel code, in the library that torch has loaded; None if none.
+
+    LLVM's and Intel's libraries have it too, on Linux.
+    """
+    try:
+        loaded = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    except OSError:
+        return None
+    found = sorted(filter(_OPENMP.search, loaded), key=lambda path: "/torch" not in path)
+    for path in found:
+        try:
+            entry = ctypes.CDLL(path).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+        entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+        entry.restype = None
+        return entry
+    return None
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_name_prefix="relquery-kernel")
