@@ -18,10 +18,10 @@ from relquery.engine.cache.cidra import Batch
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
 from relquery.engine.request.request import Draw
 from relquery.errors import ModelError
-from relquery.model.attention.batch import PackedBatch, Rotate, Turn
+from relquery.model.attention.batch import PackedBatch, Turn
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache
-from relquery.model.cache.rotary import PositionScheme
+from relquery.model.cache.rotary import PositionScheme, Rotate
 from relquery.model.sampling import follow_draws
 from relquery.model.slices.allocator import return_freed_memory
 from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.attention.buckets import Bucket, plan_buckets
-from tests.model.oracle.strategies import batches, chunk_of, sequence_of
-
-Seen = tuple[int, int, int]
-"""(token of the batch, slot of the key, position of the key)."""
+from tests.model.oracle.strategies import Seen, batches, chunk_of, to_be_seen
 
 
 def seen_by_buckets(chunks: Sequence[Chunk], buckets: Sequence[Bucket]) -> Iterator[Seen]:
@@ -38,15 +35,6 @@ def slots_of(bucket: Bucket, job: int) -> list[int]:
     if bucket.in_place:
         return list(range(offset + bucket.keys[job, 0], offset + bucket.keys[job, 0] + count))
     return [offset + int(key) for key in bucket.keys[job, :count]]
-
-
-def to_be_seen(chunks: Sequence[Chunk]) -> Iterator[Seen]:
-    token = 0
-    for chunk in chunks:
-        sequence = sequence_of(chunk)
-        for position in range(chunk.position, chunk.position + len(chunk.tokens)):
-            yield from ((token, slot, at) for at, slot in enumerate(sequence[: position + 1]))
-            token += 1
 
 
 def gathered(buckets: Sequence[Bucket]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,6 +11,9 @@ from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
 
 SLOTS = 400
+
+Seen = tuple[int, int, int]
+"""(token of the batch, slot of the key, position of the key)."""
 
 
 def chunk_of(sequence: Sequence[int], start: int, request: int = 0) -> Chunk:
@@ -46,3 +49,13 @@ def sequence_of(chunk: Chunk) -> list[int]:
     """Slots of the chunk's context and of the chunk, in order of position."""
     context = [slot for segment in chunk.context for slot in segment.slots.tolist()]
     return context + chunk.writes.tolist()
+
+
+def to_be_seen(chunks: Sequence[Chunk]) -> Iterator[Seen]:
+    """What each token of a batch without shifted spans attends to."""
+    token = 0
+    for chunk in chunks:
+        sequence = sequence_of(chunk)
+        for position in range(chunk.position, chunk.position + len(chunk.tokens)):
+            yield from ((token, slot, at) for at, slot in enumerate(sequence[: position + 1]))
+            token += 1

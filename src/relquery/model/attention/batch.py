@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +16,8 @@ from relquery.model.attention.bucketed import BucketedAttention
 from relquery.model.attention.compiled import KINDS, CompiledAttention
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
-from relquery.model.cache.rotary import PositionScheme
+from relquery.model.cache.rotary import PositionScheme, Rotate
 
-Rotate = Literal["queries", "keys"]
 Turn = Callable[[int, Tensor, Tensor], None]
 
 
@@ -56,7 +55,9 @@ class PackedBatch:
         )
         self.tokens = len(self.positions)
         self._compiled = CompiledAttention(chunks, share, scheme, rotate == "keys")
-        self._bucketed = partial(BucketedAttention, self, chunks, share)
+        self._bucketed = partial(
+            BucketedAttention, chunks, cache, scratch, share, device, scheme, rotate
+        )
 
     @cached_property
     def bucketed(self) -> BucketedAttention:
@@ -75,7 +76,7 @@ class PackedBatch:
     ) -> Tensor:
         """Outputs (tokens, heads, value_dim) of queries (tokens, heads, head_dim), for keys and
         values that `write` has stored."""
-        options = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
+        options: Any = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
         if self.device.type != "cpu" or queries.dtype not in KINDS:
             return self.bucketed.attend(layer, queries, *self._read_own(layer), **options)
         own = None if self.scratch is None else self.scratch.stored(layer)

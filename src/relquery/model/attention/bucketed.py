@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,9 +19,7 @@ from relquery.errors import ModelError
 from relquery.model.attention.buckets import Bucket, plan_buckets
 from relquery.model.attention.kernels import Part, attend
 from relquery.model.cache.device import KVCache
-
-if TYPE_CHECKING:
-    from relquery.model.attention.batch import PackedBatch
+from relquery.model.cache.rotary import PositionScheme, Rotate
 
 
 @dataclass(slots=True)
@@ -30,7 +28,7 @@ class DeviceBucket:
 
     rows: the real rows of its padded output, None for all. start: the first of its queries if they
     are contiguous, so that a view is enough; else None.
-    tokens: (real rows,) the token of each in the packed batch. merging: (real rows,) its number
+    tokens: (real rows,) the token of each in the packed self. merging: (real rows,) its number
     among the tokens whose partial results are merged; None if only this bucket has results.
     turn: by how many positions to rotate queries, (jobs, q), or keys, (jobs, k); None for none.
     """
@@ -53,10 +51,21 @@ class BucketedAttention:
     buckets that contain them all in order.
     """
 
-    def __init__(self, batch: PackedBatch, chunks: Sequence[Chunk], share: bool) -> None:
-        self.batch, self.device = batch, batch.device
-        buckets = plan_buckets(chunks, share, by_shift=batch.rotate == "keys")
-        partials = np.zeros(batch.tokens, dtype=np.int64)
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        cache: KVCache,
+        scratch: KVCache | None,
+        share: bool,
+        device: torch.device,
+        scheme: PositionScheme | None,
+        rotate: Rotate,
+    ) -> None:
+        self.cache, self.scratch, self.device = cache, scratch, device
+        self.scheme, self.rotate = scheme, rotate
+        self.tokens = sum(len(chunk.tokens) for chunk in chunks)
+        buckets = plan_buckets(chunks, share, by_shift=rotate == "keys")
+        partials = np.zeros(self.tokens, dtype=np.int64)
         for bucket in buckets:
             np.add.at(partials, bucket.queries[_real(bucket)], 1)
         # All tokens of a bucket are merged if one is.
@@ -87,12 +96,11 @@ class BucketedAttention:
 
         queries: (tokens, heads, head_dim); keys, values: (tokens, kv_heads, head_dim) of the step.
         """
-        batch = self.batch
-        outputs = queries.new_empty(batch.tokens, queries.shape[1], values.shape[-1])
+        outputs = queries.new_empty(self.tokens, queries.shape[1], values.shape[-1])
         partials: list[tuple[Tensor, Tensor, Tensor]] = []
         for item in self.buckets:
             q = _pick(queries, item.queries, item.start)
-            q = self.turned(layer, q, None if batch.rotate == "keys" else item.turn)
+            q = self.turned(layer, q, None if self.rotate == "keys" else item.turn)
             mask, offset = self.mask(item, window), None
             if slopes is not None:
                 mask, offset = self.with_distance(item, mask, slopes)
@@ -105,7 +113,7 @@ class BucketedAttention:
             if item.merging is not None:
                 lse = lse if offset is None else lse + offset
                 partials.append((item.merging, rows, _rows(lse.transpose(1, 2), item.rows)))
-            elif len(rows) == batch.tokens and item.start == 0:
+            elif len(rows) == self.tokens and item.start == 0:
                 return rows
             elif item.start is not None:
                 outputs[item.start : item.start + len(rows)] = rows
@@ -113,14 +121,14 @@ class BucketedAttention:
                 outputs.index_copy_(0, item.tokens, rows)
         if partials:
             merged = _merge_pair(partials) if self.in_pairs else _merge(partials, len(self.merged))
-            if len(merged) == batch.tokens:
+            if len(merged) == self.tokens:
                 return merged
             outputs.index_copy_(0, self.merged, merged)
         return outputs
 
     def store(self, bucket: Bucket) -> KVCache:
         """Where the keys of a bucket are."""
-        store = self.batch.scratch if bucket.scratch else self.batch.cache
+        store = self.scratch if bucket.scratch else self.cache
         assert store is not None
         return store
 
@@ -128,8 +136,8 @@ class BucketedAttention:
         """States (jobs, n, heads, head_dim), rotated to where they are used."""
         if turn is None:
             return states
-        assert self.batch.scheme is not None
-        rotary = self.batch.scheme.layers[layer]
+        assert self.scheme is not None
+        rotary = self.scheme.layers[layer]
         return states if rotary is None else rotary.rotate(states, turn)
 
     def mask(self, item: DeviceBucket, window: int | None) -> Tensor | None:
@@ -179,10 +187,10 @@ class BucketedAttention:
     def _parts(self, layer: int, item: DeviceBucket, keys: Tensor, values: Tensor) -> list[Part]:
         """Keys and values of a bucket's jobs: together, or per job if the cache is read in place.
 
-        keys, values: (tokens, kv_heads, head_dim) of the packed batch.
+        keys, values: (tokens, kv_heads, head_dim) of the packed self.
         """
         bucket = item.bucket
-        turn = item.turn if self.batch.rotate == "keys" else None
+        turn = item.turn if self.rotate == "keys" else None
         if bucket.in_place:
             k, v = (states.transpose(1, 2) for states in self.store(bucket).whole(layer))
             runs = zip(bucket.keys[:, 0].tolist(), bucket.key_counts.tolist(), strict=True)
@@ -222,9 +230,9 @@ class BucketedAttention:
     def _turn(self, bucket: Bucket) -> Tensor | None:
         if not bucket.shifted:
             return None
-        if self.batch.scheme is None or not self.batch.scheme.relocatable:
+        if self.scheme is None or not self.scheme.relocatable:
             raise ModelError("This network's keys cannot be used at another position.")
-        if self.batch.rotate == "queries":
+        if self.rotate == "queries":
             return self._tensor(-bucket.shifts)
         # One shift per job: only chunks that see a span at the same position share it.
         return self._tensor(bucket.shifts[:, :1].repeat(bucket.positions.shape[1], axis=1))

@@ -68,9 +68,9 @@ class CompiledAttention:
         output = query.new_empty(query.shape[0], heads, value_width)
         a = prepared.arguments
         size = query.element_size()
-        a[kernel.QUERY] = query.data_ptr()
+        a[kernel.QUERIES] = query.data_ptr()
         a[kernel.QUERY_TOKEN], a[kernel.QUERY_HEAD] = query.stride(0) * size, query.stride(1) * size
-        a[kernel.OUTPUT] = output.data_ptr()
+        a[kernel.OUTPUTS] = output.data_ptr()
         a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = _places(stored)
         a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = _places(own)
         a[kernel.SCALE], a[kernel.CAP] = _bits(scale), _bits(softcap or 0.0)
@@ -115,15 +115,17 @@ class CompiledAttention:
         a[kernel.WIDTH], a[kernel.VALUE_WIDTH] = width, value_width
         a[kernel.TASKS], a[kernel.TASK_COUNT] = plan.tasks.ctypes.data, len(plan.tasks)
         a[kernel.VISITS] = plan.visits.ctypes.data
-        a[kernel.TOKENS], a[kernel.AT] = plan.tokens.ctypes.data, plan.at.ctypes.data
+        a[kernel.TOKENS], a[kernel.POSITIONS] = plan.tokens.ctypes.data, plan.at.ctypes.data
         a[kernel.SHIFTS], a[kernel.TARGETS] = plan.shifts.ctypes.data, plan.targets.ctypes.data
-        a[kernel.SLOTS], a[kernel.POSITIONS] = plan.slots.ctypes.data, plan.positions.ctypes.data
+        a[kernel.SLOTS], a[kernel.KEY_POSITIONS] = (
+            plan.slots.ctypes.data,
+            plan.positions.ctypes.data,
+        )
         a[kernel.SCRATCH_FROM] = SCRATCH
         a[kernel.SHIFT_VALUES] = plan.shift_values.ctypes.data
         a[kernel.TURN_KEYS] = self._turn_keys
         a[kernel.MERGED], a[kernel.MERGED_COUNT] = plan.merged.ctypes.data, len(plan.merged)
-        rows = max(kernel.ROWS, heads // kv_heads)
-        a[kernel.WORK_BYTES] = kernel.work_bytes(rows, width, value_width)
+        a[kernel.WORK_BYTES] = kernel.work_bytes(heads // kv_heads, width, value_width)
         if plan.places:
             length = 2 + int(kernel.padded(value_width))
             prepared.partials = torch.empty(plan.places * heads * length)

@@ -33,7 +33,9 @@ def attend(
     """
     jobs, heads, queries, width = query.shape
     key, value = parts[0]
-    if query.device.type != "cpu" or softcap is not None or key.shape[-1] != value.shape[-1]:
+    # torch's operator takes no mask in float32 for states in float64, and does not say so.
+    fits = query.dtype != torch.float64 and key.shape[-1] == value.shape[-1] and softcap is None
+    if query.device.type != "cpu" or not fits:
         kernel = partial(_attend_by_products, scale=scale, causal=causal, softcap=softcap)
         return _each(kernel, query, parts, mask)
     shown = mask

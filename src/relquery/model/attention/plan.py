@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from relquery.arrays import Int64s
 from relquery.engine.executor import Chunk
 from relquery.model.kernels.attention import BLOCK, NO_SHIFT, OWN_SHIFTS, ROWS
+from relquery.model.kernels.compiled import compiled
 
 SHARE_LEAST = 16
 """Keys that sharing must save reading, for one more visit."""
@@ -30,6 +30,10 @@ MERGE = 3
 """Keys whose reading takes about as long as merging one more partial result."""
 SPLIT_LEAST = 512
 """Keys of a part at least, where few rows are split by keys to give all threads work."""
+
+
+Visit = tuple[int, int, int, int, int]
+"""Rows of the task from and to, keys from and to, and a shift number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,75 +73,122 @@ def plan_step(
     whether what several chunks see is read once, instead of for each. by_shift: whether a span is
     shared only by chunks that use it at the same position. threads: to have work for.
     """
-    parts: list[Int64s] = []
-    starts: list[int] = []
+    segments = [(number, each) for number, chunk in enumerate(chunks) for each in chunk.context]
+    shifted = [(number, each) for number, each in segments if each.shift]
+    parts: list[Int64s] = []  # of the step's keys: the chunks' paths, then spans
+    starts: list[int] = []  # the position of each part's first key
     paths = [0]
-    spans: list[tuple[int, int, int, int]] = []  # chunk, part, start, shift
-    for number, chunk in enumerate(chunks):
-        for segment in chunk.context:
-            if not segment.shift:
-                parts.append(segment.slots)
-                starts.append(segment.start)
+    for chunk in chunks:
+        own = [each for each in chunk.context if not each.shift]
+        parts += [each.slots for each in own]
+        starts += [each.start for each in own]
         parts.append(chunk.writes)
         starts.append(chunk.position)
         paths.append(len(parts))
-    for number, chunk in enumerate(chunks):
-        for segment in chunk.context:
-            if segment.shift:
-                spans.append((number, len(parts), segment.start, segment.shift))
-                parts.append(segment.slots)
-                starts.append(segment.start)
-    shift_values, numbers = np.unique(
-        np.array([span[3] for span in spans], dtype=np.int64), return_inverse=True
+    parts += [each.slots for _, each in shifted]
+    starts += [each.start for _, each in shifted]
+    begins = _running_sums([len(part) for part in parts])
+    shift_values, shift_numbers = np.unique(
+        np.array([each.shift for _, each in shifted], dtype=np.int64), return_inverse=True
     )
-    listed = np.array(spans, dtype=np.int64).reshape(-1, 4)
-    listed[:, 3] = numbers
-    begins = np.zeros(len(parts) + 1, dtype=np.int64)
-    np.cumsum([len(part) for part in parts], out=begins[1:])
+    users = np.array([number for number, _ in shifted], dtype=np.int64)
+    of_spans = begins[paths[-1] :]
+    spans = _Spans(
+        users,
+        of_spans[:-1],
+        of_spans[1:],
+        np.array([each.start for _, each in shifted], dtype=np.int64),
+        shift_numbers.astype(np.int64),
+        np.searchsorted(users, np.arange(len(chunks) + 1)),
+        np.full(len(users), -1),
+    )
+    tokens = [len(chunk.tokens) for chunk in chunks]
+    positions = np.array([chunk.position for chunk in chunks], dtype=np.int64)
+    cuts = begins[paths]
+    placed = _Chunks(np.array(tokens), positions, _running_sums(tokens), cuts[:-1], cuts[1:])
     slots = np.concatenate(parts)
-    group = heads // kv_heads
-    tokens_of = np.array([len(chunk.tokens) for chunk in chunks], dtype=np.int64)
-    least = -(-int(tokens_of.sum()) * kv_heads // (2 * threads))
-    tasks, visits, rows, merged, positions, places, pairs = _plan(
-        tokens_of,
-        np.array([chunk.position for chunk in chunks], dtype=np.int64),
-        np.array(paths, dtype=np.int64),
-        begins,
-        np.array(starts, dtype=np.int64),
+    enough = 2 * threads  # tasks and heads, so that no thread waits long for another
+    tasks, visits, rows, targets, merged, places, pairs = _plan(
         slots,
-        listed,
-        shift_values,
+        placed,
+        spans,
         share,
         by_shift,
-        max(1, min(ROWS // group, least)),
-        -(-2 * threads // kv_heads),
+        max(1, min(ROWS * kv_heads // heads, -(-sum(tokens) * kv_heads // enough))),
+        -(-enough // kv_heads),
     )
-    tokens, at, shifts, targets = np.ascontiguousarray(rows.T)
+    token, at, shift = np.ascontiguousarray(rows.T)
     return Plan(
         tasks,
         visits,
-        tokens,
+        token,
         at,
-        shifts,
+        shift,
         targets,
         slots,
-        positions,
+        _positions(begins, np.array(starts, dtype=np.int64)),
         merged,
         shift_values,
-        int(places),
-        int(pairs),
+        places,
+        pairs,
     )
 
 
-@njit(cache=True)
-def _differs(slots: Any, one: Any, other: Any, length: Any) -> Any:
+def _running_sums(counts: Sequence[int]) -> Int64s:
+    """0, and the sum of the first 1, 2, ... counts."""
+    sums = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+class _Found(NamedTuple):
+    """What is planned so far.
+
+    tasks: rows from and to, visits from and to. rows: token, position, shift number.
+    """
+
+    tasks: list[tuple[int, int, int, int]]
+    visits: list[Visit]
+    rows: list[tuple[int, int, int]]
+
+
+class _Chunks(NamedTuple):
+    """Per chunk: its tokens, the position of the first, where they begin in the packed batch, and
+    where its path begins and ends among the step's keys. The last of `packed` is their number."""
+
+    tokens: Int64s
+    positions: Int64s
+    packed: Int64s
+    path_from: Int64s
+    path_to: Int64s
+
+
+class _Spans(NamedTuple):
+    """Spans at other positions than their own, chunk by chunk.
+
+    chunks, keys_from, keys_to, starts, shifts: (spans,), shifts as numbers. of_chunk: (chunks + 1,)
+    where each chunk's begin. same: (spans,) the first span with the same keys if reading them once
+    pays, else -1.
+    """
+
+    chunks: Int64s
+    keys_from: Int64s
+    keys_to: Int64s
+    starts: Int64s
+    shifts: Int64s
+    of_chunk: Int64s
+    same: Int64s
+
+
+@compiled
+def _common(slots: Int64s, one: int, other: int, length: int) -> int:
     """How many slots two parts have in common at their beginnings, up to `length`."""
     at = 0
     while at + BLOCK <= length:  # without an exit in the inner loop, it becomes vector code
-        different = np.int64(0)
+        different = 0
         for i in range(at, at + BLOCK):
             different |= slots[one + i] ^ slots[other + i]
-        if different:
+        if different != 0:
             break
         at += BLOCK
     while at < length and slots[one + at] == slots[other + at]:
@@ -145,279 +196,284 @@ def _differs(slots: Any, one: Any, other: Any, length: Any) -> Any:
     return at
 
 
-@njit(cache=True)
-def _sorted_by_path(slots: Any, begins: Any, ends: Any) -> Any:
-    """Numbers of the paths in lexicographic order, by merging runs."""
-    count = len(begins)
-    order = np.arange(count)
-    other = np.empty_like(order)
+@compiled
+def _comes_first(slots: Int64s, chunks: _Chunks, one: int, other: int) -> bool:
+    """Whether the path of a chunk is before another's in lexicographic order, or equal."""
+    p, q = chunks.path_from[one], chunks.path_from[other]
+    lengths = chunks.path_to[one] - p, chunks.path_to[other] - q
+    common = _common(slots, p, q, min(lengths))
+    if common == min(lengths):
+        return bool(lengths[0] <= lengths[1])
+    return bool(slots[p + common] < slots[q + common])
+
+
+@compiled
+def _by_path(slots: Int64s, chunks: _Chunks) -> Int64s:
+    """The chunks in the lexicographic order of their paths, by merging ordered runs."""
+    count = len(chunks.tokens)
+    order, merged = np.arange(count), np.arange(count)
     width = 1
     while width < count:
         for low in range(0, count, 2 * width):
             middle, high = min(low + width, count), min(low + 2 * width, count)
             i, j = low, middle
             for at in range(low, high):
-                if j >= high:
-                    first = True
-                elif i >= middle:
-                    first = False
-                else:
-                    p, q = order[i], order[j]
-                    length = min(ends[p] - begins[p], ends[q] - begins[q])
-                    same = _differs(slots, begins[p], begins[q], length)
-                    if same == length:
-                        first = ends[p] - begins[p] <= ends[q] - begins[q]
-                    else:
-                        first = slots[begins[p] + same] < slots[begins[q] + same]
-                if first:
-                    other[at] = order[i]
+                if j >= high or (i < middle and _comes_first(slots, chunks, order[i], order[j])):
+                    merged[at] = order[i]
                     i += 1
                 else:
-                    other[at] = order[j]
+                    merged[at] = order[j]
                     j += 1
-        order, other = other, order
+        order, merged = merged, order
         width *= 2
     return order
 
 
-@njit(cache=True)
-def _same_spans(
-    spans: Any, begins: Any, slots: Any, shift_values: Any, tokens_of: Any, by_shift: Any
-) -> Any:
-    """For each span, the number of the first equal one if sharing them pays, else -1."""
-    count = len(spans)
-    first = np.empty(count, dtype=np.int64)
-    users = np.zeros(count, dtype=np.int64)
-    queries = np.zeros(count, dtype=np.int64)
+@compiled
+def _find_same(slots: Int64s, chunks: _Chunks, spans: _Spans, by_shift: bool) -> None:
+    """Fill in `spans.same`."""
+    count = len(spans.chunks)
     distinct = np.empty(count, dtype=np.int64)
+    users, queries = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     known = 0
-    for number in range(count):
-        part = spans[number, 1]
-        at, length = begins[part], begins[part + 1] - begins[part]
-        found = number
-        for i in range(known):
-            other = distinct[i]
-            theirs = begins[spans[other, 1]]
-            if begins[spans[other, 1] + 1] - theirs != length or slots[theirs] != slots[at]:
-                continue
-            if spans[other, 2] != spans[number, 2]:
-                continue
-            if by_shift and spans[other, 3] != spans[number, 3]:
-                continue
-            if _differs(slots, theirs, at, length) == length:
+    for span in range(count):
+        at, length = spans.keys_from[span], spans.keys_to[span] - spans.keys_from[span]
+        found = span
+        for other in distinct[:known]:
+            theirs = spans.keys_from[other]
+            if (
+                spans.keys_to[other] - theirs == length
+                and slots[theirs] == slots[at]
+                and spans.starts[other] == spans.starts[span]
+                and (not by_shift or spans.shifts[other] == spans.shifts[span])
+                and _common(slots, theirs, at, length) == length
+            ):
                 found = other
                 break
-        if found == number:
-            distinct[known] = number
+        if found == span:
+            distinct[known] = span
             known += 1
-        first[number] = found
+        spans.same[span] = found
         users[found] += 1
-        queries[found] += tokens_of[spans[number, 0]]
-    for number in range(count):
-        found = first[number]
-        part = spans[found, 1]
-        length = begins[part + 1] - begins[part]
+        queries[found] += chunks.tokens[spans.chunks[span]]
+    for span in range(count):
+        found = spans.same[span]
+        length = spans.keys_to[span] - spans.keys_from[span]
         if (users[found] - 1) * length <= MERGE * queries[found]:
-            first[number] = -1
-    return first
+            spans.same[span] = -1
 
 
-@njit(cache=True)
-def _plan(
-    tokens_of: Any,
-    position_of: Any,
-    paths: Any,
-    begins: Any,
-    starts: Any,
-    slots: Any,
-    spans: Any,
-    shift_values: Any,
-    share: Any,
-    by_shift: Any,
-    most: Any,
-    splits: Any,
-) -> Any:
-    """For the results see Plan; rows are (tokens, at, shifts, targets) of each."""
-    chunks = len(tokens_of)
-    positions = np.empty(len(slots), dtype=np.int64)
+@compiled
+def _cut_into_tasks(chunks: _Chunks, order: Int64s, most: int) -> Int64s:
+    """Cut the chunks so that tasks have `most` tokens: (pieces, 4) of chunk, its tokens from and
+    to, task."""
+    bound = len(order) + chunks.packed[-1] // most + 1
+    pieces = np.empty((bound, 4), dtype=np.int64)
+    count, task, room = 0, 0, most
+    for chunk in order:
+        done = 0
+        while done < chunks.tokens[chunk]:
+            if room == 0:
+                task, room = task + 1, most
+            stop = min(chunks.tokens[chunk], done + room)
+            pieces[count] = chunk, done, stop, task
+            count += 1
+            room -= stop - done
+            done = stop
+    return pieces[:count]
+
+
+@compiled
+def _see_paths(
+    slots: Int64s, chunks: _Chunks, pieces: Int64s, share: bool, visits: list[Visit]
+) -> None:
+    """Add what the pieces of one task see of their chains: a visit for each part of the trie that
+    is worth one, and one for the rest of each piece."""
+    first_rows = np.zeros(len(pieces) + 1, dtype=np.int64)
+    for i in range(len(pieces)):
+        first_rows[i + 1] = first_rows[i] + pieces[i, 2] - pieces[i, 1]
+    common = np.zeros(len(pieces), dtype=np.int64)  # with the previous piece's path
+    for i in range(1, len(pieces) if share else 0):
+        p, q = pieces[i - 1, 0], pieces[i, 0]
+        lengths = (
+            chunks.path_to[p] - chunks.path_from[p],
+            chunks.path_to[q] - chunks.path_from[q],
+        )
+        common[i] = _common(slots, chunks.path_from[p], chunks.path_from[q], min(lengths))
+    ranges = [(0, len(pieces), 0)]  # of pieces, and how many of their first keys are done
+    while len(ranges) > 0:
+        low, high, depth = ranges.pop()
+        chunk, _, stop, _ = pieces[low]
+        begin = chunks.path_from[chunk]
+        if high - low == 1:  # up to the last of its tokens; the kernel hides what is later
+            end = chunks.path_to[chunk] - (chunks.tokens[chunk] - stop)
+            if end > begin + depth:
+                visits.append((first_rows[low], first_rows[high], begin + depth, end, NO_SHIFT))
+            continue
+        shared = common[low + 1 : high].min()
+        if (high - low - 1) * (shared - depth) >= SHARE_LEAST:
+            visits.append(
+                (first_rows[low], first_rows[high], begin + depth, begin + shared, NO_SHIFT)
+            )
+            depth = shared
+        last = high
+        for i in range(high - 1, low, -1):
+            if common[i] == shared:
+                ranges.append((i, last, depth))
+                last = i
+        ranges.append((low, last, depth))
+
+
+@compiled
+def _see_spans(spans: _Spans, pieces: Int64s, visits: list[Visit]) -> None:
+    """Add what the pieces of one task see at other positions, except what has tasks of its own."""
+    row = 0
+    for chunk, begin, stop, _ in pieces:
+        for span in range(spans.of_chunk[chunk], spans.of_chunk[chunk + 1]):
+            if spans.same[span] < 0:
+                keys = spans.keys_from[span], spans.keys_to[span]
+                visits.append((row, row + stop - begin, keys[0], keys[1], spans.shifts[span]))
+        row += stop - begin
+
+
+@compiled
+def _share_span(
+    chunks: _Chunks, spans: _Spans, span: int, by_shift: bool, most: int, found: _Found
+) -> None:
+    """Add the tasks of a span that several chunks use, with the rows of all of them."""
+    begin = len(found.rows)
+    for user in range(span, len(spans.chunks)):
+        if spans.same[user] == span:
+            chunk = spans.chunks[user]
+            for i in range(chunks.tokens[chunk]):
+                found.rows.append(
+                    (chunks.packed[chunk] + i, chunks.positions[chunk] + i, spans.shifts[user])
+                )
+    shift = spans.shifts[span] if by_shift else OWN_SHIFTS
+    for first in range(begin, len(found.rows), most):
+        last = min(first + most, len(found.rows))
+        found.tasks.append((first, last, len(found.visits), len(found.visits) + 1))
+        found.visits.append((0, last - first, spans.keys_from[span], spans.keys_to[span], shift))
+
+
+@compiled
+def _split_by_keys(found: _Found, parts: int) -> None:
+    """Split each task into up to `parts` with about equally many keys and rows of their own."""
+    for number in range(len(found.tasks)):
+        first, last, first_visit, last_visit = found.tasks[number]
+        keys = 0
+        for i in range(first_visit, last_visit):
+            keys += found.visits[i][3] - found.visits[i][2]
+        count = min(parts, keys // SPLIT_LEAST)
+        if count < 2:
+            continue
+        room = -(-keys // count)
+        begin, left, is_first = len(found.visits), room, True
+        for i in range(first_visit, last_visit):
+            low, high, key, end, shift = found.visits[i]
+            while key < end:
+                stop = min(end, key + left)
+                found.visits.append((low, high, key, stop, shift))
+                left -= stop - key
+                key = stop
+                if left > 0 and not (i == last_visit - 1 and key == end):
+                    continue
+                if is_first:
+                    found.tasks[number] = (first, last, begin, len(found.visits))
+                else:
+                    rows = len(found.rows)
+                    for row in range(first, last):
+                        found.rows.append(found.rows[row])
+                    found.tasks.append((rows, len(found.rows), begin, len(found.visits)))
+                begin, left, is_first = len(found.visits), room, False
+
+
+@compiled
+def _targets(found: _Found, tokens: int) -> tuple[Int64s, Int64s, int]:
+    """Where each row's result goes, the tokens that are merged as in Plan, and partial results."""
+    parts, places = np.zeros(tokens, dtype=np.int64), np.zeros(tokens, dtype=np.int64)
+    for first, last, _, _ in found.tasks:
+        for row in range(first, last):
+            parts[found.rows[row][0]] += 1
+    merged = np.empty(((parts > 1).sum(), 3), dtype=np.int64)
+    count, used = 0, 0
+    for token in range(tokens):
+        if parts[token] > 1:
+            merged[count] = token, used, used + parts[token]
+            places[token] = used
+            used += parts[token]
+            count += 1
+    targets = np.full(len(found.rows), -1)
+    for row in range(len(found.rows)):
+        token = found.rows[row][0]
+        if parts[token] > 1:
+            targets[row] = places[token]
+            places[token] += 1
+    return targets, merged, used
+
+
+@compiled
+def _pairs(found: _Found) -> int:
+    """Query-key pairs of all visits, without what causality hides."""
+    pairs = 0
+    for low, high, begin, end, _ in found.visits:
+        pairs += (high - low) * (end - begin)
+    return pairs
+
+
+@compiled
+def _positions(begins: Int64s, starts: Int64s) -> Int64s:
+    """Of every key, by where the parts begin and the positions of their first keys."""
+    positions = np.empty(begins[-1], dtype=np.int64)
     for part in range(len(starts)):
         for i in range(begins[part + 1] - begins[part]):
             positions[begins[part] + i] = starts[part] + i
-    path_from, path_to = begins[paths[:-1]], begins[paths[1:]]
-    packed = np.zeros(chunks + 1, dtype=np.int64)
-    for chunk in range(chunks):
-        packed[chunk + 1] = packed[chunk] + tokens_of[chunk]
+    return positions
+
+
+@compiled
+def _plan(
+    slots: Int64s,
+    chunks: _Chunks,
+    spans: _Spans,
+    share: bool,
+    by_shift: bool,
+    most: int,
+    wanted: int,
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, int, int]:
+    """Tasks, visits, rows (token, position, shift number), targets, merged, places, pairs.
+
+    most: tokens of a task. wanted: tasks at least, if keys suffice.
+    """
+    # Lists begin with a row of each kind, so that the compiler knows what they hold.
+    found = _Found([(0, 0, 0, 0)], [(0, 0, 0, 0, 0)], [(0, 0, 0)])
+    found.tasks.clear()
+    found.visits.clear()
+    found.rows.clear()
+    order = _by_path(slots, chunks) if share else np.arange(len(chunks.tokens))
     if share:
-        order = _sorted_by_path(slots, path_from, path_to)
-    else:
-        order = np.arange(chunks)
-    same = _same_spans(spans, begins, slots, shift_values, tokens_of, by_shift)
-    if not share:
-        same[:] = -1
-    span_from = np.zeros(chunks + 1, dtype=np.int64)
-    for span in range(len(spans)):
-        span_from[spans[span, 0] + 1] += 1
-    span_from = span_from.cumsum()
-
-    tasks = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))][:0]
-    visits = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))][:0]
-    rows = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))][:0]
-    pieces = [(np.int64(0), np.int64(0), np.int64(0), np.int64(0))][:0]
-    open_parts = [(np.int64(0), np.int64(0), np.int64(0))][:0]
-    pairs = np.int64(0)
-    number, done = 0, np.int64(0)  # the next chunk in order, and how many of its tokens are taken
-    while number < chunks:
-        # A task: pieces of neighbouring chunks, each (chunk, its tokens from, to, first of task).
-        pieces.clear()
-        room, taken = np.int64(most), np.int64(0)
-        while number < chunks and room > 0:
-            chunk = order[number]
-            stop = min(tokens_of[chunk], done + room)
-            pieces.append((chunk, done, stop, taken))
-            taken += stop - done
-            room -= stop - done
-            for i in range(done, stop):
-                rows.append((packed[chunk] + i, position_of[chunk] + i, NO_SHIFT, np.int64(-1)))
-            done = stop
-            if done == tokens_of[chunk]:
-                number, done = number + 1, np.int64(0)
-        first_visit = len(visits)
-        common = np.zeros(len(pieces), dtype=np.int64)
-        if share:
-            for i in range(1, len(pieces)):
-                p, q = pieces[i - 1][0], pieces[i][0]
-                length = min(path_to[p] - path_from[p], path_to[q] - path_from[q])
-                common[i] = _differs(slots, path_from[p], path_from[q], length)
-        open_parts.clear()
-        open_parts.append((np.int64(0), np.int64(len(pieces)), np.int64(0)))
-        while len(open_parts) > 0:
-            low, high, depth = open_parts.pop()
-            chunk, begin, stop, row = pieces[low]
-            if high - low == 1:
-                until = path_to[chunk] - (tokens_of[chunk] - stop)
-                if until > path_from[chunk] + depth:
-                    seen = until - path_from[chunk] - depth
-                    visits.append(
-                        (row, row + stop - begin, path_from[chunk] + depth, until, NO_SHIFT)
-                    )
-                    pairs += seen * (stop - begin)
-                continue
-            shared = common[low + 1 : high].min()
-            if (high - low - 1) * (shared - depth) >= SHARE_LEAST:
-                last = pieces[high - 1]
-                end = last[3] + last[2] - last[1]
-                visits.append(
-                    (row, end, path_from[chunk] + depth, path_from[chunk] + shared, NO_SHIFT)
-                )
-                pairs += (shared - depth) * (end - row)
-                depth = shared
-            cut = high
-            for i in range(high - 1, low, -1):
-                if common[i] == shared:
-                    open_parts.append((np.int64(i), np.int64(cut), depth))
-                    cut = i
-            open_parts.append((low, np.int64(cut), depth))
-        for chunk, begin, stop, row in pieces:
-            for span in range(span_from[chunk], span_from[chunk + 1]):
-                if same[span] < 0:
-                    part = spans[span, 1]
-                    visits.append(
-                        (row, row + stop - begin, begins[part], begins[part + 1], spans[span, 3])
-                    )
-                    pairs += (begins[part + 1] - begins[part]) * (stop - begin)
-        tasks.append((len(rows) - taken, np.int64(len(rows)), first_visit, np.int64(len(visits))))
-
-    # Spans that several chunks use: the rows of all users, in tasks of their own.
-    for span in range(len(spans)):
-        if same[span] != span:
-            continue
-        part = spans[span, 1]
-        begin = np.int64(len(rows))
-        for user in range(span, len(spans)):
-            if same[user] == span:
-                chunk = spans[user, 0]
-                for i in range(tokens_of[chunk]):
-                    rows.append(
-                        (packed[chunk] + i, position_of[chunk] + i, spans[user, 3], np.int64(-1))
-                    )
-        end = np.int64(len(rows))
-        pairs += (begins[part + 1] - begins[part]) * (end - begin)
-        while begin < end:
-            stop = min(end, begin + most)
-            tasks.append((begin, stop, np.int64(len(visits)), np.int64(len(visits) + 1)))
-            shift = spans[span, 3] if by_shift else np.int64(OWN_SHIFTS)
-            visits.append((np.int64(0), stop - begin, begins[part], begins[part + 1], shift))
-            begin = stop
-
-    # Few tasks are split by keys, so that all threads have work.
-    if len(tasks) < splits:
-        whole = tasks.copy()
-        tasks.clear()
-        for first, last, first_visit, last_visit in whole:
-            keys = np.int64(0)
-            for i in range(first_visit, last_visit):
-                keys += visits[i][3] - visits[i][2]
-            count = min(splits // len(whole), keys // SPLIT_LEAST)
-            if count < 2:
-                tasks.append((first, last, first_visit, last_visit))
-                continue
-            share_of = -(-keys // count // BLOCK) * BLOCK
-            begin_visit, left = np.int64(len(visits)), share_of
-            copies = 0
-            for i in range(first_visit, last_visit):
-                low, high, key, stop, shift = visits[i]
-                while key < stop:
-                    end = min(stop, key + left)
-                    visits.append((low, high, key, end, shift))
-                    left -= end - key
-                    key = end
-                    if left == 0:
-                        tasks.append((first, last, begin_visit, np.int64(len(visits))))
-                        begin_visit, left = np.int64(len(visits)), share_of
-            if begin_visit < len(visits):
-                tasks.append((first, last, begin_visit, np.int64(len(visits))))
-            # Each part has rows of its own, which say where its results go.
-            for i in range(len(tasks) - 1, -1, -1):
-                if tasks[i][0] != first or tasks[i][1] != last:
-                    break
-                if copies > 0:
-                    begin = np.int64(len(rows))
-                    for row in range(first, last):
-                        rows.append(rows[row])
-                    tasks[i] = (begin, np.int64(len(rows)), tasks[i][2], tasks[i][3])
-                copies += 1
-
-    # Tokens with several partial results.
-    parts_of = np.zeros(packed[-1], dtype=np.int64)
-    for first, last, first_visit, last_visit in tasks:
-        for row in range(first, last):
-            parts_of[rows[row][0]] += 1
-    place_of = np.zeros(packed[-1], dtype=np.int64)
-    places = np.int64(0)
-    merged_tokens = 0
-    for token in range(packed[-1]):
-        if parts_of[token] > 1:
-            place_of[token] = places
-            places += parts_of[token]
-            merged_tokens += 1
-    merged = np.empty((merged_tokens, 3), dtype=np.int64)
-    at = 0
-    for token in range(packed[-1]):
-        if parts_of[token] > 1:
-            merged[at] = token, place_of[token], place_of[token] + parts_of[token]
-            at += 1
-    table = np.empty((len(rows), 4), dtype=np.int64)
-    for row in range(len(rows)):
-        token = rows[row][0]
-        target = np.int64(-1)
-        if parts_of[token] > 1:
-            target = place_of[token]
-            place_of[token] += 1
-        table[row] = token, rows[row][1], rows[row][2], target
-    task_table = np.empty((len(tasks), 4), dtype=np.int64)
-    for i in range(len(tasks)):
-        task_table[i] = tasks[i]
-    visit_table = np.empty((len(visits), 5), dtype=np.int64)
-    for i in range(len(visits)):
-        visit_table[i] = visits[i]
-    return task_table, visit_table, table, merged, positions, places, pairs
+        _find_same(slots, chunks, spans, by_shift)
+    pieces = _cut_into_tasks(chunks, order, most)
+    begin = 0
+    while begin < len(pieces):
+        end = begin
+        first, first_visit = len(found.rows), len(found.visits)
+        while end < len(pieces) and pieces[end, 3] == pieces[begin, 3]:
+            chunk = pieces[end, 0]
+            for i in range(pieces[end, 1], pieces[end, 2]):
+                found.rows.append((chunks.packed[chunk] + i, chunks.positions[chunk] + i, NO_SHIFT))
+            end += 1
+        _see_paths(slots, chunks, pieces[begin:end], share, found.visits)
+        _see_spans(spans, pieces[begin:end], found.visits)
+        found.tasks.append((first, len(found.rows), first_visit, len(found.visits)))
+        begin = end
+    for span in range(len(spans.chunks)):
+        if spans.same[span] == span:
+            _share_span(chunks, spans, span, by_shift, most, found)
+    pairs = _pairs(found)
+    if len(found.tasks) < wanted:
+        _split_by_keys(found, wanted // len(found.tasks))
+    targets, merged, places = _targets(found, chunks.packed[-1])
+    tasks = np.array(found.tasks)
+    visits, rows = np.array(found.visits), np.array(found.rows)
+    return tasks, visits, rows, targets, merged, places, pairs

@@ -43,7 +43,7 @@ class KVCache:
         """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, width)."""
         flat = slots.reshape(-1)
         keys, values = (
-            states.index_select(1, flat).unflatten(1, slots.shape).permute(1, 2, 0, 3)
+            states.index_select(1, flat).view(len(states), *slots.shape, -1).permute(1, 2, 0, 3)
             for states in self._layers[layer]
         )
         return keys, values

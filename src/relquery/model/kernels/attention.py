@@ -1,18 +1,19 @@
 """Attention over keys and values where they lie in the cache, with a streaming softmax.
 
-A task is a set of query rows; its visits are parts of the cache that some of them see. For each
-task and head, a thread keeps the rows' maxima, sums and outputs while it goes through the visits in
-blocks of keys (FlashAttention, Dao et al. 2022). Many rows meet a block as a matrix product, few
-rows as dot products that read the cache in place. Nothing is gathered or padded in memory.
+A task is a set of tokens; its visits are parts of the cache that some of them see. For each task
+and head, a thread keeps maxima, sums and outputs of the tokens' rows while it goes through the
+visits in blocks of keys (FlashAttention, Dao et al. 2022). Many rows meet a block as a matrix
+product, few rows as dot products with keys in place. Nothing is gathered or padded in memory.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, njit
 
+from relquery.arrays import Int64s
+from relquery.model.kernels.compiled import Floats, compiled, floats, integers, reordered
 from relquery.model.kernels.elementary import cap_in_place, exp, exp_in_place
 from relquery.model.kernels.threads import Body
 from relquery.model.kernels.vectors import (
@@ -25,25 +26,26 @@ from relquery.model.kernels.vectors import (
     convert,
     dots,
     float_of_bits,
-    pointer,
     take_number,
 )
 
 BLOCK = 64
 """Keys that are read at a time."""
 ROWS = 64
-"""Query rows of a task at most; a token has one for each head that shares its keys."""
+"""Rows of a task at most: a token has one for each head that shares its keys."""
 FEW = 4
 """Rows from which keys are widened to float32 once instead of for each row."""
 MANY = LANES
 """Rows from which a matrix product pays."""
+TOGETHER = 4
+"""Keys whose dot products with a row are computed together."""
 
 NO_SHIFT, OWN_SHIFTS = -1, -2
-"""Shift numbers of a visit: none, or one for each row."""
+"""Shift numbers of a visit: none, or each token its own."""
 
 # The arguments: addresses unless said otherwise, strides in bytes.
 (
-    NEXT,  # the next task of a head
+    NEXT,  # the next pair of task and head
     TICKET,  # the next thread's number
     KIND,  # of queries, keys, values and outputs
     HEADS,
@@ -53,17 +55,17 @@ NO_SHIFT, OWN_SHIFTS = -1, -2
     TASKS,  # (tasks, 4): rows from, to, visits from, to
     TASK_COUNT,
     VISITS,  # (visits, 5): tokens of the task from, to, keys from, to, shift number
-    TOKENS,  # (rows,) of tasks: tokens of the packed batch
-    AT,  # (rows,): their positions
-    SHIFTS,  # (rows,): their shift numbers, where visits say OWN_SHIFTS
-    TARGETS,  # (rows,): places for partial results, -1 for the output
-    SLOTS,  # (keys,): from SCRATCH_FROM on in the step's own store
-    POSITIONS,  # (keys,)
+    TOKENS,  # of tasks: (rows,) tokens of the packed batch
+    POSITIONS,  # of tasks: (rows,)
+    SHIFTS,  # of tasks: (rows,) shift numbers where visits say OWN_SHIFTS
+    TARGETS,  # of tasks: (rows,) places for partial results, -1 for the output
+    SLOTS,  # (keys,); from SCRATCH_FROM on in the step's own store
+    KEY_POSITIONS,  # (keys,)
     SCRATCH_FROM,
-    QUERY,
+    QUERIES,
     QUERY_TOKEN,
     QUERY_HEAD,
-    OUTPUT,  # (tokens, heads, value width)
+    OUTPUTS,  # (tokens, heads, value width)
     KEYS,  # (kv heads, slots, width)
     VALUES,
     STORE,  # slots in them
@@ -73,7 +75,7 @@ NO_SHIFT, OWN_SHIFTS = -1, -2
     PARTIALS,  # (places, heads, 2 + padded value width): maximum, sum, output
     MERGED,  # (merged, 3): token, places from, to
     MERGED_COUNT,
-    WORK,  # float32 memory of the threads
+    WORK,  # memory of the threads
     WORK_BYTES,  # of each
     SCALE,  # bits of a float32, as are the next
     CAP,  # 0 for none
@@ -88,45 +90,140 @@ NO_SHIFT, OWN_SHIFTS = -1, -2
     ARGUMENTS,
 ) = range(43)
 
-_NEGATIVE_INFINITY = np.float32(-np.inf)
+_NOTHING = np.float32(-np.inf)
 _ZERO, _ONE = np.float32(0), np.float32(1)
-_EXACT = {"contract"}
-_LOOSE = {"contract", "reassoc", "nsz"}
 
 
-@njit(error_model="numpy")
-def padded(width: Any) -> Any:
+class _Shape(NamedTuple):
+    """Of the network's attention. group: heads that share keys. wide, deep: padded widths of keys
+    and values. across: columns of a matrix of rows. size: bytes of a number in the cache."""
+
+    kind: int
+    size: int
+    heads: int
+    group: int
+    width: int
+    value_width: int
+    wide: int
+    deep: int
+    rows: int
+    across: int
+
+
+class _Work(NamedTuple):
+    """A thread's memory. keys_at, values_at: (BLOCK,) where a block's are. The other integers are
+    addresses of float32 numbers: keys and values (BLOCK, wide or deep), queries and rotated queries
+    (rows, wide), columns (wide, across) of queries, scores (BLOCK, up to across) and outputs
+    (rows, deep)."""
+
+    keys_at: Int64s
+    values_at: Int64s
+    keys: int
+    values: int
+    queries: int
+    turned: int
+    columns: int
+    scores: int
+    outputs: int
+    maxima: Floats
+    sums: Floats
+    newest: Floats
+    factors: Floats
+
+
+class _Rows(NamedTuple):
+    """The tokens of a task; see the arguments."""
+
+    tokens: Int64s
+    positions: Int64s
+    shifts: Int64s
+    targets: Int64s
+
+
+class _Visit(NamedTuple):
+    """Tokens low to high see keys begin to end.
+
+    first, rows: the first of their rows, and how many. moved: what is subtracted from all their
+    positions. earliest, latest: the least and the largest of them then.
+    """
+
+    low: int
+    high: int
+    begin: int
+    end: int
+    shift: int
+    first: int
+    rows: int
+    moved: int
+    earliest: int
+    latest: int
+
+
+@compiled
+def padded(width: int) -> int:
     """The next multiple of LANES."""
     return (width + LANES - 1) // LANES * LANES
 
 
-def work_bytes(rows: int, width: int, value_width: int) -> int:
-    """Memory that a thread needs for tasks of so many rows."""
+def work_bytes(group: int, width: int, value_width: int) -> int:
+    """Memory that a thread needs."""
     wide, deep = padded(width), padded(value_width)
-    columns = padded(rows) + LANES
-    floats = (
-        BLOCK * (wide + deep)  # keys, values
-        + rows * wide * 2  # queries, rotated queries
-        + wide * columns  # columns of queries
-        + BLOCK * columns  # scores
-        + rows * deep  # outputs
-        + 4 * columns  # maxima, sums, new maxima, factors
+    rows = max(ROWS, group)
+    across = padded(rows) + LANES
+    numbers = (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 4) * across
+    return 2 * 8 * BLOCK + 4 * padded(numbers)
+
+
+@compiled
+def _shape(a: Int64s) -> _Shape:
+    group = a[HEADS] // a[KV_HEADS]
+    rows = max(ROWS, group)
+    return _Shape(
+        a[KIND],
+        4 if a[KIND] == FLOAT32 else 2,
+        a[HEADS],
+        group,
+        a[WIDTH],
+        a[VALUE_WIDTH],
+        padded(a[WIDTH]),
+        padded(a[VALUE_WIDTH]),
+        rows,
+        padded(rows) + LANES,
     )
-    return padded(floats) * 4 + 2 * BLOCK * 8  # addresses of keys and values
 
 
-@njit(error_model="numpy", fastmath=_EXACT)
-def _floats(address: Any, count: Any) -> Any:
-    return carray(pointer(address), count, np.float32)
+@compiled
+def _work(a: Int64s, shape: _Shape) -> _Work:
+    """The memory of the thread that calls it, in the order of work_bytes."""
+    keys_at = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * a[WORK_BYTES]
+    values_at = keys_at + 8 * BLOCK
+    keys = values_at + 8 * BLOCK
+    values = keys + 4 * BLOCK * shape.wide
+    queries = values + 4 * BLOCK * shape.deep
+    turned = queries + 4 * shape.rows * shape.wide
+    columns = turned + 4 * shape.rows * shape.wide
+    scores = columns + 4 * shape.wide * shape.across
+    outputs = scores + 4 * BLOCK * shape.across
+    maxima = outputs + 4 * shape.rows * shape.deep
+    return _Work(
+        integers(keys_at, BLOCK),
+        integers(values_at, BLOCK),
+        keys,
+        values,
+        queries,
+        turned,
+        columns,
+        scores,
+        outputs,
+        floats(maxima, shape.across),
+        floats(maxima + 4 * shape.across, shape.across),
+        floats(maxima + 8 * shape.across, shape.across),
+        floats(maxima + 12 * shape.across, shape.across),
+    )
 
 
-@njit(error_model="numpy")
-def _integers(address: Any, count: Any) -> Any:
-    return carray(pointer(address), count, np.int64)
-
-
-@njit(error_model="numpy")
-def _widen(target: Any, source: Any, kind: Any, width: Any) -> None:
+@compiled
+def _widen(target: int, source: int, kind: int, width: int) -> None:
     """Copy `width` numbers of a kind to float32, and zeros up to the next multiple of LANES."""
     whole = width // LANES * LANES
     for at in range(0, whole, LANES):
@@ -136,8 +233,6 @@ def _widen(target: Any, source: Any, kind: Any, width: Any) -> None:
             convert(target + 4 * at, FLOAT32, source + 2 * at, BFLOAT16, LANES)
         else:
             convert(target + 4 * at, FLOAT32, source + 2 * at, FLOAT16, LANES)
-    if whole == width:
-        return
     for at in range(whole, width):
         if kind == FLOAT32:
             convert(target + 4 * at, FLOAT32, source + 4 * at, FLOAT32, 1)
@@ -145,13 +240,13 @@ def _widen(target: Any, source: Any, kind: Any, width: Any) -> None:
             convert(target + 4 * at, FLOAT32, source + 2 * at, BFLOAT16, 1)
         else:
             convert(target + 4 * at, FLOAT32, source + 2 * at, FLOAT16, 1)
-    rest = _floats(target + 4 * width, whole + LANES - width)
+    rest = floats(target + 4 * width, padded(width) - width)
     for at in range(len(rest)):
         rest[at] = _ZERO
 
 
-@njit(error_model="numpy")
-def _narrow(target: Any, source: Any, kind: Any, width: Any) -> None:
+@compiled
+def _narrow(target: int, source: int, kind: int, width: int) -> None:
     """Copy `width` float32 numbers to a kind."""
     whole = width // LANES * LANES
     for at in range(0, whole, LANES):
@@ -170,493 +265,463 @@ def _narrow(target: Any, source: Any, kind: Any, width: Any) -> None:
             convert(target + 2 * at, FLOAT16, source + 4 * at, FLOAT32, 1)
 
 
-@njit(error_model="numpy")
-def _score_few(
-    scores: Any, row: Any, query: Any, keys: Any, count: Any, width: Any, kind: Any, step: Any
+@compiled
+def _score_row(
+    scores: int, step: int, query: int, keys: int, count: int, width: int, kind: int
 ) -> None:
-    """The dot products of one query with `count` keys, whose addresses are listed at `keys`."""
-    at = 0
-    while at + 4 <= count:
-        place = scores + 4 * row + at * step
+    """Dot products of a query with keys, TOGETHER at a time; see `dots`."""
+    for key in range(0, count, TOGETHER):
+        place = scores + key * step
         if kind == FLOAT32:
-            dots(place, step, query, keys + 8 * at, width, FLOAT32, 4)
+            dots(place, step, query, keys + 8 * key, width, FLOAT32, TOGETHER)
         elif kind == BFLOAT16:
-            dots(place, step, query, keys + 8 * at, width, BFLOAT16, 4)
+            dots(place, step, query, keys + 8 * key, width, BFLOAT16, TOGETHER)
         else:
-            dots(place, step, query, keys + 8 * at, width, FLOAT16, 4)
-        at += 4
-    while at < count:
-        place = scores + 4 * row + at * step
-        if kind == FLOAT32:
-            dots(place, step, query, keys + 8 * at, width, FLOAT32, 1)
-        elif kind == BFLOAT16:
-            dots(place, step, query, keys + 8 * at, width, BFLOAT16, 1)
-        else:
-            dots(place, step, query, keys + 8 * at, width, FLOAT16, 1)
-        at += 1
+            dots(place, step, query, keys + 8 * key, width, FLOAT16, TOGETHER)
 
 
-@njit(error_model="numpy")
-def _add_few(
-    sums: Any, weights: Any, step: Any, values: Any, count: Any, width: Any, kind: Any
+@compiled
+def _add_to_row(
+    sums: int, weights: int, step: int, values: int, count: int, width: int, kind: int
 ) -> None:
-    """Add `count` weighted values, whose addresses are listed at `values`."""
-    at = 0
-    while at + 4 <= count:
-        place = weights + at * step
+    """Add weighted values to an output, TOGETHER at a time; see `add_rows`."""
+    for key in range(0, count, TOGETHER):
+        place = weights + key * step
         if kind == FLOAT32:
-            add_rows(sums, place, step, values + 8 * at, width, FLOAT32, 4)
+            add_rows(sums, place, step, values + 8 * key, width, FLOAT32, TOGETHER)
         elif kind == BFLOAT16:
-            add_rows(sums, place, step, values + 8 * at, width, BFLOAT16, 4)
+            add_rows(sums, place, step, values + 8 * key, width, BFLOAT16, TOGETHER)
         else:
-            add_rows(sums, place, step, values + 8 * at, width, FLOAT16, 4)
-        at += 4
-    while at < count:
-        place = weights + at * step
-        if kind == FLOAT32:
-            add_rows(sums, place, step, values + 8 * at, width, FLOAT32, 1)
-        elif kind == BFLOAT16:
-            add_rows(sums, place, step, values + 8 * at, width, BFLOAT16, 1)
-        else:
-            add_rows(sums, place, step, values + 8 * at, width, FLOAT16, 1)
-        at += 1
+            add_rows(sums, place, step, values + 8 * key, width, FLOAT16, TOGETHER)
 
 
-@njit(error_model="numpy")
+@compiled
 def _multiply(
-    c: Any,
-    c_row: Any,
-    a: Any,
-    a_row: Any,
-    a_step: Any,
-    b: Any,
-    b_row: Any,
-    count: Any,
-    rows: Any,
-    columns: Any,
+    c: int,
+    c_row: int,
+    a: int,
+    a_row: int,
+    a_step: int,
+    b: int,
+    b_row: int,
+    count: int,
+    rows: int,
+    columns: int,
 ) -> None:
-    """c += a @ b; for the arguments see `add_products`. columns: a multiple of LANES."""
+    """c += a @ b in tiles; for the arguments see `add_products`. columns: a multiple of LANES."""
     row = 0
     while row + 4 <= rows:
-        column = 0
-        while column + 4 * LANES <= columns:
-            add_products(
-                c + 4 * column, c_row, a, a_row, a_step, b + 4 * column, b_row, count, 4, 4
-            )
-            column += 4 * LANES
-        while column < columns:
-            add_products(
-                c + 4 * column, c_row, a, a_row, a_step, b + 4 * column, b_row, count, 4, 1
-            )
-            column += LANES
+        for at in range(0, columns // (4 * LANES) * 4 * LANES, 4 * LANES):
+            add_products(c + 4 * at, c_row, a, a_row, a_step, b + 4 * at, b_row, count, 4, 4)
+        for at in range(columns // (4 * LANES) * 4 * LANES, columns, LANES):
+            add_products(c + 4 * at, c_row, a, a_row, a_step, b + 4 * at, b_row, count, 4, 1)
         c += 4 * c_row
         a += 4 * a_row
         row += 4
     while row < rows:
-        column = 0
-        while column < columns:
-            add_products(
-                c + 4 * column, c_row, a, a_row, a_step, b + 4 * column, b_row, count, 1, 1
-            )
-            column += LANES
+        for at in range(0, columns, LANES):
+            add_products(c + 4 * at, c_row, a, a_row, a_step, b + 4 * at, b_row, count, 1, 1)
         c += c_row
         a += a_row
         row += 1
 
 
-@njit(error_model="numpy", fastmath=_EXACT)
-def _turn(target: Any, source: Any, cosines: Any, sines: Any, interleaved: Any, back: Any) -> None:
-    """Rotate pairs of the first dimensions; `back` turns by minus the angles."""
-    half = len(cosines)
+@compiled
+def _turn(target: Floats, source: Floats, a: Int64s, shift: int, back: bool) -> None:
+    """Rotate pairs of the first dimensions by a shift; the others are copied."""
+    half = a[HALF]
+    cosines = floats(a[COSINES] + 4 * half * shift, half)
+    sines = floats(a[SINES] + 4 * half * shift, half)
     for pair in range(half):
-        first = 2 * pair if interleaved else pair
-        second = first + 1 if interleaved else pair + half
+        first = 2 * pair if a[INTERLEAVED] else pair
+        second = first + 1 if a[INTERLEAVED] else pair + half
         sine = -sines[pair] if back else sines[pair]
-        a, b = source[first], source[second]
-        target[first] = a * cosines[pair] - b * sine
-        target[second] = b * cosines[pair] + a * sine
+        x, y = source[first], source[second]
+        target[first] = x * cosines[pair] - y * sine
+        target[second] = y * cosines[pair] + x * sine
+    for at in range(2 * half, len(target)):
+        target[at] = source[at]
 
 
-@njit(error_model="numpy", fastmath=_LOOSE)
+@compiled
+def _begin_rows(a: Int64s, shape: _Shape, work: _Work, rows: _Rows, head: int) -> None:
+    """Read a task's queries for one head of keys, scaled, and forget earlier results."""
+    scale = float_of_bits(np.int32(a[SCALE]))
+    count = len(rows.tokens) * shape.group
+    for row in range(count):
+        token, of_group = rows.tokens[row // shape.group], row % shape.group
+        place = token * a[QUERY_TOKEN] + (head * shape.group + of_group) * a[QUERY_HEAD]
+        target = work.queries + 4 * row * shape.wide
+        _widen(target, a[QUERIES] + place, shape.kind, shape.width)
+        query = floats(target, shape.wide)
+        for at in range(shape.wide):
+            query[at] *= scale
+        work.maxima[row], work.sums[row] = _NOTHING, _ZERO
+    outputs = floats(work.outputs, count * shape.deep)
+    for at in range(len(outputs)):
+        outputs[at] = _ZERO
+
+
+@compiled
+def _turn_queries(a: Int64s, shape: _Shape, work: _Work, rows: _Rows, visit: _Visit) -> None:
+    """Rotate a visit's queries back by its shift, from `queries` to `turned`."""
+    for row in range(visit.first, visit.first + visit.rows):
+        shift = visit.shift if visit.shift >= 0 else rows.shifts[row // shape.group]
+        target = floats(work.turned + 4 * row * shape.wide, shape.wide)
+        _turn(target, floats(work.queries + 4 * row * shape.wide, shape.wide), a, shift, True)
+
+
+@compiled
+def _set_columns(shape: _Shape, work: _Work, queries: int, first: int, count: int) -> None:
+    """Make columns of queries, for matrix products."""
+    for at in range(shape.wide):
+        line = floats(work.columns + 4 * (at * shape.across + first), count)
+        for row in range(count):
+            line[row] = floats(queries + 4 * ((first + row) * shape.wide + at), 1)[0]
+
+
+@compiled
+def _visit(a: Int64s, shape: _Shape, rows: _Rows, number: int) -> _Visit:
+    listed = integers(a[VISITS] + 5 * 8 * number, 5)
+    low, high, shift = listed[0], listed[1], listed[4]
+    moved = integers(a[SHIFT_VALUES] + 8 * shift, 1)[0] if shift >= 0 else 0
+    earliest = latest = _position(a, rows, low, shift, moved)
+    for token in range(low + 1, high):
+        position = _position(a, rows, token, shift, moved)
+        earliest, latest = min(earliest, position), max(latest, position)
+    first, count = low * shape.group, (high - low) * shape.group
+    return _Visit(low, high, listed[2], listed[3], shift, first, count, moved, earliest, latest)
+
+
+@compiled
+def _position(a: Int64s, rows: _Rows, token: int, shift: int, moved: int) -> int:
+    """Of a token, counted as the keys' positions are."""
+    position = rows.positions[token] - moved
+    if shift == OWN_SHIFTS:
+        position -= integers(a[SHIFT_VALUES] + 8 * rows.shifts[token], 1)[0]
+    return int(position)
+
+
+@compiled
+def _find_block(
+    a: Int64s, shape: _Shape, work: _Work, head: int, slots: Int64s, in_place: bool
+) -> None:
+    """Note where a block's keys and values are, in the cache or copied to float32."""
+    key_size, value_size = shape.width * shape.size, shape.value_width * shape.size
+    keys = a[KEYS] + head * a[STORE] * key_size
+    values = a[VALUES] + head * a[STORE] * value_size
+    own_from = head * a[OWN_STORE] - a[SCRATCH_FROM]
+    own_keys, own_values = a[OWN_KEYS] + own_from * key_size, a[OWN_VALUES] + own_from * value_size
+    for j in range(len(slots)):
+        is_own = slots[j] >= a[SCRATCH_FROM]
+        key = (own_keys if is_own else keys) + slots[j] * key_size
+        value = (own_values if is_own else values) + slots[j] * value_size
+        if not in_place:
+            _widen(work.keys + 4 * j * shape.wide, key, shape.kind, shape.width)
+            _widen(work.values + 4 * j * shape.deep, value, shape.kind, shape.value_width)
+            key, value = work.keys + 4 * j * shape.wide, work.values + 4 * j * shape.deep
+        work.keys_at[j], work.values_at[j] = key, value
+    for j in range(len(slots), (len(slots) + TOGETHER - 1) // TOGETHER * TOGETHER):
+        work.keys_at[j], work.values_at[j] = work.keys_at[j - 1], work.values_at[j - 1]
+
+
+@compiled
+def _score(
+    shape: _Shape, work: _Work, visit: _Visit, queries: int, count: int, columns: int, kind: int
+) -> None:
+    """Scores (count, columns) of a visit's rows with a block's keys."""
+    if visit.rows < MANY:
+        for row in range(visit.rows):
+            query = queries + 4 * (visit.first + row) * shape.wide
+            place, listed = work.scores + 4 * row, work.keys_at.ctypes.data
+            _score_row(place, 4 * columns, query, listed, count, shape.wide, kind)
+        return
+    rows = (count + 3) // 4 * 4
+    scores = floats(work.scores, rows * columns)
+    for at in range(len(scores)):
+        scores[at] = _ZERO
+    _multiply(
+        work.scores,
+        4 * columns,
+        work.keys,
+        4 * shape.wide,
+        4,
+        work.columns + 4 * visit.first,
+        4 * shape.across,
+        shape.wide,
+        rows,
+        columns,
+    )
+
+
+@compiled
+def _mask(
+    a: Int64s,
+    shape: _Shape,
+    work: _Work,
+    rows: _Rows,
+    visit: _Visit,
+    positions: Int64s,
+    head: int,
+    columns: int,
+) -> None:
+    """Hide the keys that a row does not see; lower scores by the distance under ALiBi."""
+    scores = floats(work.scores, len(positions) * columns)
+    window, has_slopes = a[WINDOW], a[SLOPES] != 0
+    for token in range(visit.low, visit.high):
+        position = _position(a, rows, token, visit.shift, visit.moved)
+        for of_group in range(shape.group):
+            slope = _ZERO
+            if has_slopes:
+                slope = floats(a[SLOPES] + 4 * (head * shape.group + of_group), 1)[0]
+            at = (token - visit.low) * shape.group + of_group
+            for j in range(len(positions)):
+                distance = position - positions[j]
+                if distance < 0 or (window > 0 and distance >= window):
+                    scores[at] = _NOTHING
+                elif has_slopes:
+                    scores[at] -= slope * np.float32(distance)
+                at += columns
+
+
+@reordered
 def _soften(
-    scores: Any,
-    count: Any,
-    rows: Any,
-    columns: Any,
-    maxima: Any,
-    sums: Any,
-    newest: Any,
-    factors: Any,
+    scores: Floats,
+    count: int,
+    columns: int,
+    maxima: Floats,
+    sums: Floats,
+    newest: Floats,
+    factors: Floats,
 ) -> None:
     """Replace scores (count, columns) by their exponentials, counted from each row's new maximum.
 
-    Updates the rows' maxima and sums; factors: by which earlier sums and outputs shrink.
+    Updates the rows' maxima and sums. factors: by which earlier sums and outputs shrink.
     """
-    if rows == 1:
-        largest = maxima[0]
-        for key in range(count):
-            largest = max(largest, scores[key])
-        newest[0] = largest
-    else:
-        for row in range(rows):
-            newest[row] = maxima[row]
-        for key in range(count):
-            line = scores[key * columns : key * columns + rows]
-            for row in range(rows):
-                newest[row] = max(newest[row], line[row])
+    rows = len(maxima)
     for row in range(rows):
-        before, largest = maxima[row], newest[row]
-        maxima[row] = largest
-        if largest == _NEGATIVE_INFINITY:  # it sees nothing so far
-            largest = _ZERO
-        newest[row] = largest
-        factors[row] = before - largest
-    exp_in_place(factors, rows)
-    if rows == 1:
-        largest = newest[0]
-        for key in range(count):
-            scores[key] -= largest
-    else:
-        for key in range(count):
-            line = scores[key * columns : key * columns + rows]
-            for row in range(rows):
-                line[row] -= newest[row]
-    exp_in_place(scores, count * columns)
-    if rows == 1:
-        total = _ZERO
-        for key in range(count):
-            total += scores[key]
-        sums[0] = sums[0] * factors[0] + total
-    else:
+        newest[row] = maxima[row]
+    for key in range(count):
+        line = scores[key * columns : key * columns + rows]
         for row in range(rows):
-            sums[row] *= factors[row]
-        for key in range(count):
-            line = scores[key * columns : key * columns + rows]
-            for row in range(rows):
-                sums[row] += line[row]
+            newest[row] = max(newest[row], line[row])
+    for row in range(rows):
+        before, maxima[row] = maxima[row], newest[row]
+        if newest[row] == _NOTHING:  # it sees nothing so far
+            newest[row] = _ZERO
+        factors[row] = before - newest[row]
+    exp_in_place(factors, rows)
+    for key in range(count):
+        line = scores[key * columns : key * columns + rows]
+        for row in range(rows):
+            line[row] -= newest[row]
+    exp_in_place(scores, count * columns)
+    for row in range(rows):
+        sums[row] *= factors[row]
+    for key in range(count):
+        line = scores[key * columns : key * columns + rows]
+        for row in range(rows):
+            sums[row] += line[row]
 
 
-@njit(error_model="numpy", fastmath=_EXACT)
-def _attend_tasks(a: Any) -> None:
-    """What one thread does: take tasks until none is left."""
-    kind, width, value_width = a[KIND], a[WIDTH], a[VALUE_WIDTH]
-    size = 4 if kind == FLOAT32 else 2
-    heads, kv_heads = a[HEADS], a[KV_HEADS]
-    group = heads // kv_heads
-    wide, deep = padded(width), padded(value_width)
-    limit = max(ROWS, group)
-    across = padded(limit) + LANES
-    # The thread's own memory, in the order of work_bytes.
-    work = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * a[WORK_BYTES]
-    listed_keys = work
-    listed_values = work + 8 * BLOCK
-    at = work + 16 * BLOCK
-    key_block = at
-    at += 4 * BLOCK * wide
-    value_block = at
-    at += 4 * BLOCK * deep
-    queries = at
-    at += 4 * limit * wide
-    turned = at
-    at += 4 * limit * wide
-    columns_at = at
-    at += 4 * wide * across
-    scores_at = at
-    at += 4 * BLOCK * across
-    outputs = at
-    at += 4 * limit * deep
-    maxima_all = _floats(at, across)
-    at += 4 * across
-    sums_all = _floats(at, across)
-    at += 4 * across
-    newest = _floats(at, across)
-    at += 4 * across
-    factors = _floats(at, across)
-    keys_at, values_at = _integers(listed_keys, BLOCK), _integers(listed_values, BLOCK)
+@reordered
+def _soften_one(
+    scores: Floats, count: int, maxima: Floats, sums: Floats, newest: Floats, factors: Floats
+) -> None:
+    """The same for a single row, whose scores are next to each other."""
+    largest = before = maxima[0]
+    for key in range(count):
+        largest = max(largest, scores[key])
+    maxima[0] = largest
+    if largest == _NOTHING:
+        largest = _ZERO
+    factors[0] = exp(before - largest)
+    total = _ZERO
+    for key in range(count):
+        scores[key] = exp(scores[key] - largest)
+    for key in range(count):
+        total += scores[key]
+    sums[0] = sums[0] * factors[0] + total
 
-    tasks = _integers(a[TASKS], 4 * a[TASK_COUNT])
-    scale = float_of_bits(np.int32(a[SCALE]))
+
+@compiled
+def _add_values(
+    shape: _Shape, work: _Work, visit: _Visit, count: int, columns: int, kind: int
+) -> None:
+    """Shrink the outputs of a visit's rows and add a block's weighted values."""
+    for row in range(visit.rows):
+        if work.factors[row] != _ONE:
+            line = floats(work.outputs + 4 * (visit.first + row) * shape.deep, shape.deep)
+            for at in range(shape.deep):
+                line[at] *= work.factors[row]
+    outputs = work.outputs + 4 * visit.first * shape.deep
+    if visit.rows >= MANY:
+        _multiply(
+            outputs,
+            4 * shape.deep,
+            work.scores,
+            4,
+            4 * columns,
+            work.values,
+            4 * shape.deep,
+            count,
+            visit.rows,
+            shape.deep,
+        )
+        return
+    rest = (count + TOGETHER - 1) // TOGETHER * TOGETHER - count
+    missing = floats(work.scores + 4 * count * columns, rest * columns)
+    for at in range(len(missing)):
+        missing[at] = _ZERO
+    for row in range(visit.rows):
+        place, listed = work.scores + 4 * row, work.values_at.ctypes.data
+        target = outputs + 4 * row * shape.deep
+        _add_to_row(target, place, 4 * columns, listed, count, shape.deep, kind)
+
+
+@compiled
+def _attend_visit(
+    a: Int64s, shape: _Shape, work: _Work, rows: _Rows, visit: _Visit, head: int, queries: int
+) -> None:
+    """Go through the keys of a visit."""
+    window = a[WINDOW]
     cap = float_of_bits(np.int32(a[CAP]))
-    window, half = a[WINDOW], a[HALF]
-    turns = a[COSINES] != 0
-    total = a[TASK_COUNT] * kv_heads
+    turns_keys = a[COSINES] != 0 and a[TURN_KEYS] != 0 and visit.shift != NO_SHIFT
+    aligned = shape.width == shape.wide and shape.value_width == shape.deep
+    in_place = visit.rows < FEW and aligned and not turns_keys
+    kind = shape.kind if in_place else FLOAT32
+    columns = padded(visit.rows) if visit.rows >= MANY else visit.rows
+    maxima = work.maxima[visit.first : visit.first + visit.rows]
+    sums = work.sums[visit.first : visit.first + visit.rows]
+    for begin in range(visit.begin, visit.end, BLOCK):
+        count = min(BLOCK, visit.end - begin)
+        positions = integers(a[KEY_POSITIONS] + 8 * begin, count)
+        nearest, farthest = positions.min(), positions.max()
+        if nearest > visit.latest or (window > 0 and visit.earliest - farthest >= window):
+            continue
+        hides = farthest > visit.earliest or (window > 0 and visit.latest - nearest >= window)
+        _find_block(a, shape, work, head, integers(a[SLOTS] + 8 * begin, count), in_place)
+        if turns_keys:
+            for j in range(count):
+                key = floats(work.keys_at[j], shape.wide)
+                _turn(key, key, a, visit.shift, False)
+        _score(shape, work, visit, queries, count, columns, kind)
+        scores = floats(work.scores, count * columns)
+        if cap != _ZERO:
+            cap_in_place(scores, count * columns, cap)
+        if hides or a[SLOPES] != 0:
+            _mask(a, shape, work, rows, visit, positions, head, columns)
+        if visit.rows == 1:
+            _soften_one(scores, count, maxima, sums, work.newest, work.factors)
+        else:
+            _soften(scores, count, columns, maxima, sums, work.newest, work.factors)
+        _add_values(shape, work, visit, count, columns, kind)
+
+
+@compiled
+def _end_rows(a: Int64s, shape: _Shape, work: _Work, rows: _Rows, head: int) -> None:
+    """Write a task's results for one head of keys: outputs, or partial results."""
+    for row in range(len(rows.tokens) * shape.group):
+        token, target = rows.tokens[row // shape.group], rows.targets[row // shape.group]
+        by_head = head * shape.group + row % shape.group
+        line = floats(work.outputs + 4 * row * shape.deep, shape.deep)
+        if target >= 0:
+            length = 2 + shape.deep
+            part = floats(a[PARTIALS] + 4 * (target * shape.heads + by_head) * length, length)
+            part[0], part[1] = work.maxima[row], work.sums[row]
+            part[2:] = line
+            continue
+        share = _ONE / work.sums[row] if work.sums[row] > _ZERO else _ZERO
+        for at in range(shape.deep):
+            line[at] *= share
+        place = (token * shape.heads + by_head) * shape.value_width * shape.size
+        _narrow(a[OUTPUTS] + place, line.ctypes.data, shape.kind, shape.value_width)
+
+
+@compiled
+def _attend_task(a: Int64s, shape: _Shape, work: _Work, task: int, head: int) -> None:
+    listed = integers(a[TASKS] + 4 * 8 * task, 4)
+    first, count = listed[0], listed[1] - listed[0]
+    rows = _Rows(
+        integers(a[TOKENS] + 8 * first, count),
+        integers(a[POSITIONS] + 8 * first, count),
+        integers(a[SHIFTS] + 8 * first, count),
+        integers(a[TARGETS] + 8 * first, count),
+    )
+    _begin_rows(a, shape, work, rows, head)
+    has_columns = False
+    for number in range(listed[2], listed[3]):
+        visit = _visit(a, shape, rows, number)
+        queries = work.queries
+        if visit.shift != NO_SHIFT and a[COSINES] != 0 and a[TURN_KEYS] == 0:
+            _turn_queries(a, shape, work, rows, visit)
+            queries = work.turned
+            has_columns = False
+            if visit.rows >= MANY:
+                _set_columns(shape, work, queries, visit.first, visit.rows)
+        elif visit.rows >= MANY and not has_columns:
+            _set_columns(shape, work, queries, 0, count * shape.group)
+            has_columns = True
+        _attend_visit(a, shape, work, rows, visit, head, queries)
+    _end_rows(a, shape, work, rows, head)
+
+
+@compiled
+def _attend_tasks(a: Int64s) -> None:
+    """What one thread does: take tasks and heads until none is left."""
+    shape = _shape(a)
+    work = _work(a, shape)
+    heads = a[KV_HEADS]
     while True:
         number = take_number(a.ctypes.data + 8 * NEXT)
-        if number >= total:
+        if number >= a[TASK_COUNT] * heads:
             return
-        task, head = number // kv_heads, number % kv_heads
-        key_begin = a[KEYS] + head * a[STORE] * width * size
-        value_begin = a[VALUES] + head * a[STORE] * value_width * size
-        skipped = head * a[OWN_STORE] - a[SCRATCH_FROM]
-        own_key_begin = a[OWN_KEYS] + skipped * width * size
-        own_value_begin = a[OWN_VALUES] + skipped * value_width * size
-        first_row, last_row = tasks[4 * task], tasks[4 * task + 1]
-        tokens = last_row - first_row
-        rows = tokens * group
-        token_of = _integers(a[TOKENS] + 8 * first_row, tokens)
-        position_of = _integers(a[AT] + 8 * first_row, tokens)
-        shift_of = _integers(a[SHIFTS] + 8 * first_row, tokens)
-        target_of = _integers(a[TARGETS] + 8 * first_row, tokens)
-        for row in range(rows):
-            source = (
-                a[QUERY]
-                + token_of[row // group] * a[QUERY_TOKEN]
-                + (head * group + row % group) * a[QUERY_HEAD]
-            )
-            _widen(queries + 4 * row * wide, source, kind, width)
-        numbers = _floats(queries, rows * wide)
-        for i in range(rows * wide):
-            numbers[i] *= scale
-        for row in range(rows):
-            maxima_all[row] = _NEGATIVE_INFINITY
-            sums_all[row] = _ZERO
-        numbers = _floats(outputs, rows * deep)
-        for i in range(rows * deep):
-            numbers[i] = _ZERO
-        columns_ready = False
-        for visit in range(tasks[4 * task + 2], tasks[4 * task + 3]):
-            seen = _integers(a[VISITS] + 40 * visit, 5)
-            low, high, shift = seen[0], seen[1], seen[4]
-            from_row, count_rows = low * group, (high - low) * group
-            turn_queries = turns and shift != NO_SHIFT and not a[TURN_KEYS]
-            turn_keys = turns and shift != NO_SHIFT and a[TURN_KEYS] != 0
-            rows_at = queries
-            if turn_queries:
-                rows_at = turned
-                for row in range(from_row, from_row + count_rows):
-                    by = shift if shift >= 0 else shift_of[row // group]
-                    source_row = _floats(queries + 4 * row * wide, wide)
-                    target_row = _floats(turned + 4 * row * wide, wide)
-                    for i in range(2 * half, wide):
-                        target_row[i] = source_row[i]
-                    _turn(
-                        target_row,
-                        source_row,
-                        _floats(a[COSINES] + 4 * half * by, half),
-                        _floats(a[SINES] + 4 * half * by, half),
-                        a[INTERLEAVED] != 0,
-                        True,
-                    )
-            many = count_rows >= MANY
-            if many and (turn_queries or not columns_ready):
-                begin, end = (from_row, from_row + count_rows) if turn_queries else (0, rows)
-                columns_ready = not turn_queries
-                for i in range(wide):
-                    line = _floats(columns_at + 4 * (i * across + begin), end - begin)
-                    for row in range(begin, end):
-                        line[row - begin] = _floats(rows_at + 4 * (row * wide + i), 1)[0]
-            earliest, latest = position_of[low], position_of[low]
-            for token in range(low, high):
-                place = position_of[token]
-                if shift == OWN_SHIFTS:
-                    place -= _integers(a[SHIFT_VALUES] + 8 * shift_of[token], 1)[0]
-                if token == low:
-                    earliest = place
-                    latest = place
-                earliest, latest = min(earliest, place), max(latest, place)
-            moved = _integers(a[SHIFT_VALUES] + 8 * shift, 1)[0] if shift >= 0 else 0
-            earliest -= moved
-            latest -= moved
-            in_place = count_rows < FEW and width == wide and value_width == deep and not turn_keys
-            stored = kind if in_place else FLOAT32
-            columns = padded(count_rows) if many else count_rows
-            scores = _floats(scores_at, BLOCK * columns)
-            maxima, sums = maxima_all[from_row:], sums_all[from_row:]
-            for key in range(seen[2], seen[3], BLOCK):
-                count = min(BLOCK, seen[3] - key)
-                slots = _integers(a[SLOTS] + 8 * key, count)
-                places = _integers(a[POSITIONS] + 8 * key, count)
-                nearest, farthest = places[0], places[0]
-                for j in range(count):
-                    nearest, farthest = min(nearest, places[j]), max(farthest, places[j])
-                if nearest > latest or (window > 0 and earliest - farthest >= window):
-                    continue
-                hides = farthest > earliest or (window > 0 and latest - nearest >= window)
-                for j in range(count):
-                    slot = slots[j]
-                    if slot < a[SCRATCH_FROM]:
-                        key_from = key_begin + slot * width * size
-                        value_from = value_begin + slot * value_width * size
-                    else:
-                        key_from = own_key_begin + slot * width * size
-                        value_from = own_value_begin + slot * value_width * size
-                    if not in_place:
-                        _widen(key_block + 4 * j * wide, key_from, kind, width)
-                        _widen(value_block + 4 * j * deep, value_from, kind, value_width)
-                        key_from = key_block + 4 * j * wide
-                        value_from = value_block + 4 * j * deep
-                    keys_at[j], values_at[j] = key_from, value_from
-                if turn_keys:
-                    for j in range(count):
-                        line = _floats(keys_at[j], wide)
-                        _turn(
-                            line,
-                            line,
-                            _floats(a[COSINES] + 4 * half * shift, half),
-                            _floats(a[SINES] + 4 * half * shift, half),
-                            a[INTERLEAVED] != 0,
-                            False,
-                        )
-                if many:
-                    for i in range(padded(count) * columns):
-                        scores[i] = _ZERO
-                    _multiply(
-                        scores_at,
-                        4 * columns,
-                        key_block,
-                        4 * wide,
-                        4,
-                        columns_at + 4 * from_row,
-                        4 * across,
-                        wide,
-                        (count + 3) // 4 * 4,
-                        columns,
-                    )
-                else:
-                    for row in range(count_rows):
-                        query = rows_at + 4 * (from_row + row) * wide
-                        _score_few(
-                            scores_at, row, query, listed_keys, count, wide, stored, 4 * columns
-                        )
-                if cap != _ZERO:
-                    cap_in_place(scores, count * columns, cap)
-                if hides or a[SLOPES] != 0:
-                    _mask(
-                        scores,
-                        columns,
-                        group,
-                        low,
-                        high,
-                        head,
-                        a,
-                        places,
-                        position_of,
-                        shift_of,
-                        shift,
-                        moved,
-                    )
-                _soften(scores, count, count_rows, columns, maxima, sums, newest, factors)
-                for row in range(count_rows):
-                    if factors[row] != _ONE:
-                        line = _floats(outputs + 4 * (from_row + row) * deep, deep)
-                        for i in range(deep):
-                            line[i] *= factors[row]
-                if many:
-                    _multiply(
-                        outputs + 4 * from_row * deep,
-                        4 * deep,
-                        scores_at,
-                        4,
-                        4 * columns,
-                        value_block,
-                        4 * deep,
-                        count,
-                        count_rows,
-                        deep,
-                    )
-                else:
-                    for row in range(count_rows):
-                        _add_few(
-                            outputs + 4 * (from_row + row) * deep,
-                            scores_at + 4 * row,
-                            4 * columns,
-                            listed_values,
-                            count,
-                            deep,
-                            stored,
-                        )
-        for row in range(rows):
-            line = _floats(outputs + 4 * row * deep, deep)
-            by_head = head * group + row % group
-            target = target_of[row // group]
-            if target >= 0:
-                kept = _floats(a[PARTIALS] + 4 * (target * heads + by_head) * (2 + deep), 2 + deep)
-                kept[0], kept[1] = maxima_all[row], sums_all[row]
-                for i in range(deep):
-                    kept[2 + i] = line[i]
-                continue
-            share = _ONE / sums_all[row] if sums_all[row] > _ZERO else _ZERO
-            for i in range(deep):
-                line[i] *= share
-            place = (token_of[row // group] * heads + by_head) * value_width * size
-            _narrow(a[OUTPUT] + place, outputs + 4 * row * deep, kind, value_width)
+        _attend_task(a, shape, work, number // heads, number % heads)
 
 
-@njit(error_model="numpy", fastmath=_EXACT)
-def _mask(
-    scores: Any,
-    columns: Any,
-    group: Any,
-    low: Any,
-    high: Any,
-    head: Any,
-    a: Any,
-    places: Any,
-    position_of: Any,
-    shift_of: Any,
-    shift: Any,
-    moved: Any,
-) -> None:
-    """Hide the keys that a row does not see; lower scores by the distance under ALiBi."""
-    window = a[WINDOW]
-    for token in range(low, high):
-        position = position_of[token] - moved
-        if shift == OWN_SHIFTS:
-            position -= _integers(a[SHIFT_VALUES] + 8 * shift_of[token], 1)[0]
-        for j in range(len(places)):
-            distance = position - places[j]
-            hidden = distance < 0 or (window > 0 and distance >= window)
-            for of_group in range(group):
-                at = j * columns + (token - low) * group + of_group
-                if hidden:
-                    scores[at] = _NEGATIVE_INFINITY
-                elif a[SLOPES] != 0:
-                    slope = _floats(a[SLOPES] + 4 * (head * group + of_group), 1)[0]
-                    scores[at] -= slope * np.float32(distance)
+@compiled
+def _merge_token(a: Int64s, shape: _Shape, number: int, head: int, joined: Floats) -> None:
+    """Join the partial results of a token and head, each by its share of the softmax's sum."""
+    listed = integers(a[MERGED] + 3 * 8 * number, 3)
+    length = 2 + shape.deep
+    largest, total = _NOTHING, _ZERO
+    for place in range(listed[1], listed[2]):
+        part = floats(a[PARTIALS] + 4 * (place * shape.heads + head) * length, length)
+        largest = max(largest, part[0])
+    joined[:] = _ZERO
+    for place in range(listed[1], listed[2]):
+        part = floats(a[PARTIALS] + 4 * (place * shape.heads + head) * length, length)
+        if part[1] > _ZERO:
+            weight = exp(part[0] - largest)
+            total += weight * part[1]
+            for at in range(shape.deep):
+                joined[at] += weight * part[2 + at]
+    share = _ONE / total if total > _ZERO else _ZERO
+    for at in range(shape.deep):
+        joined[at] *= share
+    place = (listed[0] * shape.heads + head) * shape.value_width * shape.size
+    _narrow(a[OUTPUTS] + place, joined.ctypes.data, shape.kind, shape.value_width)
 
 
-@njit(error_model="numpy", fastmath=_EXACT)
-def _merge_tokens(a: Any) -> None:
-    """What one thread does to join the partial results of tokens, each by its share."""
-    heads, value_width = a[HEADS], a[VALUE_WIDTH]
-    size = 4 if a[KIND] == FLOAT32 else 2
-    length = 2 + padded(value_width)
-    work = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * a[WORK_BYTES]
-    joined = _floats(work, length - 2)
+@compiled
+def _merge_tokens(a: Int64s) -> None:
+    """What one thread does: take tokens with partial results until none is left."""
+    shape = _shape(a)
+    joined = floats(_work(a, shape).outputs, shape.deep)
     while True:
         number = take_number(a.ctypes.data + 8 * NEXT)
         if number >= a[MERGED_COUNT]:
             return
-        merged = _integers(a[MERGED] + 24 * number, 3)
-        for head in range(heads):
-            largest = _NEGATIVE_INFINITY
-            for place in range(merged[1], merged[2]):
-                largest = max(
-                    largest, _floats(a[PARTIALS] + 4 * (place * heads + head) * length, 1)[0]
-                )
-            for i in range(length - 2):
-                joined[i] = _ZERO
-            total = _ZERO
-            for place in range(merged[1], merged[2]):
-                part = _floats(a[PARTIALS] + 4 * (place * heads + head) * length, length)
-                if part[1] > _ZERO:
-                    weight = exp(part[0] - largest)
-                    total += weight * part[1]
-                    for i in range(length - 2):
-                        joined[i] += weight * part[2 + i]
-            share = _ONE / total if total > _ZERO else _ZERO
-            for i in range(length - 2):
-                joined[i] *= share
-            place = (merged[0] * heads + head) * value_width * size
-            _narrow(a[OUTPUT] + place, work, a[KIND], value_width)
+        for head in range(shape.heads):
+            _merge_token(a, shape, number, head, joined)
 
 
-def _attend(data: Any) -> None:
-    _attend_tasks(carray(data, ARGUMENTS))
+def _attend(place: Any) -> None:
+    _attend_tasks(integers(place, ARGUMENTS))
 
 
-def _merge(data: Any) -> None:
-    _merge_tokens(carray(data, ARGUMENTS))
+def _merge(place: Any) -> None:
+    _merge_tokens(integers(place, ARGUMENTS))
 
 
 ATTEND, MERGE = Body(_attend), Body(_merge)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 
+from relquery.model.kernels.compiled import Float, Floats, compiled
 from relquery.model.kernels.vectors import float_of_bits
 
 LEAST = np.float32(-87.0)
@@ -29,8 +27,8 @@ _E0, _E1, _E2, _E3, _E4, _E5 = (
 _ONE, _TWO, _ZERO = np.float32(1), np.float32(2), np.float32(0)
 
 
-@njit(error_model="numpy", fastmath={"contract"})
-def exp(x: Any) -> Any:
+@compiled
+def exp(x: Float) -> Float:
     """e**x of a float32 up to 88, within 1e-7 of it; 0 below LEAST."""
     bounded = max(x, LEAST)
     whole = (bounded * _LOG2_E + _TO_INTEGER) - _TO_INTEGER
@@ -40,15 +38,15 @@ def exp(x: Any) -> Any:
     return (series * rest * rest + rest + _ONE) * power if x >= LEAST else _ZERO
 
 
-@njit(error_model="numpy")
-def exp_in_place(numbers: Any, count: Any) -> None:
+@compiled
+def exp_in_place(numbers: Floats, count: int) -> None:
     """Replace the first `count` numbers by their exponentials."""
     for i in range(count):
         numbers[i] = exp(numbers[i])
 
 
-@njit(error_model="numpy", fastmath={"contract"})
-def cap_in_place(numbers: Any, count: Any, cap: Any) -> None:
+@compiled
+def cap_in_place(numbers: Floats, count: int, cap: Float) -> None:
     """Replace the first `count` numbers by cap * tanh(number / cap)."""
     for i in range(count):
         x = numbers[i] / cap

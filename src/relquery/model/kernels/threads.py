@@ -21,12 +21,11 @@ from numba import cfunc, types
 
 from relquery.arrays import Int64s
 
-_SIGNATURE = types.void(types.CPointer(types.int64))
 _OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[^/]*\.so[^/]*$")
 
 
 class Body:
-    """A function of a pointer to int64 arguments; compiled at its first use, and kept on disk."""
+    """A function of the address of int64 arguments; compiled at its first use, and kept on disk."""
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
@@ -35,16 +34,14 @@ class Body:
     def run(self, arguments: Int64s, threads: int) -> None:
         """Run on so many threads, and return when all have ended."""
         if self._compiled is None:
-            self._compiled = cfunc(_SIGNATURE, cache=True)(self._function)
+            self._compiled = cfunc(types.void(types.int64), cache=True)(self._function)
         place = arguments.ctypes.data
         if threads == 1:
-            self._compiled.ctypes(ctypes.cast(place, ctypes.POINTER(ctypes.c_int64)))
+            self._compiled.ctypes(place)
         elif (start := _openmp()) is not None:
             start(self._compiled.address, place, threads, 0)
         else:
-            run = self._compiled.ctypes
-            given = ctypes.cast(place, ctypes.POINTER(ctypes.c_int64))
-            list(_pool().map(run, [given] * threads))
+            list(_pool().map(self._compiled.ctypes, [place] * threads))
 
 
 def threads() -> int:

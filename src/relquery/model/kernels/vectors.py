@@ -10,8 +10,8 @@ Arguments marked as literal must be constants where compiled code calls these fu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from llvmlite import ir
 from numba import types
@@ -21,13 +21,19 @@ from numba.extending import intrinsic
 FLOAT32, BFLOAT16, FLOAT16 = range(3)
 LANES = 16
 
-_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 _F16, _F32 = ir.HalfType(), ir.FloatType()
 _STORED = {FLOAT32: _F32, BFLOAT16: _I16, FLOAT16: _F16}
 _BYTES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
 
 
-@intrinsic
+def _instructions(typed: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for compiled code, from its types and the instructions that it stands for."""
+    decorate: Any = intrinsic(prefer_literal=True)
+    return cast(Callable[..., Any], decorate(typed))
+
+
+@_instructions
 def pointer(typing: Any, address: Any) -> Any:
     """The address as a pointer, for `carray`."""
 
@@ -37,7 +43,7 @@ def pointer(typing: Any, address: Any) -> Any:
     return types.voidptr(types.int64), generate
 
 
-@intrinsic
+@_instructions
 def take_number(typing: Any, address: Any) -> Any:
     """Return the int64 at an address and add one to it, as one step among threads."""
 
@@ -48,7 +54,7 @@ def take_number(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-@intrinsic
+@_instructions
 def float_of_bits(typing: Any, bits: Any) -> Any:
     """The float32 with these bits, an int32."""
 
@@ -58,7 +64,7 @@ def float_of_bits(typing: Any, bits: Any) -> Any:
     return types.float32(types.int32), generate
 
 
-@intrinsic(prefer_literal=True)
+@_instructions
 def convert(
     typing: Any, target: Any, target_kind: Any, source: Any, source_kind: Any, lanes: Any
 ) -> Any:
@@ -72,7 +78,7 @@ def convert(
     return types.void(types.int64, target_kind, types.int64, source_kind, lanes), generate
 
 
-@intrinsic(prefer_literal=True)
+@_instructions
 def add_products(
     typing: Any,
     c: Any,
@@ -123,7 +129,7 @@ def add_products(
     return signature, generate
 
 
-@intrinsic(prefer_literal=True)
+@_instructions
 def dots(
     typing: Any, scores: Any, step: Any, query: Any, keys: Any, width: Any, kind: Any, rows: Any
 ) -> Any:
@@ -152,7 +158,7 @@ def dots(
     return types.void(*[types.int64] * 5, kind, rows), generate
 
 
-@intrinsic(prefer_literal=True)
+@_instructions
 def add_rows(
     typing: Any, sums: Any, weights: Any, step: Any, values: Any, width: Any, kind: Any, rows: Any
 ) -> Any:
@@ -269,14 +275,19 @@ def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     vector = a.type
     shape = ir.FunctionType(vector, [vector] * 3)
     name = f"llvm.fmuladd.v{LANES}f32"
-    return builder.call(cgutils.get_or_insert_function(builder.module, shape, name), [a, b, c])
+    return builder.call(_declared(builder, shape, name), [a, b, c])
 
 
 def _total(builder: Any, vector: Any) -> Any:
     shape = ir.FunctionType(_F32, [_F32, vector.type])
     name = f"llvm.vector.reduce.fadd.v{LANES}f32"
-    add = cgutils.get_or_insert_function(builder.module, shape, name)
+    add = _declared(builder, shape, name)
     return builder.call(add, [_F32(0.0), vector], fastmath=("reassoc",))
+
+
+def _declared(builder: Any, shape: Any, name: str) -> Any:
+    find: Any = cgutils.get_or_insert_function
+    return find(builder.module, shape, name)
 
 
 def _splat(builder: Any, one: Any) -> Any:

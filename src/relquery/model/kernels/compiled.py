@@ -1,0 +1,47 @@
+"""Compiling Python functions to machine code that is kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from relquery.arrays import Int64s
+from relquery.model.kernels.vectors import pointer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Float = np.float32
+Floats = npt.NDArray[np.float32]
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile at the first call. Products and sums may be fused; else arithmetic is IEEE 754's."""
+    return cast(Callable[P, R], _compile(function, {"contract"}))
+
+
+def reordered(function: Callable[P, R]) -> Callable[P, R]:
+    """The same where sums may be computed in any order, which makes vector code of them."""
+    return cast(Callable[P, R], _compile(function, {"contract", "reassoc", "nsz"}))
+
+
+def _compile(function: Callable[..., Any], freedoms: set[str]) -> Any:
+    return numba.njit(function, error_model="numpy", cache=True, nogil=True, fastmath=freedoms)
+
+
+_array: Any = cast(Any, numba).carray
+
+
+@compiled
+def floats(address: int, count: int) -> Floats:
+    """The float32 numbers at an address, as an array."""
+    return _array(pointer(address), count, np.float32)  # type: ignore[no-any-return]
+
+
+@compiled
+def integers(address: int, count: int) -> Int64s:
+    """The int64 numbers at an address, as an array."""
+    return _array(pointer(address), count, np.int64)  # type: ignore[no-any-return]
