@@ -72,7 +72,9 @@ def test_a_prompt_beyond_the_cache_comes_from_host_memory_the_second_time(
     small.close()
 
 
-def test_relocation_rotates_what_its_setting_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relocation_moves_cached_keys_only_if_its_setting_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[int] = []
     rotate = Rotary.rotate
 
@@ -90,10 +92,8 @@ def test_relocation_rotates_what_its_setting_says(monkeypatch: pytest.MonkeyPatc
             assert len(list(backend.answer([(*shown, Span("?"))], Sampling(max_tokens=1)))) == 1
         rotated[relocation] = sum(calls)
         backend.close()
-    # In two layers: keys whenever they are read; four blocks of two passages, once; queries only.
-    assert rotated["keys"] > rotated["cidra"]
-    assert rotated["cidra"] == 2 * 2 * 4 * 16
-    assert 0 < rotated["queries"] < rotated["cidra"]
+    # In two layers four blocks of two passages, once; the other settings rotate in attention.
+    assert rotated == {"cidra": 2 * 2 * 4 * 16, "keys": 0, "queries": 0}
 
 
 def test_memory_taken_beforehand_changes_no_answer(backend: EmbeddedBackend) -> None:

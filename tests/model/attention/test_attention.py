@@ -40,8 +40,8 @@ def states(heads: int, seed: int, rows: int, width: int = WIDTH) -> Tensor:
 def filled_cache(chunks: Sequence[Chunk], keys: Tensor, values: Tensor) -> KVCache:
     """Contexts are written; all other slots hold numbers that would be noticed."""
     cache = KVCache(len(keys))
-    rubbish = torch.full_like(keys, 50.0)
-    cache.write(0, torch.arange(len(keys)), rubbish, rubbish)
+    rubbish = (torch.full_like(states, 50.0) for states in (keys, values))
+    cache.write(0, torch.arange(len(keys)), *rubbish)
     written = {slot for chunk in chunks for slot in chunk.writes.tolist()}
     known = {slot for chunk in chunks for slot in sequence_of(chunk)} - written
     slots = torch.tensor(sorted(known), dtype=torch.long)

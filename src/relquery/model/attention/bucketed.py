@@ -262,7 +262,7 @@ def _merge(partials: list[tuple[Tensor, Tensor, Tensor]], count: int) -> Tensor:
     total = torch.zeros_like(largest).index_add_(0, tokens, weight)
     weight = weight / total.index_select(0, tokens)
     merged = weight.new_zeros(count, *output.shape[1:])  # float32, whatever the network's type
-    merged.index_add_(0, tokens, output * weight.unsqueeze(-1))
+    merged.index_add_(0, tokens, output.float() * weight.unsqueeze(-1))
     return merged.to(output.dtype)
 
 

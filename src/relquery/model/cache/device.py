@@ -40,10 +40,12 @@ class KVCache:
         return self._layers[layer]
 
     def read(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values at `slots` (jobs, tokens), each (jobs, tokens, kv_heads, width)."""
+        """Keys and values at `slots` of any shape, each (*shape, kv_heads, width)."""
         flat = slots.reshape(-1)
         keys, values = (
-            states.index_select(1, flat).view(len(states), *slots.shape, -1).permute(1, 2, 0, 3)
+            states.index_select(1, flat)
+            .transpose(0, 1)
+            .view(*slots.shape, len(states), states.shape[2])
             for states in self._layers[layer]
         )
         return keys, values
