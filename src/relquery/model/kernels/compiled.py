@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -29,7 +30,10 @@ def reordered(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compile(function: Callable[..., Any], freedoms: set[str]) -> Any:
-    return numba.njit(function, error_model="numpy", cache=True, nogil=True, fastmath=freedoms)
+    made = numba.njit(function, error_model="numpy", nogil=True, fastmath=freedoms)
+    with suppress(RuntimeError):  # numba found no folder for its cache
+        made.enable_caching()
+    return made
 
 
 _array: Any = cast(Any, numba).carray

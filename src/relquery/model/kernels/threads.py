@@ -34,7 +34,7 @@ class Body:
     def run(self, arguments: Int64s, threads: int) -> None:
         """Run on so many threads, and return when all have ended."""
         if self._compiled is None:
-            self._compiled = cfunc(types.void(types.int64), cache=True)(self._function)
+            self._compiled = self._compile()
         place = arguments.ctypes.data
         if threads == 1:
             self._compiled.ctypes(place)
@@ -42,6 +42,13 @@ class Body:
             start(self._compiled.address, place, threads, 0)
         else:
             list(_pool().map(self._compiled.ctypes, [place] * threads))
+
+    def _compile(self) -> Any:
+        signature = types.void(types.int64)
+        try:
+            return cfunc(signature, cache=True)(self._function)
+        except RuntimeError:  # numba found no folder for its cache
+            return cfunc(signature)(self._function)
 
 
 def threads() -> int:
