@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from benchmarks.turns import Turn, passing_on
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig, Order
 from relquery.connection import connect
-from relquery.errors import PartialResultWarning
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
@@ -31,8 +29,7 @@ def run_query(
 ) -> tuple[Result, float]:
     """The result of a query over `movies`, and the seconds of its turns; each step ends one.
 
-    The engine's cache is allocated in advance. Answers cut by max_tokens give no warning, because
-    a random network never ends an answer itself.
+    The engine's cache is allocated in advance.
     """
     with ExitStack() as stack:
         backend = stack.enter_context(closing(EmbeddedBackend(model, config or EngineConfig())))
@@ -40,8 +37,6 @@ def run_query(
         stack.enter_context(passing_on(backend.engine, turn))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
         connection.register("movies", movies)
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", PartialResultWarning)
         begin = turn.now()
         result = connection.sql(sql, max_tokens=max_tokens)
         result.fetchall()

@@ -6,6 +6,7 @@ measured. If the sides' steps alternate, fast and slow minutes affect all sides 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -18,6 +19,7 @@ from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Drawn, Executor
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
+from relquery.errors import PartialResultWarning
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -74,6 +76,9 @@ def alternate(
 ) -> dict[K, T]:
     """Results of all sides. Each is called with its turn, and passes it on.
 
+    Answers cut by max_tokens give no warning, because a random network never ends an answer itself.
+    One context for all sides ignores them: the sides' own contexts would not be nested.
+
     within: contexts for the turns of some sides.
     """
     from relquery.model.slices.turns import take_turns
@@ -84,7 +89,9 @@ def alternate(
         with Turn(turns, wait, (within or {}).get(name, nullcontext)) as turn:
             return sides[name](turn)
 
-    results = take_turns([partial(run, name) for name in sides])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialResultWarning)
+        results = take_turns([partial(run, name) for name in sides])
     return dict(zip(sides, cast(list[T], results), strict=True))
 
 
