@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BASE = {"arrays", "errors", "config", "prompt"}
+BASE = {"arrays", "compilation", "errors", "config", "prompt"}
 WHAT = {"ir", "table", "markup", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
@@ -18,6 +18,7 @@ RECORDS = {"report", "ledger"}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "arrays": set(),
+    "compilation": set(),
     "config": {"errors"},
     "prompt": {"errors"},
     "report": BASE,

@@ -1,8 +1,7 @@
-"""Tell the user that functions are being compiled, and how long that took."""
+"""How long compiling took, which no measured time should include."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -22,11 +21,6 @@ class Compilation(event.Listener):
 
     def on_start(self, event: Any) -> None:
         ours = isinstance(event.data["dispatcher"], Compiled)
-        if ours and not self.seconds and not self._begun:
-            logging.getLogger("relquery").warning(
-                "Compiling the search for a good order. This can take a minute, once per "
-                "installation."
-            )
         if ours or self._begun:
             self._begun.append(perf_counter())
 

@@ -17,9 +17,9 @@ from contextvars import ContextVar, copy_context
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
-from numba.core.registry import CPUDispatcher
 
 from relquery.arrays import Bools
+from relquery.compilation import Watched
 
 THREADS = 2
 PATIENCE = 0.1  # seconds between checks for a signal that woke another thread
@@ -30,8 +30,8 @@ R = TypeVar("R")
 _interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
 
 
-class Compiled(CPUDispatcher):
-    """A function that is compiled at its first call, or read from disk if it was before."""
+class Compiled(Watched):
+    """A function that can also be interpreted."""
 
     def __call__(self, *args: Any) -> Any:
         return self.py_func(*args) if _interpreting.get() else super().__call__(*args)

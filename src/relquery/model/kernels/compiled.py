@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.arrays import Int64s
+from relquery.compilation import Watched
 from relquery.model.kernels.vectors import pointer
 
 P = ParamSpec("P")
@@ -30,7 +31,8 @@ def reordered(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _compile(function: Callable[..., Any], freedoms: set[str]) -> Any:
-    made = numba.njit(function, error_model="numpy", nogil=True, fastmath=freedoms)
+    options = {"nopython": True, "error_model": "numpy", "nogil": True, "fastmath": freedoms}
+    made: Any = Watched(function, targetoptions=options)
     with suppress(RuntimeError):  # numba found no folder for its cache
         made.enable_caching()
     return made
