@@ -63,8 +63,8 @@ ROOMS: dict[str, list[str]] = {
         "scheduling", "step", "calibration",
     ],
     "model": [
-        "slices", "cache", "kernels", "attention", "sampling", "torch_executor", "networks",
-        "footprint", "text",
+        "slices", "cache", "kernels", "attention", "forward", "sampling", "torch_executor",
+        "networks", "footprint", "text",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "scoring", "local", "service", "provider",

@@ -37,7 +37,7 @@ def measure(model: LoadedModel, workload: Workload, repeats: int, seed: int) -> 
     longest = workload.longest
     slots = -(-longest // BLOCK) * BLOCK
     linear = measure_jct(
-        TorchExecutor(model.network, slots, slice_tokens=workload.chunk, release=model.release),
+        TorchExecutor(model.forward, slots, slice_tokens=workload.chunk, release=model.release),
         EngineConfig(cache_tokens=slots),
         RealClock(),
         vocabulary=len(model.tokenizer),

@@ -201,8 +201,8 @@ def _race(model: LoadedModel, tokens: int, slices: int, rounds: int) -> Race:
     """Seconds of a prompt by plain prefilling and by ours; the one that runs first alternates."""
     from relquery.model.torch_executor import TorchExecutor
 
-    kept = TorchExecutor(model.network, tokens, slice_tokens=tokens)
-    ours = TorchExecutor(model.network, 0, slice_tokens=slices, release=model.release)
+    kept = TorchExecutor(model.forward, tokens, slice_tokens=tokens)
+    ours = TorchExecutor(model.forward, 0, slice_tokens=slices, release=model.release)
     sides = (kept, np.arange(tokens)), (ours, SCRATCH + np.arange(tokens))
     found: tuple[list[float], list[float]] = [], []
     for number in range(rounds + 1):

@@ -165,7 +165,7 @@ class Service:
 
         if name not in self._executors:
             slots = self._limits.cache_tokens // self._limits.block_size * self._limits.block_size
-            self._executors[name] = TorchExecutor(self._model.network, slots)
+            self._executors[name] = TorchExecutor(self._model.forward, slots)
         return self._executors[name]
 
     def _encode(self, prompt: str) -> TokenIds:

@@ -11,6 +11,7 @@ import torch
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
+from relquery.model.forward.stock import Forward
 from relquery.model.networks.load import prepare
 from relquery.model.torch_executor import TorchExecutor
 from tests.model.oracle.architectures import NoTokenizer, build
@@ -19,8 +20,8 @@ TOKENS = np.random.default_rng(0).integers(3, 97, 30).astype(np.int32)
 
 
 @pytest.fixture(scope="module")
-def network() -> Any:
-    return prepare(build("llama"), cast(Any, NoTokenizer()), "llama").network
+def forward() -> Forward:
+    return prepare(build("llama"), cast(Any, NoTokenizer()), "llama").forward
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +45,16 @@ def best(logits: torch.Tensor, place: int) -> int:
     return int(logits[place].argmax())
 
 
-def test_a_whole_prompt_gives_the_token_after_it(network: Any, logits: torch.Tensor) -> None:
-    executor = TorchExecutor(network, 60)
+def test_a_whole_prompt_gives_the_token_after_it(forward: Forward, logits: torch.Tensor) -> None:
+    executor = TorchExecutor(forward, 60)
     assert executor.execute([chunk(0, 30, scattered(1), Draw())]) == [best(logits, 29)]
 
 
 @pytest.mark.parametrize("cuts", [(10, 20), (1, 2, 3, 29), tuple(range(1, 30)), (29,)])
 def test_a_prompt_in_chunks_gives_the_same_token(
-    network: Any, logits: torch.Tensor, cuts: tuple[int, ...]
+    forward: Forward, logits: torch.Tensor, cuts: tuple[int, ...]
 ) -> None:
-    executor, slots = TorchExecutor(network, 60), scattered(2)
+    executor, slots = TorchExecutor(forward, 60), scattered(2)
     places = [0, *cuts, 30]
     drawn = [
         executor.execute([chunk(start, stop, slots, Draw() if stop == 30 else None)])
@@ -62,8 +63,8 @@ def test_a_prompt_in_chunks_gives_the_same_token(
     assert drawn == [[None]] * len(cuts) + [[best(logits, 29)]]
 
 
-def test_each_chunk_that_wants_a_token_gets_its_own(network: Any, logits: torch.Tensor) -> None:
-    executor = TorchExecutor(network, 200)
+def test_each_chunk_that_wants_a_token_gets_its_own(forward: Forward, logits: torch.Tensor) -> None:
+    executor = TorchExecutor(forward, 200)
     slots = np.arange(200).reshape(4, 50)
     chunks = [
         chunk(0, 7, slots[0], Draw()),
@@ -77,9 +78,9 @@ def test_each_chunk_that_wants_a_token_gets_its_own(network: Any, logits: torch.
 
 @pytest.mark.parametrize("share", [True, False])
 def test_a_chunk_may_read_what_another_of_the_same_step_writes(
-    network: Any, logits: torch.Tensor, share: bool
+    forward: Forward, logits: torch.Tensor, share: bool
 ) -> None:
-    executor = TorchExecutor(network, 100, share)
+    executor = TorchExecutor(forward, 100, share)
     slots = np.arange(100)
     chunks = [  # one reader before the writer, one after it
         chunk(20, 21, np.concatenate((slots[:20], slots[60:70])), Draw()),
@@ -89,17 +90,17 @@ def test_a_chunk_may_read_what_another_of_the_same_step_writes(
     assert executor.execute(chunks) == [best(logits, 20), best(logits, 19), best(logits, 29)]
 
 
-def test_the_allowed_tokens_of_a_draw_are_kept_to(network: Any, logits: torch.Tensor) -> None:
+def test_the_allowed_tokens_of_a_draw_are_kept_to(forward: Forward, logits: torch.Tensor) -> None:
     allowed = tuple(sorted(logits[29].argsort()[:3].tolist()))
-    executor = TorchExecutor(network, 60)
+    executor = TorchExecutor(forward, 60)
     drawn = executor.execute([chunk(0, 30, scattered(3), Draw(allowed=allowed))])
     assert drawn == [max(allowed, key=lambda token: float(logits[29, token]))]
 
 
 def test_slots_are_used_as_given_and_may_be_written_again(
-    network: Any, logits: torch.Tensor
+    forward: Forward, logits: torch.Tensor
 ) -> None:
-    executor = TorchExecutor(network, 30)
+    executor = TorchExecutor(forward, 30)
     for start in (0, 5, 0):  # other content in the same slots, each time whole
         slots = np.roll(np.arange(30), start)
         executor.execute([chunk(0, 20, slots)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -15,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from relquery.arrays import TokenIds
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.request.rules import Rules
+from relquery.model.forward.stock import Forward
 from relquery.model.networks.load import load, prepare
 from tests.model.oracle.architectures import (
     NETWORKS,
@@ -23,6 +22,7 @@ from tests.model.oracle.architectures import (
     answers,
     build,
     engine_of,
+    failing_second_layer,
     finished,
     generated,
     prompts_with_shared_prefixes,
@@ -32,9 +32,9 @@ TOKENS = 10
 
 
 class Case(NamedTuple):
-    """A network on our attention, prompts, and what the stock network generated for them."""
+    """The forward pass on our attention, prompts, and what the stock network generated for them."""
 
-    network: Any
+    forward: Forward
     prompts: list[TokenIds]
     expected: list[list[int]]
 
@@ -46,7 +46,7 @@ def case(request: pytest.FixtureRequest) -> Case:
     expected = [generated(network, prompt, TOKENS) for prompt in prompts]
     assert len({tuple(output) for output in expected}) > 6, "the network always says the same"
     prepared = prepare(network, cast(Any, NoTokenizer()), request.param)
-    return Case(prepared.network, prompts, expected)
+    return Case(prepared.forward, prompts, expected)
 
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -72,30 +72,30 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("limits", SETTINGS.values(), ids=SETTINGS)
 def test_greedy_output_is_that_of_transformers(case: Case, limits: dict[str, Any]) -> None:
-    assert answers(case.network, case.prompts, TOKENS, **limits) == case.expected
+    assert answers(case.forward, case.prompts, TOKENS, **limits) == case.expected
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_greedy_output_is_the_same_in_every_order_of_submission(case: Case, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(case.prompts)).tolist()
-    got = answers(case.network, case.prompts, TOKENS, order, block_size=4, cache_tokens=200)
+    got = answers(case.forward, case.prompts, TOKENS, order, block_size=4, cache_tokens=200)
     assert got == case.expected
 
 
 def test_prompts_are_really_served_from_the_cache(case: Case) -> None:
-    engine = engine_of(case.network, block_size=4)
+    engine = engine_of(case.forward, block_size=4)
     requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(case.prompts)]
     served = sum(request.cached or 0 for request in finished(engine, requests))
     assert served > 0.2 * sum(len(prompt) for prompt in case.prompts)
 
 
 def test_a_step_that_fails_between_two_layers_changes_no_answer(case: Case) -> None:
-    engine = engine_of(case.network, block_size=4)
+    engine = engine_of(case.forward, block_size=4)
     requests = [Request(i, prompt, TOKENS) for i, prompt in enumerate(case.prompts)]
     for request in requests:
         engine.submit(request)
     for _ in range(3):
-        with failing(second_layer(case.network)), pytest.raises(KeyboardInterrupt):
+        with failing_second_layer(), pytest.raises(KeyboardInterrupt):
             engine.step()
         engine.step()
     while engine.waiting or engine.running:
@@ -103,32 +103,15 @@ def test_a_step_that_fails_between_two_layers_changes_no_answer(case: Case) -> N
     assert [request.output for request in requests] == case.expected
 
 
-def second_layer(network: torch.nn.Module) -> torch.nn.Module:
-    """Its attention module."""
-    return next(m for m in network.modules() if getattr(m, "layer_idx", None) == 1)
-
-
-@contextmanager
-def failing(module: torch.nn.Module) -> Iterator[None]:
-    """A module that raises instead of computing."""
-
-    def interrupt(*args: Any) -> None:
-        raise KeyboardInterrupt
-
-    hook = module.register_forward_pre_hook(interrupt)
-    yield
-    hook.remove()
-
-
 # ---- sampled and restricted answers, on one network
 
 
 @pytest.fixture(scope="module")
-def llama() -> Any:
-    return prepare(build("llama"), cast(Any, NoTokenizer()), "llama").network
+def llama() -> Forward:
+    return prepare(build("llama"), cast(Any, NoTokenizer()), "llama").forward
 
 
-def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Any) -> None:
+def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Forward) -> None:
     prompts = prompts_with_shared_prefixes(8)
 
     def sampled(seed: int, **limits: Any) -> list[list[int]]:
@@ -144,7 +127,9 @@ def test_sampled_output_depends_on_the_seed_and_not_on_the_batch(llama: Any) -> 
     assert sampled(2) != first
 
 
-def test_of_allowed_answers_the_greedy_one_is_the_one_that_a_plain_loop_finds(llama: Any) -> None:
+def test_of_allowed_answers_the_greedy_one_is_what_a_plain_loop_finds(
+    llama: Forward,
+) -> None:
     prompts = prompts_with_shared_prefixes(8)
     choices = ((5, 6, 7), (5, 6, 8, 9), (10,), (11, 12), (11, 40))
     requests = [Request(i, p, TOKENS, rules=Rules(labels=choices)) for i, p in enumerate(prompts)]
@@ -192,7 +177,7 @@ def test_real_weights_tell_the_same_stories(
     prompts, expected = told
     model = load(str(stories), device="cpu")
     requests = [Request(i, prompt, 60, rules=Rules(model.end)) for i, prompt in enumerate(prompts)]
-    list(finished(engine_of(model.network, **limits), requests))
+    list(finished(engine_of(model.forward, **limits), requests))
     assert [request.output for request in requests] == expected
 
 

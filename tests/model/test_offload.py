@@ -18,6 +18,7 @@ from relquery.engine.request.rules import Rules
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.torch_executor import TorchExecutor
+from tests.model.oracle.architectures import failing_second_layer
 from tests.model.test_scored import COMMON, END, LABELS, model_of, reference, words
 
 ARCHITECTURES = ["llama", "qwen3", "gpt2", "opt", "gemma2", "gemma3", "gpt_neox", "bloom", "mpt"]
@@ -50,7 +51,7 @@ class Engine:
         given = {"cache_tokens": 16, "host_tokens": 80, "block_size": 4, "max_input": 64}
         config = EngineConfig(**given | {"max_num_batched_tokens": 256} | limits)
         self.executor = Counted(
-            model.network,
+            model.forward,
             config.cache_tokens,
             config.segment_sharing,
             model.positions,
@@ -170,22 +171,12 @@ def test_without_host_memory_all_is_computed() -> None:
 @pytest.mark.parametrize("slice_tokens", [7, 2_048])
 def test_a_step_that_fails_between_two_layers_saves_nothing(slice_tokens: int) -> None:
     engine = Engine("llama", slice_tokens)
-    model, _ = model_of("llama")
     engine.check(COMMON)
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    layer: torch.nn.Module = next(
-        module for module in model.network.modules() if getattr(module, "layer_idx", None) == 1
-    )
     prompt = (*COMMON, *words(30))
     request = Request(9, np.array(prompt, np.int32), 1, rules=Rules(END, LABELS), scored=True)
     engine.loop.submit(request)
-    hook = layer.register_forward_pre_hook(interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with failing_second_layer(), pytest.raises(KeyboardInterrupt):
         engine.loop.step()
-    hook.remove()
     assert engine.loop.cancel(request)
     engine.loop.host.check()
     assert engine.loop.host.available == 20

@@ -22,7 +22,7 @@ from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.torch_executor import TorchExecutor
-from tests.model.oracle.architectures import VOCABULARY, NoTokenizer, build
+from tests.model.oracle.architectures import VOCABULARY, NoTokenizer, build, failing_second_layer
 from tests.model.oracle.dense import dense_logits
 from tests.model.test_spans import Spec, dense_chain, engine_chain
 
@@ -78,7 +78,7 @@ def serve(
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
     executor = Counted(
-        model.network,
+        model.forward,
         slots,
         config.segment_sharing,
         model.positions,
@@ -245,21 +245,12 @@ def test_the_answer_is_the_one_that_decoding_step_by_step_gives(
 
 def test_what_fails_between_two_layers_leaves_nothing_and_is_scored_again() -> None:
     model, _ = model_of("llama")
-    executor = TorchExecutor(model.network, 256)
+    executor = TorchExecutor(model.forward, 256)
     engine = Loop(executor, EngineConfig(cache_tokens=256, block_size=4), RealClock())
     request = Request(0, np.array(COMMON, np.int32), 1, rules=Rules(END, LABELS), scored=True)
     engine.submit(request)
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    layer: torch.nn.Module = next(
-        module for module in model.network.modules() if getattr(module, "layer_idx", None) == 1
-    )
-    hook = layer.register_forward_pre_hook(interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with failing_second_layer(), pytest.raises(KeyboardInterrupt):
         engine.step()
-    hook.remove()
     engine.pool.check()
     assert (engine.pool.held, request.scores) == (0, None)
     assert engine.step() == [request]

@@ -58,7 +58,7 @@ def serve(
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
     executor = Recorded(
-        model.network, slots, config.segment_sharing, model.positions, config.relocation
+        model.forward, slots, config.segment_sharing, model.positions, config.relocation
     )
     engine = Loop(executor, config, RealClock())
     placing: Placing = "request" if config.relocation == "cidra" else "chain"

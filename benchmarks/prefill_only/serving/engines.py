@@ -46,7 +46,7 @@ def executor_for(model: LoadedModel, workload: Workload) -> TorchExecutor:
     from relquery.model.torch_executor import TorchExecutor
 
     return TorchExecutor(
-        model.network,
+        model.forward,
         workload.cache_tokens,
         slice_tokens=workload.chunk,
         release=model.release,
@@ -58,7 +58,7 @@ def calibrated(model: LoadedModel, seed: int) -> LinearCost:
     from relquery.model.torch_executor import TorchExecutor
 
     limits = EngineConfig(cache_tokens=32_768)
-    executor = TorchExecutor(model.network, limits.cache_tokens)
+    executor = TorchExecutor(model.forward, limits.cache_tokens)
     vocabulary = len(model.tokenizer)
     fit = calibrate(executor, limits, RealClock(), vocabulary=vocabulary, quick=True, seed=seed)
     return fit.cost

@@ -12,6 +12,7 @@ from torch import Tensor
 from relquery.arrays import Slots
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.request.request import Draw
+from relquery.model.forward.linear import packed_bytes
 from relquery.model.networks.load import LoadedModel
 from relquery.model.slices.memory import peak_bytes
 from relquery.model.slices.turns import longest_slice
@@ -37,7 +38,8 @@ class Footprint:
         tensors: list[Tensor] = [*network.parameters(), *network.buffers()]
         storages = {each.untyped_storage()._cdata: each.untyped_storage() for each in tensors}
         self.weights = sum(storage.nbytes() for storage in storages.values())
-        executor = TorchExecutor(network, 1)
+        self.weights += packed_bytes(network)
+        executor = TorchExecutor(self.model.forward, 1)
         executor.execute([self._chunk(1, np.arange(1))])
         self.cached_token = executor.slot_bytes
 
@@ -60,7 +62,7 @@ class Footprint:
     def kept_prompt(self, tokens: int, chunk_tokens: int) -> int:
         """Bytes for computing a prompt in chunks that all stay in the cache, as in engines that
         decode (chunked prefill), or in one chunk (plain prefill). The cache is included."""
-        executor = TorchExecutor(self.model.network, tokens, slice_tokens=tokens)
+        executor = TorchExecutor(self.model.forward, tokens, slice_tokens=tokens)
 
         def run() -> None:
             slots = np.arange(tokens)
@@ -95,7 +97,7 @@ class Footprint:
 
     def _peak(self, chunks: list[Chunk], slice_tokens: int, layers: int | None) -> int:
         executor = TorchExecutor(
-            self.model.network, 0, slice_tokens=slice_tokens, release=self.model.release
+            self.model.forward, 0, slice_tokens=slice_tokens, release=self.model.release
         )
         if layers is None:
             return peak_bytes(lambda: executor.execute(chunks), self._device)

@@ -22,6 +22,7 @@ from relquery.model.attention.batch import PackedBatch, Turn
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
+from relquery.model.forward.stock import Forward, StockForward
 from relquery.model.sampling import follow_draws
 from relquery.model.slices.allocator import return_freed_memory
 from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch
@@ -29,7 +30,7 @@ from relquery.model.slices.turns import Wait, cut, leave, take_turns
 
 
 class TorchExecutor:
-    """Runs a `transformers` decoder whose attention function is ours.
+    """Runs the forward pass of a `transformers` decoder.
 
     slots: capacity of the KV cache in tokens. share, relocation, slice_tokens: see EngineConfig.
     scheme: the network's positions; without it, spans can only be used at their own position.
@@ -40,7 +41,7 @@ class TorchExecutor:
 
     def __init__(
         self,
-        network: PreTrainedModel,
+        forward: Forward,
         slots: int,
         share: bool = True,
         scheme: PositionScheme | None = None,
@@ -50,8 +51,9 @@ class TorchExecutor:
         host_slots: int = 0,
         lean: bool = False,
     ) -> None:
-        self._network = network
-        self._layers = int(network.config.get_text_config().num_hidden_layers)
+        self._compute = forward
+        self._device = forward.network.device
+        self._layers = int(forward.network.config.get_text_config().num_hidden_layers)
         self._slice_tokens, self._release = slice_tokens, release
         self._cache, self._host = KVCache(slots), HostCache(host_slots)
         self._share, self._lean = share, lean
@@ -97,10 +99,10 @@ class TorchExecutor:
         """Run a slice of a step; returns its logits, if some of its tokens need them."""
         wanted = layers == self._layers and any(chunk.draw for chunk in chunks)
 
-        def turn(layer: int, keys: Tensor, values: Tensor) -> None:
+        def turn(layer: int, states: tuple[Tensor, ...]) -> None:
             if layer == layers - 1 and not wanted:
                 leave()  # nothing after the last keys and values is needed
-            let_go(self._release, layer, keys, values)
+            let_go(self._release, layer, states)
             wait()
 
         begin()
@@ -110,12 +112,11 @@ class TorchExecutor:
         self, chunks: Sequence[Chunk], scratch: KVCache | None, turn: Turn | None = None
     ) -> Tensor:
         """Run the network: (draws, vocabulary) logits."""
-        device = self._network.device
         batch = PackedBatch(
             chunks,
             self._cache,
             self._share,
-            device,
+            self._device,
             self._scheme,
             self._rotate,
             scratch,
@@ -129,15 +130,7 @@ class TorchExecutor:
             for end, chunk in zip(ends.tolist(), chunks, strict=True)
             for at in range(end + 1 - len(chunk.draws), end + 1)
         ]
-        output = self._network(
-            input_ids=torch.from_numpy(tokens)[None].to(device),
-            position_ids=torch.from_numpy(batch.positions)[None].to(device),
-            use_cache=False,
-            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
-            batch=batch,
-        )
-        logits: Tensor = output.logits[0]
-        return logits
+        return self._compute(tokens, batch, wanted)
 
     @property
     def slot_bytes(self) -> int:
@@ -162,13 +155,13 @@ class TorchExecutor:
             self._cache.move(
                 self._slots(sources, block_size),
                 self._slots(targets, block_size),
-                torch.from_numpy(turns.repeat(block_size)).to(self._network.device),
+                torch.from_numpy(turns.repeat(block_size)).to(self._device),
                 self._scheme,
             )
 
     def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
         slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
-        return torch.from_numpy(slots).to(self._network.device)
+        return torch.from_numpy(slots).to(self._device)
 
 
 def _own_slots(chunks: Sequence[Chunk]) -> int:
@@ -185,7 +178,9 @@ def probe_release(network: PreTrainedModel) -> Release:
     draw = Draw(allowed=tuple(range(8)), weigh=True)
     chunk = Chunk(0, tokens, 0, (), SCRATCH + np.arange(6), draw)
 
+    forward = StockForward(network)
+
     def run(release: Release) -> list[Drawn | None]:
-        return TorchExecutor(network, 0, slice_tokens=2, release=release).execute([chunk])
+        return TorchExecutor(forward, 0, slice_tokens=2, release=release).execute([chunk])
 
     return find_release(run)

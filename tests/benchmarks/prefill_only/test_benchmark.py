@@ -251,7 +251,7 @@ def test_prompts_that_share_a_step_are_timed_and_join_where_a_step_costs_much() 
 
     model = load("random:layers=1,hidden=16,heads=1")
     dear, cheap = LinearCost(1e-6, prefill_intercept=1.0), LinearCost(1e-3, prefill_intercept=0.0)
-    executor = TorchExecutor(model.network, 80)
+    executor = TorchExecutor(model.forward, 80)
     for cost, joins in ((dear, batching.OTHERS), (cheap, 1)):
         found = batching.measure(executor, cost, 0.005, 1, 0)
         assert [row.uncached for row in found] == list(batching.UNCACHED)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from relquery.backends.local.open import load_backend
 from relquery.connection import connect
+from relquery.model.forward.linear import PackedWeight
 from relquery.model.networks.fingerprint import fingerprint
 from relquery.model.networks.load import load
 from relquery.model.networks.random import RandomSpec, build_network, train_tokenizer
@@ -101,8 +102,11 @@ def test_large_weights_count_to_their_last_piece(monkeypatch: pytest.MonkeyPatch
     for size in (2**24, 1000, 999):  # one piece, several, with bytes of a number in two of them
         monkeypatch.setattr("relquery.model.networks.fingerprint._PIECE_BYTES", size)
         found.add(fingerprint(model))
-    weight = model.network.state_dict()["model.layers.0.mlp.down_proj.weight"]
+    network: Any = model.network
+    layer = network.model.layers[0].mlp.down_proj
+    weight = layer.weight
     weight.view(-1)[-1] += 1
+    layer.packed = PackedWeight(weight, None)
     assert fingerprint(model) not in found
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -14,6 +16,8 @@ from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.forward.stock import Forward
 from relquery.model.torch_executor import TorchExecutor
 
 VOCABULARY = 97
@@ -183,11 +187,11 @@ def generated(network: Any, prompt: TokenIds, tokens: int) -> list[int]:
     return list(output[0, len(prompt) :].tolist())
 
 
-def engine_of(network: Any, **limits: Any) -> Loop:
+def engine_of(forward: Forward, **limits: Any) -> Loop:
     """An engine on a prepared network; limits: see EngineConfig."""
     config = EngineConfig(**({"cache_tokens": 4096} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
-    return Loop(TorchExecutor(network, slots, config.segment_sharing), config, RealClock())
+    return Loop(TorchExecutor(forward, slots, config.segment_sharing), config, RealClock())
 
 
 def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
@@ -200,7 +204,7 @@ def finished(engine: Loop, requests: Iterable[Request]) -> Iterator[Request]:
 
 
 def answers(
-    network: Any,
+    forward: Forward,
     prompts: Sequence[TokenIds],
     tokens: int,
     order: Sequence[int] | None = None,
@@ -209,6 +213,20 @@ def answers(
     """Greedy outputs by prompt, submitted in `order`."""
     requests = [Request(i, prompts[i], tokens) for i in order or range(len(prompts))]
     outputs = {
-        request.id: request.output for request in finished(engine_of(network, **limits), requests)
+        request.id: request.output for request in finished(engine_of(forward, **limits), requests)
     }
     return [outputs[i] for i in range(len(prompts))]
+
+
+@contextmanager
+def failing_second_layer() -> Iterator[None]:
+    """A second layer that stores its keys and is then interrupted."""
+    attend = PackedBatch.attend
+
+    def interrupt(batch: PackedBatch, layer: int, *args: Any, **options: Any) -> Any:
+        if layer == 1:
+            raise KeyboardInterrupt
+        return attend(batch, layer, *args, **options)
+
+    with patch.object(PackedBatch, "attend", interrupt):
+        yield

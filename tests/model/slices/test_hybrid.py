@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw
+from relquery.model.forward.stock import StockForward
 from relquery.model.networks.load import LoadedModel, prepare
 from relquery.model.slices.release import Release
 from relquery.model.slices.turns import cut, leave, longest_slice, take_turns
-from relquery.model.torch_executor import TorchExecutor
+from relquery.model.torch_executor import TorchExecutor, probe_release
 from tests.model.oracle.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
 
 LENGTH = 60
@@ -65,7 +66,7 @@ def own(count: int, start: int = 0) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("name", [*sorted(set(ALL) - DYNAMIC), "mixtral"])
 def test_slices_change_no_logit(name: str, slice_tokens: int) -> None:
     model = loaded(name)
-    executor = TorchExecutor(model.network, 0, slice_tokens=slice_tokens, release=model.release)
+    executor = TorchExecutor(model.forward, 0, slice_tokens=slice_tokens, release=model.release)
     (weighed,) = executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
     assert close(weighed, dense(name)[-1])
 
@@ -85,14 +86,14 @@ def test_layers_may_differ_in_width(slice_tokens: int) -> None:
     with torch.inference_mode():
         logits = wide()(torch.from_numpy(TOKENS).long()[None]).logits[0]
     model = prepare(wide(), cast(Any, NoTokenizer()), "wide")
-    executor = TorchExecutor(model.network, 0, slice_tokens=slice_tokens, release=model.release)
+    executor = TorchExecutor(model.forward, 0, slice_tokens=slice_tokens, release=model.release)
     (weighed,) = executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
     assert close(weighed, logits[-1].double().log_softmax(-1))
 
 
 def test_what_a_network_reads_again_is_not_let_go_of() -> None:
     everything = Release(states=True, inputs=True, embeddings=True)
-    assert loaded("llama").release == everything
+    assert probe_release(prepared("llama")) == everything
     assert loaded("mixtral").release == everything
     # Attention and feed-forward stand side by side and read the same normalised states.
     assert not loaded("cohere").release.inputs
@@ -102,7 +103,7 @@ def test_what_a_network_reads_again_is_not_let_go_of() -> None:
 @pytest.mark.parametrize("kept", [0, 16, 48])
 @pytest.mark.parametrize("slice_tokens", [8, 100])
 def test_a_kept_prefix_serves_the_next_prompt(name: str, kept: int, slice_tokens: int) -> None:
-    executor = TorchExecutor(prepared(name), 64, slice_tokens=slice_tokens)
+    executor = TorchExecutor(loaded(name).forward, 64, slice_tokens=slice_tokens)
     slots = np.concatenate((np.random.default_rng(1).permutation(64)[:kept], own(LENGTH - kept)))
     (first,) = executor.execute([Chunk(0, TOKENS, 0, (), slots, WEIGH)])
     context = (Segment(slots[:kept]),) if kept else ()
@@ -115,7 +116,7 @@ def test_a_kept_prefix_serves_the_next_prompt(name: str, kept: int, slice_tokens
 
 @pytest.mark.parametrize("slice_tokens", [5, 17, 1_000])
 def test_chunks_of_a_step_read_one_another_across_slices(slice_tokens: int) -> None:
-    executor = TorchExecutor(prepared("llama"), 64, slice_tokens=slice_tokens)
+    executor = TorchExecutor(loaded("llama").forward, 64, slice_tokens=slice_tokens)
     slots = np.concatenate((np.arange(20), own(LENGTH - 20)))
     chunks = [
         Chunk(0, TOKENS[:40], 0, (), slots[:40], WEIGH),
@@ -130,7 +131,7 @@ def test_slices_without_a_token_to_draw_skip_the_last_layers_end() -> None:
     network = prepared("llama")
     last, seen = network.model.layers[-1].mlp, []
     last.register_forward_hook(lambda module, args, output: seen.append(args[0].shape[1]))
-    executor = TorchExecutor(network, 0, slice_tokens=16)
+    executor = TorchExecutor(StockForward(network), 0, slice_tokens=16)
     executor.execute([Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)])
     assert seen == [LENGTH - 48]
 
@@ -145,7 +146,7 @@ def test_a_failing_slice_ends_the_others() -> None:
             raise RuntimeError("out of memory")
 
     hook = network.transformer.h[0].mlp.register_forward_pre_hook(fail)
-    executor = TorchExecutor(network, 0, slice_tokens=8)
+    executor = TorchExecutor(StockForward(network), 0, slice_tokens=8)
     chunk = Chunk(0, TOKENS, 0, (), own(LENGTH), WEIGH)
     with pytest.raises(RuntimeError, match="out of memory"):
         executor.execute([chunk])

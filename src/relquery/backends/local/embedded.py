@@ -60,7 +60,7 @@ class EmbeddedBackend(Backend):
         self._fingerprint: str | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
         self._executor = TorchExecutor(
-            model.network,
+            model.forward,
             self._slots,
             config.segment_sharing,
             model.positions,

@@ -13,12 +13,13 @@ from torch import Tensor
 from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.model.attention.bucketed import BucketedAttention
-from relquery.model.attention.compiled import KINDS, CompiledAttention
+from relquery.model.attention.compiled import CompiledAttention
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.cache.rotary import PositionScheme, Rotate
+from relquery.model.kernels.arguments import KINDS, Stored
 
-Turn = Callable[[int, Tensor, Tensor], None]
+Turn = Callable[[int, tuple[Tensor, ...]], None]
 
 
 class PackedBatch:
@@ -27,10 +28,11 @@ class PackedBatch:
     share: see EngineConfig.segment_sharing. scheme: how keys carry their position; needed if
     spans are used at a different position than they were computed. rotate: "queries" per span, or
     "keys" when they are read. scratch: holds what is written to the step's scratch slots. turn:
-    called with a layer's number, keys and values when these are written, before any are read; it
-    may empty them. host: the cache that chunks load from and save to.
+    called with a layer's number when its keys and values are written, before any are read, and with
+    tensors that are not needed any more; it may empty them. host: the cache that chunks load from
+    and save to.
 
-    tokens: of the packed batch.
+    tokens: of the packed batch. positions, slots: (tokens,), slots as chunks write to them.
     """
 
     def __init__(
@@ -49,7 +51,8 @@ class PackedBatch:
         self.turn = turn
         self.cache, self.scratch, self._host = cache, scratch, host
         self._loads, self._saves = self._split_loads(chunks), _saves(chunks)
-        self._writes = self._split_writes(np.concatenate([chunk.writes for chunk in chunks]))
+        self.slots = np.concatenate([chunk.writes for chunk in chunks])
+        self._writes = self._split_writes(self.slots)
         self.positions = np.concatenate(
             [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
         )
@@ -73,23 +76,43 @@ class PackedBatch:
         window: int | None = None,
         softcap: float | None = None,
         slopes: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
         """Outputs (tokens, heads, value_dim) of queries (tokens, heads, head_dim), for keys and
-        values that `write` has stored."""
+        values that are stored.
+
+        out: on a CPU, may be given to hold them in its first rows.
+        """
         options: Any = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
         if self.device.type != "cpu" or queries.dtype not in KINDS:
             return self.bucketed.attend(layer, queries, *self._read_own(layer), **options)
         own = None if self.scratch is None else self.scratch.stored(layer)
-        return self._compiled.attend(layer, queries, self.cache.stored(layer), own, **options)
+        stored = self.cache.stored(layer)
+        return self._compiled.attend(layer, queries, stored, own, out=out, **options)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and fetch the
-        layer's states from the host."""
+        """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and exchange states
+        with the host."""
         for store, rows, slots in self._writes:
             if rows is None:
                 store.write(layer, slots, keys, values)
             else:
                 store.write(layer, slots, keys[rows], values[rows])
+        self._exchange(layer, keys, values)
+
+    def prepare(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Stored | None, ...]:
+        """Where keys and values of these shapes are to be stored at `slots`: in the cache, and in
+        the step's own store, each None if nothing is."""
+        made = {store: store.prepare(layer, keys, values) for store, _, _ in self._writes}
+        return made.get(self.cache), made.get(self.scratch) if self.scratch else None
+
+    def end_write(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """To be called when keys and values of these shapes are stored where `prepare` said."""
+        if self._saves or self._loads:
+            self._exchange(layer, *(self._read_own(layer) if self._saves else (keys, values)))
+
+    def _exchange(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Save states to the host, and fetch the layer's states from it."""
         for run in self._saves:
             assert self._host is not None, "there is no host cache to save to"
             self._host.save(layer, run, keys, values)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
-from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.plan import Plan, plan_step
 from relquery.model.cache.rotary import PositionScheme, Rotary
 from relquery.model.kernels import attention as kernel
+from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, places
 from relquery.model.kernels.threads import threads
-from relquery.model.kernels.vectors import BFLOAT16, FLOAT16, FLOAT32
 
-KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
-"""Types of states that the kernels read."""
 ALONE = 1 << 16
 """Products of numbers that one thread computes sooner than several begin."""
-
-Stored = tuple[Tensor, Tensor]
-"""Keys and values of one layer in one store, each (kv_heads, slots, width)."""
 
 
 class CompiledAttention:
@@ -49,8 +40,9 @@ class CompiledAttention:
         window: int | None = None,
         softcap: float | None = None,
         slopes: Tensor | None = None,
+        out: Tensor | None = None,
     ) -> Tensor:
-        """Outputs (tokens, heads, value width).
+        """Outputs (tokens, heads, value width), in the first rows of `out` if that is given.
 
         query: (tokens, heads, width), numbers of a head next to each other. stored, own: where the
         step's keys and values are, in the cache and in the step's own store.
@@ -65,15 +57,15 @@ class CompiledAttention:
         prepared = self._prepared[shape]
         if query.stride(-1) != 1:
             query = query.contiguous()
-        output = query.new_empty(query.shape[0], heads, value_width)
+        output = query.new_empty(query.shape[0], heads, value_width) if out is None else out
         a = prepared.arguments
         size = query.element_size()
         a[kernel.QUERIES] = query.data_ptr()
         a[kernel.QUERY_TOKEN], a[kernel.QUERY_HEAD] = query.stride(0) * size, query.stride(1) * size
         a[kernel.OUTPUTS] = output.data_ptr()
-        a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = _places(stored)
-        a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = _places(own)
-        a[kernel.SCALE], a[kernel.CAP] = _bits(scale), _bits(softcap or 0.0)
+        a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = places(stored)
+        a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = places(own)
+        a[kernel.SCALE], a[kernel.CAP] = bits(scale), bits(softcap or 0.0)
         a[kernel.WINDOW] = window or 0
         if slopes is not None:
             slopes = slopes.float().contiguous()
@@ -88,7 +80,7 @@ class CompiledAttention:
             a[kernel.HALF] = len(rotary.frequencies)
             a[kernel.INTERLEAVED] = rotary.interleaved
         workers = prepared.workers
-        work = torch.empty(workers * int(a[kernel.WORK_BYTES]), dtype=torch.uint8)
+        work = torch.empty(workers * a[kernel.WORK_BYTES], dtype=torch.uint8)
         a[kernel.WORK] = work.data_ptr()
         a[kernel.NEXT] = a[kernel.TICKET] = 0
         kernel.ATTEND.run(a, workers)
@@ -143,7 +135,7 @@ class _Prepared:
 
     def __init__(self, plan: Plan, workers: int) -> None:
         self.plan, self.workers = plan, workers
-        self.arguments: Int64s = np.zeros(kernel.ARGUMENTS, dtype=np.int64)
+        self.arguments = Arguments(kernel.ARGUMENTS)
         self.partials: Tensor | None = None
         self._tables: dict[Rotary, tuple[Tensor, Tensor]] = {}
 
@@ -154,18 +146,3 @@ class _Prepared:
             angles = angles * rotary.frequencies.double()
             self._tables[rotary] = angles.cos().float(), angles.sin().float()
         return self._tables[rotary]
-
-
-def _places(stored: Stored | None) -> tuple[int, int, int]:
-    """Addresses of keys and values, and how many slots there are."""
-    if stored is None:
-        return 0, 0, 0
-    keys, values = stored
-    return keys.data_ptr(), values.data_ptr(), keys.shape[1]
-
-
-@lru_cache(maxsize=64)
-def _bits(number: float) -> int:
-    """The bits of a float32."""
-    (bits,) = struct.unpack("i", struct.pack("f", number))
-    return int(bits)

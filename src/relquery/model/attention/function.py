@@ -20,26 +20,38 @@ NAME = "relquery"
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Sizes of sliding windows and the like, in tokens.
+class AttentionOptions:
+    """How a layer calls its attention function. has_slopes: whether keys carry ALiBi's."""
 
-    asked: for which a network wanted a mask. used: which it then told its attention function.
+    scale: float
+    window: int | None
+    softcap: float | None
+    has_slopes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What networks asked of our attention function.
+
+    asked: sizes of sliding windows and the like, in tokens, for which a network wanted a mask.
+    used: which it then told its attention function. layers: options of each layer's calls.
     """
 
     asked: set[int] = field(default_factory=set)
     used: set[int] = field(default_factory=set)
+    layers: dict[int, list[AttentionOptions]] = field(default_factory=dict)
 
 
-_watching: ContextVar[Windows | None] = ContextVar("watching", default=None)
+_watching: ContextVar[Watched | None] = ContextVar("watching", default=None)
 
 
 @contextmanager
-def watch_windows() -> Iterator[Windows]:
-    """What the networks that run meanwhile, in this thread, say of windows."""
-    windows = Windows()
-    before = _watching.set(windows)
+def watch_calls() -> Iterator[Watched]:
+    """What the networks that run meanwhile, in this thread, ask of our attention function."""
+    watched = Watched()
+    before = _watching.set(watched)
     try:
-        yield windows
+        yield watched
     finally:
         _watching.reset(before)
 
@@ -70,18 +82,23 @@ def attention(
         )
     if kwargs.get("s_aux") is not None:
         raise ModelError("Networks with attention sinks are not supported by the local engine.")
-    if sliding_window is not None and (windows := _watching.get()) is not None:
-        windows.used.add(sliding_window)
     layer = int(module.layer_idx)  # type: ignore[arg-type]
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if (watched := _watching.get()) is not None:
+        if sliding_window is not None:
+            watched.used.add(sliding_window)
+        watched.layers.setdefault(layer, []).append(
+            AttentionOptions(scale, sliding_window, softcap, alibi is not None)
+        )
     queries, keys, values = (t[0].transpose(0, 1) for t in (query, key, value))
     batch.write(layer, keys, values)
     if batch.turn is not None:
         del keys, values  # views, which would keep alive what the turn releases
-        batch.turn(layer, key, value)
+        batch.turn(layer, (key, value))
     outputs = batch.attend(
         layer,
         queries,
-        scale=scaling if scaling is not None else query.shape[-1] ** -0.5,
+        scale=scale,
         window=sliding_window,
         softcap=softcap,
         slopes=alibi,
@@ -91,8 +108,8 @@ def attention(
 
 def _no_mask(*args: Any, local_size: int | None = None, **kwargs: Any) -> None:
     """The batch says what attends to what; a network need not build a mask."""
-    if local_size is not None and (windows := _watching.get()) is not None:
-        windows.asked.add(local_size)
+    if local_size is not None and (watched := _watching.get()) is not None:
+        watched.asked.add(local_size)
 
 
 AttentionInterface.register(NAME, attention)

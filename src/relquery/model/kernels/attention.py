@@ -17,16 +17,15 @@ from relquery.model.kernels.compiled import Floats, compiled, floats, integers, 
 from relquery.model.kernels.elementary import cap_in_place, exp, exp_in_place
 from relquery.model.kernels.threads import Body
 from relquery.model.kernels.vectors import (
-    BFLOAT16,
-    FLOAT16,
     FLOAT32,
     LANES,
     add_products,
     add_rows,
-    convert,
     dots,
     float_of_bits,
+    narrow,
     take_number,
+    widen,
 )
 
 BLOCK = 64
@@ -225,74 +224,10 @@ def _work(a: Int64s, shape: _Shape) -> _Work:
 @compiled
 def _widen(target: int, source: int, kind: int, width: int) -> None:
     """Copy `width` numbers of a kind to float32, and zeros up to the next multiple of LANES."""
-    whole = width // LANES * LANES
-    for at in range(0, whole, LANES):
-        if kind == FLOAT32:
-            convert(target + 4 * at, FLOAT32, source + 4 * at, FLOAT32, LANES)
-        elif kind == BFLOAT16:
-            convert(target + 4 * at, FLOAT32, source + 2 * at, BFLOAT16, LANES)
-        else:
-            convert(target + 4 * at, FLOAT32, source + 2 * at, FLOAT16, LANES)
-    for at in range(whole, width):
-        if kind == FLOAT32:
-            convert(target + 4 * at, FLOAT32, source + 4 * at, FLOAT32, 1)
-        elif kind == BFLOAT16:
-            convert(target + 4 * at, FLOAT32, source + 2 * at, BFLOAT16, 1)
-        else:
-            convert(target + 4 * at, FLOAT32, source + 2 * at, FLOAT16, 1)
+    widen(target, source, kind, width)
     rest = floats(target + 4 * width, padded(width) - width)
     for at in range(len(rest)):
         rest[at] = _ZERO
-
-
-@compiled
-def _narrow(target: int, source: int, kind: int, width: int) -> None:
-    """Copy `width` float32 numbers to a kind."""
-    whole = width // LANES * LANES
-    for at in range(0, whole, LANES):
-        if kind == FLOAT32:
-            convert(target + 4 * at, FLOAT32, source + 4 * at, FLOAT32, LANES)
-        elif kind == BFLOAT16:
-            convert(target + 2 * at, BFLOAT16, source + 4 * at, FLOAT32, LANES)
-        else:
-            convert(target + 2 * at, FLOAT16, source + 4 * at, FLOAT32, LANES)
-    for at in range(whole, width):
-        if kind == FLOAT32:
-            convert(target + 4 * at, FLOAT32, source + 4 * at, FLOAT32, 1)
-        elif kind == BFLOAT16:
-            convert(target + 2 * at, BFLOAT16, source + 4 * at, FLOAT32, 1)
-        else:
-            convert(target + 2 * at, FLOAT16, source + 4 * at, FLOAT32, 1)
-
-
-@compiled
-def _score_row(
-    scores: int, step: int, query: int, keys: int, count: int, width: int, kind: int
-) -> None:
-    """Dot products of a query with keys, TOGETHER at a time; see `dots`."""
-    for key in range(0, count, TOGETHER):
-        place = scores + key * step
-        if kind == FLOAT32:
-            dots(place, step, query, keys + 8 * key, width, FLOAT32, TOGETHER)
-        elif kind == BFLOAT16:
-            dots(place, step, query, keys + 8 * key, width, BFLOAT16, TOGETHER)
-        else:
-            dots(place, step, query, keys + 8 * key, width, FLOAT16, TOGETHER)
-
-
-@compiled
-def _add_to_row(
-    sums: int, weights: int, step: int, values: int, count: int, width: int, kind: int
-) -> None:
-    """Add weighted values to an output, TOGETHER at a time; see `add_rows`."""
-    for key in range(0, count, TOGETHER):
-        place = weights + key * step
-        if kind == FLOAT32:
-            add_rows(sums, place, step, values + 8 * key, width, FLOAT32, TOGETHER)
-        elif kind == BFLOAT16:
-            add_rows(sums, place, step, values + 8 * key, width, BFLOAT16, TOGETHER)
-        else:
-            add_rows(sums, place, step, values + 8 * key, width, FLOAT16, TOGETHER)
 
 
 @compiled
@@ -433,8 +368,10 @@ def _score(
     if visit.rows < MANY:
         for row in range(visit.rows):
             query = queries + 4 * (visit.first + row) * shape.wide
-            place, listed = work.scores + 4 * row, work.keys_at.ctypes.data
-            _score_row(place, 4 * columns, query, listed, count, shape.wide, kind)
+            for key in range(0, count, TOGETHER):
+                place = work.scores + 4 * (key * columns + row)
+                listed = work.keys_at.ctypes.data + 8 * key
+                dots(place, 4 * columns, query, listed, shape.wide, kind, TOGETHER)
         return
     rows = (count + 3) // 4 * 4
     scores = floats(work.scores, rows * columns)
@@ -574,9 +511,11 @@ def _add_values(
     for at in range(len(missing)):
         missing[at] = _ZERO
     for row in range(visit.rows):
-        place, listed = work.scores + 4 * row, work.values_at.ctypes.data
         target = outputs + 4 * row * shape.deep
-        _add_to_row(target, place, 4 * columns, listed, count, shape.deep, kind)
+        for key in range(0, count, TOGETHER):
+            place = work.scores + 4 * (key * columns + row)
+            listed = work.values_at.ctypes.data + 8 * key
+            add_rows(target, place, 4 * columns, listed, shape.deep, kind, TOGETHER)
 
 
 @compiled
@@ -635,7 +574,7 @@ def _end_rows(a: Int64s, shape: _Shape, work: _Work, rows: _Rows, head: int) -> 
         for at in range(shape.deep):
             line[at] *= share
         place = (token * shape.heads + by_head) * shape.value_width * shape.size
-        _narrow(a[OUTPUTS] + place, line.ctypes.data, shape.kind, shape.value_width)
+        narrow(a[OUTPUTS] + place, line.ctypes.data, shape.kind, shape.value_width)
 
 
 @compiled
@@ -700,7 +639,7 @@ def _merge_token(a: Int64s, shape: _Shape, number: int, head: int, joined: Float
     for at in range(shape.deep):
         joined[at] *= share
     place = (listed[0] * shape.heads + head) * shape.value_width * shape.size
-    _narrow(a[OUTPUTS] + place, joined.ctypes.data, shape.kind, shape.value_width)
+    narrow(a[OUTPUTS] + place, joined.ctypes.data, shape.kind, shape.value_width)
 
 
 @compiled

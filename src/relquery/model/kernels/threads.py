@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from numba import cfunc, types
 
-from relquery.arrays import Int64s
+from relquery.model.kernels.arguments import Arguments
 
 _OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[^/]*\.so[^/]*$")
 
@@ -29,26 +29,33 @@ class Body:
 
     def __init__(self, function: Callable[[Any], None]) -> None:
         self._function = function
-        self._compiled: Any = None
+        self._address, self._call = 0, _call(0)
 
-    def run(self, arguments: Int64s, threads: int) -> None:
+    def run(self, arguments: Arguments, threads: int) -> None:
         """Run on so many threads, and return when all have ended."""
-        if self._compiled is None:
-            self._compiled = self._compile()
-        place = arguments.ctypes.data
+        if not self._address:
+            self._address = self._compile()
+            self._call = _call(self._address)
         if threads == 1:
-            self._compiled.ctypes(place)
+            self._call(arguments.place)
         elif (start := _openmp()) is not None:
-            start(self._compiled.address, place, threads, 0)
+            start(self._address, arguments.place, threads, 0)
         else:
-            list(_pool().map(self._compiled.ctypes, [place] * threads))
+            list(_pool().map(self._call, [arguments.place] * threads))
 
-    def _compile(self) -> Any:
+    def _compile(self) -> int:
         signature = types.void(types.int64)
         try:
-            return cfunc(signature, cache=True)(self._function)
+            compiled = cfunc(signature, cache=True)(self._function)
         except RuntimeError:  # numba found no folder for its cache
-            return cfunc(signature)(self._function)
+            compiled = cfunc(signature)(self._function)
+        _ALIVE.append(compiled)
+        return int(compiled.address or 0)
+
+
+_ALIVE: list[Any] = []
+"""Compiled bodies, whose machine code is used while the process lives."""
+_call: Any = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 
 
 def threads() -> int:

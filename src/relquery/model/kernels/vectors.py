@@ -10,7 +10,8 @@ Arguments marked as literal must be constants where compiled code calls these fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from llvmlite import ir
@@ -65,17 +66,41 @@ def float_of_bits(typing: Any, bits: Any) -> Any:
 
 
 @_instructions
-def convert(
-    typing: Any, target: Any, target_kind: Any, source: Any, source_kind: Any, lanes: Any
-) -> Any:
-    """Copy `lanes` numbers, 1 or LANES, from one kind to another; the last three are literal."""
-    from_kind, to_kind, count = (each.literal_value for each in (source_kind, target_kind, lanes))
+def widen(typing: Any, target: Any, source: Any, kind: Any, count: Any) -> Any:
+    """Copy numbers of a kind to float32."""
+    return types.void(*[types.int64] * 4), _copy(to_float=True)
+
+
+@_instructions
+def narrow(typing: Any, target: Any, source: Any, kind: Any, count: Any) -> Any:
+    """Round float32 numbers to a kind."""
+    return types.void(*[types.int64] * 4), _copy(to_float=False)
+
+
+def _copy(*, to_float: bool) -> Any:
+    """Instructions that copy numbers between a kind and float32, LANES at a time, then the rest."""
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        _store(builder, _load(builder, given[2], from_kind, count), given[0], to_kind, count)
+        target, source, kind, count = given
+
+        def copy(kind: int) -> None:
+            from_kind, to_kind = (kind, FLOAT32) if to_float else (FLOAT32, kind)
+
+            def step(index: Any, lanes: int) -> None:
+                read = _at(builder, source, (index, _I64(_BYTES[from_kind])))
+                write = _at(builder, target, (index, _I64(_BYTES[to_kind])))
+                _store(builder, _load(builder, read, from_kind, lanes), write, to_kind, lanes)
+
+            whole = builder.and_(count, _I64(-LANES))
+            with _range(builder, _I64(0), whole, LANES) as index:
+                step(index, LANES)
+            with _range(builder, whole, count, 1) as index:
+                step(index, 1)
+
+        _by_kind(builder, kind, copy)
         return context.get_dummy_value()
 
-    return types.void(types.int64, target_kind, types.int64, source_kind, lanes), generate
+    return generate
 
 
 @_instructions
@@ -136,26 +161,30 @@ def dots(
     """The dot products of a float32 query with `rows` keys of a kind.
 
     scores: where the first goes, `step` bytes before the next. keys: where the keys' addresses are.
-    width: numbers in each, a multiple of LANES. `kind` and `rows` are literal.
+    width: numbers in each, a multiple of LANES. `rows` is literal.
     """
-    kind_of_keys, down = kind.literal_value, rows.literal_value
+    down = rows.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        scores, step, query, keys, width = given[:5]
+        scores, step, query, keys, width, kind = given[:6]
         lines = _addresses(builder, keys, down)
         zeros = dict.fromkeys(range(down), _constant(_F32, 0.0, LANES))
-        with _Loop(builder, width, LANES, zeros) as loop:
-            numbers = _load(builder, _at(builder, query, (loop.index, _I64(4))))
-            for row, line in enumerate(lines):
-                place = _at(builder, line, (loop.index, _I64(_BYTES[kind_of_keys])))
-                key = _load(builder, place, kind_of_keys)
-                loop.add(row, _fused(builder, key, numbers, loop.sums[row]))
-        for row in range(down):
-            total = _total(builder, loop.results[row])
-            _store(builder, total, _at(builder, scores, (_I64(row), step)), lanes=1)
+
+        def multiply(kind: int) -> None:
+            with _Loop(builder, width, LANES, zeros) as loop:
+                numbers = _load(builder, _at(builder, query, (loop.index, _I64(4))))
+                for row, line in enumerate(lines):
+                    place = _at(builder, line, (loop.index, _I64(_BYTES[kind])))
+                    key = _load(builder, place, kind)
+                    loop.add(row, _fused(builder, key, numbers, loop.sums[row]))
+            for row in range(down):
+                total = _total(builder, loop.results[row])
+                _store(builder, total, _at(builder, scores, (_I64(row), step)), lanes=1)
+
+        _by_kind(builder, kind, multiply)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5, kind, rows), generate
+    return types.void(*[types.int64] * 6, rows), generate
 
 
 @_instructions
@@ -165,25 +194,29 @@ def add_rows(
     """Add `rows` weighted values of a kind to float32 sums.
 
     weights: where the first is, `step` bytes before the next. values: where their addresses are.
-    width: numbers in each, a multiple of LANES. `kind` and `rows` are literal.
+    width: numbers in each, a multiple of LANES. `rows` is literal.
     """
-    kind_of_values, down = kind.literal_value, rows.literal_value
+    down = rows.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        sums, weights, step, values, width = given[:5]
+        sums, weights, step, values, width, kind = given[:6]
         lines = _addresses(builder, values, down)
         places = [_at(builder, weights, (_I64(row), step)) for row in range(down)]
         shares = [_splat(builder, _load(builder, place, lanes=1)) for place in places]
-        with _Loop(builder, width, LANES, {}) as loop:
-            place = _at(builder, sums, (loop.index, _I64(4)))
-            total = _load(builder, place)
-            for share, line in zip(shares, lines, strict=True):
-                where = _at(builder, line, (loop.index, _I64(_BYTES[kind_of_values])))
-                total = _fused(builder, share, _load(builder, where, kind_of_values), total)
-            _store(builder, total, place)
+
+        def add(kind: int) -> None:
+            with _Loop(builder, width, LANES, {}) as loop:
+                place = _at(builder, sums, (loop.index, _I64(4)))
+                total = _load(builder, place)
+                for share, line in zip(shares, lines, strict=True):
+                    where = _at(builder, line, (loop.index, _I64(_BYTES[kind])))
+                    total = _fused(builder, share, _load(builder, where, kind), total)
+                _store(builder, total, place)
+
+        _by_kind(builder, kind, add)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5, kind, rows), generate
+    return types.void(*[types.int64] * 6, rows), generate
 
 
 class _Loop:
@@ -222,6 +255,27 @@ class _Loop:
         after = builder.append_basic_block("after")
         builder.cbranch(builder.icmp_signed("<", following, self._count), self._body, after)
         builder.position_at_end(after)
+
+
+def _by_kind(builder: Any, kind: Any, generate: Callable[[int], None]) -> None:
+    """Instructions for each kind; which of them run is known when they do."""
+    after = builder.append_basic_block("after")
+    choice = builder.switch(kind, after)
+    for each in _STORED:
+        block = builder.append_basic_block("kind")
+        choice.add_case(_I64(each), block)
+        builder.position_at_end(block)
+        generate(each)
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+@contextmanager
+def _range(builder: Any, start: Any, stop: Any, step: int) -> Iterator[Any]:
+    """A loop over an index."""
+    loop: Any = cgutils.for_range_slice
+    with loop(builder, start, stop, _I64(step), inc=True) as (index, _):
+        yield index
 
 
 def _addresses(builder: Any, listed: Any, count: int) -> list[Any]:

@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from relquery.model.forward.linear import PackedLinear
 from relquery.model.networks.load import LoadedModel
 
 _PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
@@ -29,7 +30,7 @@ def fingerprint(model: LoadedModel) -> str:
     digest.update(repr((_config(model), sorted(model.end))).encode())
     digest.update(repr(_tokenizer(model.tokenizer)).encode("utf-8", "surrogatepass"))
     with ThreadPoolExecutor() as pool:  # hashing large pieces lets other threads run
-        for hashed in pool.map(_hash, _pieces(model.network.state_dict())):
+        for hashed in pool.map(_hash, _pieces(model.network)):
             digest.update(hashed)
     return digest.hexdigest()
 
@@ -59,16 +60,23 @@ def _tokenizer(tokenizer: PreTrainedTokenizerBase) -> list[object]:
     ]
 
 
-def _pieces(weights: dict[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:
+def _pieces(network: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """(description, bytes), large weights in pieces; weights with several names occur once."""
     seen: dict[tuple[int, torch.Size], str] = {}
-    for name, weight in sorted(weights.items()):
-        place = (weight.data_ptr(), weight.shape)
+    weights = network.state_dict()
+    packed = {
+        f"{name}.weight": module
+        for name, module in network.named_modules()
+        if isinstance(module, PackedLinear)
+    }
+    for name in sorted({*weights, *packed}):
+        weight = packed[name].weight if name in packed else weights[name].detach()
+        place = (packed[name].place if name in packed else weight.data_ptr(), weight.shape)
         if weight.numel() and place in seen:
             yield f"{name} is {seen[place]}", torch.empty(0, dtype=torch.uint8)
             continue
         seen[place] = name
-        data = weight.detach().contiguous().flatten().view(torch.uint8)
+        data = weight.contiguous().flatten().view(torch.uint8)
         for at in range(0, len(data), _PIECE_BYTES):
             what = f"{name} {weight.dtype} {tuple(weight.shape)} {at}"
             yield what, data[at : at + _PIECE_BYTES]

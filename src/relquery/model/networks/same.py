@@ -13,8 +13,9 @@ from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
-from relquery.model.attention.function import watch_windows
+from relquery.model.attention.function import Watched, watch_calls
 from relquery.model.cache.device import KVCache
+from relquery.model.forward.stock import Forward, StockForward
 
 TOKENS, FIRST = 12, 7
 """Of the prompt that is computed, and those of it that our first step computes."""
@@ -32,38 +33,43 @@ def own_logits(network: PreTrainedModel) -> Tensor:
 
 
 @torch.inference_mode()
-def check_same(network: PreTrainedModel, own: Tensor, context: int | None) -> None:
-    """Run the prompt on our attention function, in two steps. Raises NotImplementedError.
+def check_same(network: PreTrainedModel, own: Tensor, context: int | None) -> Watched:
+    """Run the prompt on our attention function. Raises NotImplementedError if it differs.
 
-    own: what `own_logits` gave before. context: positions that will be used, in tokens.
+    own: what `own_logits` gave before. context: positions that will be used, in tokens. Returns
+    what the network asked of our attention function.
     """
-    ids, cache = _prompt(network), KVCache(TOKENS)
-    slots = np.arange(TOKENS)
-    last = own
-    with watch_windows() as windows:
-        for start, stop in ((0, FIRST), (FIRST, TOKENS)):
-            seen = (Segment(slots[:start]),) if start else ()
-            chunk = Chunk(0, ids[start:stop], start, seen, slots[start:stop])
-            batch = PackedBatch([chunk], cache, share=True, device=network.device)
-            output = network(
-                input_ids=torch.from_numpy(chunk.tokens).long()[None].to(network.device),
-                position_ids=torch.from_numpy(batch.positions)[None].to(network.device),
-                use_cache=False,
-                batch=batch,
-            )
-            last = _centred(output.logits[0, -1])
-    for size in sorted(windows.asked - windows.used):
+    with watch_calls() as watched:
+        apart = distance(StockForward(network), own)
+    for size in sorted(watched.asked - watched.used):
         if context is None or size < context:
             raise NotImplementedError(
                 f"its attention is limited to {size} tokens in a way that the engine does not know."
             )
-    size_of = torch.linalg.vector_norm
-    apart = float(size_of(last - own)) / max(float(size_of(own)), 1e-9)
     if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
         raise NotImplementedError(
             "its tokens act on each other in another way than by attention that the engine knows; "
             f"its logits would be off by {apart:.1%}."
         )
+    return watched
+
+
+@torch.inference_mode()
+def distance(forward: Forward, own: Tensor) -> float:
+    """How far the prompt's logits are from a network's own, relative to their size.
+
+    The prompt is computed in two steps.
+    """
+    network, cache = forward.network, KVCache(TOKENS)
+    ids, slots = _prompt(network), np.arange(TOKENS)
+    last = own
+    for start, stop in ((0, FIRST), (FIRST, TOKENS)):
+        seen = (Segment(slots[:start]),) if start else ()
+        chunk = Chunk(0, ids[start:stop], start, seen, slots[start:stop])
+        batch = PackedBatch([chunk], cache, share=True, device=network.device)
+        last = forward(chunk.tokens.astype(np.int64), batch, [stop - start - 1])[-1]
+    size_of = torch.linalg.vector_norm
+    return float(size_of(_centred(last) - own)) / max(float(size_of(own)), 1e-9)
 
 
 def _prompt(network: PreTrainedModel) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -7,6 +7,8 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
+from relquery.model.forward.linear import packed_weights
+
 
 def set_threads(count: int) -> None:
     """Threads that torch uses for one operation."""
@@ -16,7 +18,8 @@ def set_threads(count: int) -> None:
 def parameters(network: PreTrainedModel) -> int:
     """Parameters of a network, without embeddings."""
     embeddings = {id(p) for p in network.get_input_embeddings().parameters()}
-    return sum(p.numel() for p in network.parameters() if id(p) not in embeddings)
+    others = sum(p.numel() for p in network.parameters() if id(p) not in embeddings)
+    return others + sum(packed.count for packed in packed_weights(network))
 
 
 @torch.inference_mode()

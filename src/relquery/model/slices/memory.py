@@ -68,7 +68,7 @@ class _Tracker(TorchDispatchMode):
     ) -> Any:
         """Run an operation, and count its results except views of its inputs."""
         given: set[int] = set()
-        tree_map_only(Tensor, lambda each: given.add(_address(each)), (args, kwargs))
+        tree_map_only(Tensor, lambda each: self._note(each, given), (args, kwargs))
         result = func(*args, **(kwargs or {}))
         tree_map_only(Tensor, lambda each: self._take_in(each, given), result)
         return result
@@ -77,6 +77,11 @@ class _Tracker(TorchDispatchMode):
         super().__exit__(*raised)  # type: ignore[no-untyped-call]
         for storage in self._live.values():
             storage.detach()
+
+    @staticmethod
+    def _note(tensor: Tensor, given: set[int]) -> None:
+        if not tensor.is_mkldnn:  # packed weights, which have no storage and are never results
+            given.add(_address(tensor))
 
     def _take_in(self, tensor: Tensor, given: set[int]) -> None:
         storage = tensor.untyped_storage()

@@ -83,14 +83,17 @@ def begin() -> None:
     _HELD.set(Held())
 
 
-def let_go(release: Release, layer: int, keys: Tensor, values: Tensor) -> None:
-    """Empty what the current run no longer needs once a layer's keys and values are stored."""
+def let_go(release: Release, layer: int, states: tuple[Tensor, ...]) -> None:
+    """Empty what the current run no longer needs once a layer's keys and values are stored.
+
+    states: the tensors that held them.
+    """
     held = _HELD.get()
     if held is None:
         return
     if release.states:
-        for states in (keys, values):
-            _empty(states)
+        for each in states:
+            _empty(each)
     if release.inputs and held.inputs is not None:
         _empty(held.inputs)
         held.inputs = None

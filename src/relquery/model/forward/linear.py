@@ -1,0 +1,116 @@
+"""Linear layers whose weights are packed once for oneDNN's matrix products.
+
+Packed weights replace those that the network had, so memory holds them once. A layer still
+gives its weight to whoever asks for it, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+_ONEDNN: Any = torch.ops.mkldnn
+_ONEDNN_HERE: Any = torch.backends.mkldnn
+PADDED_FROM, PAD = 16, 16
+"""oneDNN prepares its code anew for each number of rows (0.2 to 0.4 ms), so many rows are padded to
+a multiple of PAD."""
+
+
+def padded_rows(rows: int) -> int:
+    """Rows that a product should have if `rows` are needed."""
+    return rows if rows <= PADDED_FROM else -(-rows // PAD) * PAD
+
+
+def can_pack(weight: Tensor) -> bool:
+    """Whether this machine multiplies by packed weights of this type."""
+    if weight.device.type != "cpu" or not _ONEDNN_HERE.is_available():
+        return False
+    if weight.dtype == torch.bfloat16:
+        return bool(_ONEDNN._is_mkldnn_bf16_supported())
+    return weight.dtype == torch.float32
+
+
+class PackedWeight:
+    """The weight (outputs, inputs) and bias of one linear layer, or of several with one input.
+
+    It stays as it is where `can_pack` says no.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self._is_packed = can_pack(weight)
+        self._weight = _ONEDNN._reorder_linear_weight(weight) if self._is_packed else weight
+        self.bias = bias
+        self.count, self.nbytes = weight.numel(), weight.nbytes
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Products (..., outputs) of rows (..., inputs)."""
+        if self._is_packed:
+            product = _ONEDNN._linear_pointwise(rows, self._weight, self.bias, "none", [], "")
+            return cast(Tensor, product)
+        return nn.functional.linear(rows, self._weight, self.bias)
+
+    def dense(self) -> Tensor:
+        """The weight as the network had it."""
+        return self._weight.to_dense() if self._is_packed else self._weight
+
+
+class PackedLinear(nn.Linear):
+    """A linear layer that was packed, alone or with others, of which it is some of the outputs.
+
+    A module becomes one by changing its class, so that names and hooks stay.
+    place: where the weight was in memory, by which tied weights are known.
+    """
+
+    packed: PackedWeight
+    outputs: slice
+    place: int
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        """The weight (outputs, inputs), copied for the caller."""
+        return self.packed.dense()[self.outputs]
+
+    def forward(self, input: Tensor) -> Tensor:
+        """See nn.Linear."""
+        return self.packed(input)[..., self.outputs]
+
+
+def pack(layers: Sequence[nn.Linear]) -> PackedWeight:
+    """Pack layers that have the same input; each becomes a PackedLinear."""
+    weights = [layer.weight.detach() for layer in layers]
+    biases = [
+        weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach()
+        for layer, weight in zip(layers, weights, strict=True)
+    ]
+    has_bias = any(layer.bias is not None for layer in layers)
+    joined = weights[0] if len(weights) == 1 else torch.cat(weights)
+    packed = PackedWeight(joined, torch.cat(biases) if has_bias else None)
+    start = 0
+    for layer, weight in zip(layers, weights, strict=True):
+        del layer._parameters["weight"]
+        layer.__class__ = PackedLinear
+        made = cast(PackedLinear, layer)
+        made.packed, made.outputs = packed, slice(start, start + len(weight))
+        made.place = weight.data_ptr()
+        start += len(weight)
+    return packed
+
+
+def pack_all(network: nn.Module) -> None:
+    """Pack each linear layer of a network by itself, where this machine gains by it."""
+    for module in network.modules():
+        if type(module) is nn.Linear and can_pack(module.weight):
+            pack([module])
+
+
+def packed_weights(network: nn.Module) -> set[PackedWeight]:
+    """The packed weights of a network."""
+    return {module.packed for module in network.modules() if isinstance(module, PackedLinear)}
+
+
+def packed_bytes(network: nn.Module) -> int:
+    """Bytes of a network's packed weights."""
+    return sum(each.nbytes for each in packed_weights(network))

@@ -1,0 +1,43 @@
+"""A network's own forward pass, with our attention function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from relquery.arrays import Int64s
+from relquery.model.attention.batch import PackedBatch
+
+
+class Forward(Protocol):
+    """How the tokens of a step become logits."""
+
+    network: PreTrainedModel
+
+    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
+        """Logits (wanted, vocabulary) after some of a batch's tokens (tokens,)."""
+        ...
+
+
+class StockForward:
+    """The network's own forward pass. See Forward."""
+
+    def __init__(self, network: PreTrainedModel) -> None:
+        self.network = network
+
+    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
+        """See Forward."""
+        device = self.network.device
+        output = self.network(
+            input_ids=torch.from_numpy(tokens)[None].to(device),
+            position_ids=torch.from_numpy(batch.positions)[None].to(device),
+            use_cache=False,
+            logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
+            batch=batch,
+        )
+        logits: Tensor = output.logits[0]
+        return logits
