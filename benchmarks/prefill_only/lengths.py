@@ -165,20 +165,27 @@ def rows(at: Lengths) -> Iterator[tuple[str, ...]]:
 def fit(way: Measure, free: int, first: int) -> Longest:
     """The longest prompt whose peak memory fits, with its measured peak.
 
-    Found by extrapolating a line through two lengths, `first` and twice that, and then through the
-    last two.
+    Found by extrapolating a line through the last two lengths, between one that fits and one that
+    does not. It ends near the free memory, or where one more token does not fit: peaks grow in
+    steps, since products are padded.
     """
-    low, high = first, 2 * first
-    at_low, at_high = way(low), way(high)
-    for _ in range(8):
-        if CLOSE * free <= at_high <= free:
-            return Longest(high, at_high)
-        slope = max(1.0, (at_high - at_low) / (high - low))
-        aim = max(1, high + int(((1 + CLOSE) / 2 * free - at_high) / slope))
-        if aim == high:
+    fits, over = Longest(0, 0), 1 << 40
+    low, high = Longest(first, way(first)), Longest(2 * first, way(2 * first))
+    for _ in range(40):
+        if high.peak <= free:
+            fits = max(fits, high, key=lambda each: each.tokens)
+        else:
+            over = min(over, high.tokens)
+        if over == 1:
             break
-        low, at_low, high, at_high = high, at_high, aim, way(aim)
-    raise AssertionError(f"no length was found: {high} tokens take {at_high} bytes of {free}")
+        if fits.peak >= CLOSE * free or over - fits.tokens == 1:
+            return fits
+        slope = max(1.0, (high.peak - low.peak) / (high.tokens - low.tokens))
+        aim = high.tokens + int(((1 + CLOSE) / 2 * free - high.peak) / slope)
+        if not fits.tokens < aim < over:
+            aim = (fits.tokens + over) // 2
+        low, high = high, Longest(aim, way(aim))
+    raise AssertionError(f"no length was found: {high.tokens} tokens take {high.peak} bytes")
 
 
 def _ways(model: LoadedModel, footprint: Footprint, slices: int) -> dict[str, Measure]:

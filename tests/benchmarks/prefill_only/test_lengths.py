@@ -59,6 +59,16 @@ def test_a_bend_in_the_line_is_followed() -> None:
     assert CLOSE * 5_000_000 <= found.peak <= 5_000_000
 
 
+@pytest.mark.parametrize("free", [100_000, 1_234_567, 9_999_999])
+def test_where_memory_grows_in_steps_one_more_token_would_not_fit(free: int) -> None:
+    def way(tokens: int) -> int:
+        return 20_000 * -(-tokens // 16) + 30_000
+
+    found = fit(way, free, 64)
+    assert found.peak == way(found.tokens) <= free
+    assert found.peak >= CLOSE * free or way(found.tokens + 1) > free
+
+
 def test_a_memory_that_no_length_fills_is_told() -> None:
     with pytest.raises(AssertionError, match="no length was found"):
         fit(lambda tokens: 1_000_000, 1_000, 64)
@@ -72,7 +82,8 @@ def test_a_small_network_tells_the_techniques_apart() -> None:
     longest = [at.tokens(name) for name in (PLAIN, DROPPED, TURNS, OURS)]
     assert longest == sorted(longest)
     assert at.tokens(PLAIN) < at.tokens(CHUNKED) < at.tokens(OURS)
-    assert all(CLOSE * at.free <= each.peak <= at.free for each in at.longest.values())
+    # Products are padded to 16 rows, which are some percent of these lengths.
+    assert all(0.9 * at.free <= each.peak <= at.free for each in at.longest.values())
     assert abs(at.whole / at.longest[OURS].peak - 1) <= 0.1
     assert [len(runs) for race in (at.wide, at.narrow) for runs in race] == [1] * 4
     assert len(said) == 6

@@ -14,14 +14,23 @@ from torch import Tensor, nn
 
 _ONEDNN: Any = torch.ops.mkldnn
 _ONEDNN_HERE: Any = torch.backends.mkldnn
-PADDED_FROM, PAD = 16, 16
-"""oneDNN prepares its code anew for each number of rows (0.2 to 0.4 ms), so many rows are padded to
-a multiple of PAD."""
+FEW = 16
+"""Rows up to which a product takes about as long as reading the weight."""
+LONG = 128
+"""Rows by which a long step is padded at most."""
 
 
 def padded_rows(rows: int) -> int:
-    """Rows that a product should have if `rows` are needed."""
-    return rows if rows <= PADDED_FROM else -(-rows // PAD) * PAD
+    """Rows that a product should have if `rows` are needed.
+
+    oneDNN makes code for each number of rows: 0.2 to 0.4 ms and half a megabyte per weight's shape,
+    which it keeps. So up to FEW rows are padded to a power of two, up to 256 to a multiple of FEW,
+    and more by one in sixteen at most, to a multiple of up to LONG.
+    """
+    if rows <= FEW:
+        return 1 << (rows - 1).bit_length() if rows else 0
+    step = min(max(FEW, 1 << ((rows - 1).bit_length() - FEW.bit_length())), LONG)
+    return -(-rows // step) * step
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -43,7 +52,7 @@ class PackedWeight:
         self._is_packed = can_pack(weight)
         self._weight = _ONEDNN._reorder_linear_weight(weight) if self._is_packed else weight
         self.bias = bias
-        self.count, self.nbytes = weight.numel(), weight.nbytes
+        self.outputs, self.count, self.nbytes = len(weight), weight.numel(), weight.nbytes
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Products (..., outputs) of rows (..., inputs)."""

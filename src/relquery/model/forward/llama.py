@@ -99,22 +99,29 @@ class LlamaForward:
         self._last = _norm(inner.norm)
         self._head = pack([whole.lm_head])
         self._rotary: Any = inner.rotary_emb
-        self._cosines = self._sines = torch.empty(0, 0)
+        self._known_angles = torch.empty(0, 0), torch.empty(0, 0)
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
         """See Forward."""
-        self._cover(int(batch.positions.max()))
-        run = _Run(batch, self._cosines, self._sines)
+        run = _Run(batch, *self._angles(int(batch.positions.max())))
         padded = torch.zeros(padded_rows(len(tokens)), dtype=torch.long)
         padded[: len(tokens)] = torch.from_numpy(tokens)
         hidden = nn.functional.embedding(padded, self._embedding)
         added: Tensor | None = None
         last = len(self._layers) - 1
         for number, layer in enumerate(self._layers):
-            outputs = self._attend(run, number, layer, run.normalize(layer.first, hidden, added))
+            projected = layer.inward(run.normalize(layer.first, hidden, added))
+            queries = run.rotate(number, layer, projected)
+            del projected
+            if batch.turn is not None:
+                batch.turn(number, ())
+            if number == last and not wanted:
+                return hidden.new_empty(0, self._head.outputs)
+            outputs = run.attend(number, layer, queries)
+            del queries
             if number == last:  # nothing after attention mixes tokens
                 chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
-                chosen[: len(wanted)] = torch.tensor(wanted, dtype=torch.long)
+                chosen[: len(wanted)] = torch.tensor(wanted)
                 hidden, outputs = hidden[chosen], outputs[chosen]
             added = layer.outward(outputs)
             del outputs
@@ -124,37 +131,18 @@ class LlamaForward:
             del gated
         return self._head(run.normalize(self._last, hidden, added))[: len(wanted)]
 
-    def _attend(self, run: _Run, number: int, layer: _Layer, inputs: Tensor) -> Tensor:
-        """Outputs (rows, heads * width) of a layer's attention."""
-        projected = layer.inward(inputs)
-        del inputs
-        queries = run.rotate(number, layer, projected)
-        del projected
-        batch = run.batch
-        if batch.turn is not None:
-            batch.turn(number, ())
-        outputs = torch.empty_like(queries)
-        outputs[batch.tokens :] = 0
-        options = layer.options
-        batch.attend(
-            number,
-            queries[: batch.tokens],
-            scale=options.scale,
-            window=options.window,
-            softcap=options.softcap,
-            out=outputs,
-        )
-        return outputs.flatten(1)
-
-    def _cover(self, position: int) -> None:
-        """Make the tables of angles reach a position."""
-        if position >= len(self._cosines):
+    def _angles(self, position: int) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (positions, half) of a head's pairs, up to a position at least."""
+        if position >= len(self._known_angles[0]):
             count = 1 << max(10, int(position).bit_length())
             at = torch.arange(count)[None]
             cosines, sines = self._rotary(torch.empty(0, dtype=torch.float32), at)
             half = cosines.shape[-1] // 2
-            self._cosines = cosines[0, :, :half].contiguous()
-            self._sines = sines[0, :, :half].contiguous()
+            self._known_angles = (
+                cosines[0, :, :half].contiguous(),
+                sines[0, :, :half].contiguous(),
+            )
+        return self._known_angles
 
 
 class _Run:
@@ -201,6 +189,21 @@ class _Run:
         self._go_through(kernel.ROTATE, by_head, queries, width)
         batch.end_write(number, keys, values)
         return queries
+
+    def attend(self, number: int, layer: _Layer, queries: Tensor) -> Tensor:
+        """Outputs (rows, heads * width) of a layer's attention."""
+        outputs, tokens = torch.empty_like(queries), self.batch.tokens
+        outputs[tokens:] = 0
+        options = layer.options
+        self.batch.attend(
+            number,
+            queries[:tokens],
+            scale=options.scale,
+            window=options.window,
+            softcap=options.softcap,
+            out=outputs,
+        )
+        return outputs.flatten(1)
 
     def activate(self, gated: Tensor, activation: int) -> Tensor:
         """activation(gate) * up (rows, width) of gate and up (rows, 2 * width)."""

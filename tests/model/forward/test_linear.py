@@ -1,0 +1,78 @@
+"""Packed linear layers give the products of plain ones, and their weights back."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+import torch
+from torch import nn
+
+from relquery.model.forward.linear import (
+    PackedLinear,
+    can_pack,
+    pack,
+    pack_all,
+    packed_bytes,
+    packed_weights,
+    padded_rows,
+)
+
+DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+
+
+def layers(dtype: torch.dtype, biases: tuple[bool, ...]) -> list[nn.Linear]:
+    torch.manual_seed(len(biases))
+    made = [nn.Linear(40, 24 + 8 * i, bias=bias) for i, bias in enumerate(biases)]
+    return [each.to(dtype) for each in made]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("biases", [(False,), (True,), (True, False, True), (False, False)])
+@pytest.mark.parametrize("rows", [(1,), (3,), (2, 33)])
+@torch.inference_mode()
+def test_products_are_those_of_the_plain_layers(
+    dtype: torch.dtype, biases: tuple[bool, ...], rows: tuple[int, ...]
+) -> None:
+    plain = layers(dtype, biases)
+    states = torch.randn(*rows, 40, dtype=dtype)
+    expected = [layer(states) for layer in plain]
+    weights = [layer.weight.clone() for layer in plain]
+    packed = pack(plain)
+    room = 4 * torch.finfo(dtype).eps
+    torch.testing.assert_close(packed(states), torch.cat(expected, -1), rtol=room, atol=room)
+    for layer, product, weight in zip(plain, expected, weights, strict=True):
+        assert isinstance(layer, PackedLinear)
+        torch.testing.assert_close(layer(states), product, rtol=room, atol=room)
+        assert torch.equal(layer.weight, weight)
+        assert "weight" not in dict(layer.named_parameters())
+
+
+def test_a_network_packs_plain_linear_layers_alone() -> None:
+    class Other(nn.Linear):
+        pass
+
+    network = nn.Sequential(
+        nn.Linear(8, 8), Other(8, 8), nn.Sequential(nn.Linear(8, 4, bias=False))
+    )
+    states = torch.randn(5, 8)
+    expected = deepcopy(network)(states)
+    pack_all(network)
+    kinds = [type(each) for each in (network[0], network[1], network[2][0])]
+    assert kinds == ([PackedLinear, Other, PackedLinear] if can_pack(states) else kinds)
+    torch.testing.assert_close(network(states), expected)
+    if can_pack(states):
+        assert packed_bytes(network) == 4 * (64 + 32)
+        assert sum(each.count for each in packed_weights(network)) == 64 + 32
+
+
+def test_float64_stays_as_it_is() -> None:
+    network = nn.Sequential(nn.Linear(8, 8, dtype=torch.float64))
+    pack_all(network)
+    assert type(network[0]) is nn.Linear
+
+
+def test_rows_are_padded_to_few_different_numbers() -> None:
+    assert [padded_rows(rows) for rows in (0, 1, 3, 16, 17, 33, 257)] == [0, 1, 4, 16, 32, 48, 272]
+    assert all(rows <= padded_rows(rows) <= rows + max(rows / 16, 15) for rows in range(5_000))
+    assert len({padded_rows(rows) for rows in range(1, 4_097)}) == 84
