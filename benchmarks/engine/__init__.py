@@ -1,0 +1,1 @@
+"""The engine beside vLLM on the same CPU, and beside what the machine can do."""

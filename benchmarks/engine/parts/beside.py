@@ -1,0 +1,149 @@
+"""The engine beside vLLM: the same network, token ids, threads, cache and tokens of a step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from benchmarks.engine.jobs import Job, Measure, measures
+from benchmarks.engine.network import filter_prompts, make_network
+from benchmarks.engine.sides import OURS, VLLM, busy_process, environment, race, started
+from benchmarks.engine.sizes import FULL, Sizes, choose
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Part
+from benchmarks.sql.queries import FILE
+from benchmarks.templates import template
+
+WORDS = template("engine")
+DTYPES = ("bfloat16", "float32")
+FILTER, TABLE_ORDER = "filter", "filter_table_order"
+ANSWER = 2
+"""Tokens of the filter's answers."""
+LOADED = ("decode_1", "decode_64")
+"""What is measured beside a busy process too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """A measure by side, in seconds by round. count: tokens of a round, 0 if seconds matter."""
+
+    name: str
+    dtype: str
+    count: int
+    seconds: dict[str, list[float]]
+
+    @property
+    def ratio(self) -> float | None:
+        """vLLM's seconds over ours, the median of all rounds; None without vLLM."""
+        if VLLM not in self.seconds:
+            return None
+        rounds = zip(self.seconds[VLLM], self.seconds[OURS], strict=True)
+        return median(theirs / ours for theirs, ours in rounds)
+
+    def shown(self, side: str) -> str:
+        """A side's median, in tokens a second, or seconds."""
+        if side not in self.seconds:
+            return "-"
+        seconds = median(self.seconds[side])
+        return f"{self.count / seconds:,.0f} tokens/s" if self.count else f"{seconds:.3f} s"
+
+
+def goal_of(name: str, dtype: str) -> float | None:
+    """What the ratio should be."""
+    if name == "prefill":
+        return 1.0 if dtype == "bfloat16" else 1.05
+    if name.endswith("shared"):
+        return 2.0
+    if name.startswith("decode"):
+        return 1.1
+    return {"hot": 1.5, FILTER: 1.05, TABLE_ORDER: 9.0}[name]
+
+
+@dataclass(slots=True)
+class Beside(Part):
+    """The part. raced: all that was measured; loaded: beside a busy process."""
+
+    name = "vllm"
+    title = "Beside vLLM"
+    sizes: Sizes = FULL
+    raced: list[Raced] = field(default_factory=list)
+    loaded: list[Raced] = field(default_factory=list)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        self.sizes = sizes = choose(settings.quick)
+        pythons = {OURS: Path(sys.executable)}
+        if settings.vllm is not None:
+            pythons[VLLM] = environment(settings.vllm, say)
+        with TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            make_network(folder / "model", sizes, settings.data, settings.seed)
+            for dtype in DTYPES:
+                with started(pythons, folder / "model", dtype, folder) as sides:
+                    for each in measures(sizes, settings.seed):
+                        seconds = race(sides, each, sizes.rounds)
+                        self.raced.append(Raced(each.name, dtype, each.count, seconds))
+                        yield self._tell(self.raced[-1], goal_of(each.name, dtype), say)
+                        if each.name in LOADED:
+                            with busy_process():
+                                seconds = race(sides, each, sizes.rounds)
+                            self.loaded.append(Raced(each.name, dtype, each.count, seconds))
+                            yield self._tell(self.loaded[-1], 0.9, say, "_beside_a_busy_process")
+                    if dtype == "bfloat16" and (settings.data / FILE).exists():
+                        found = filter_prompts(folder / "model", settings.data, sizes.rows)
+                        jobs = {name: Job(prompts, ANSWER) for name, prompts in found.items()}
+                        ours = race(sides, Measure(FILTER, jobs["ours"]), 2)
+                        self.raced.append(Raced(FILTER, dtype, 0, ours))
+                        yield self._tell(self.raced[-1], goal_of(FILTER, dtype), say)
+                        others = [side for side in sides if side.name == VLLM]
+                        theirs = {
+                            side.name: [side.ask(jobs["table"])] * len(ours[OURS])
+                            for side in others
+                        }
+                        seconds = {OURS: ours[OURS], **theirs}
+                        self.raced.append(Raced(TABLE_ORDER, dtype, 0, seconds))
+                        yield self._tell(self.raced[-1], goal_of(TABLE_ORDER, dtype), say)
+
+    def _tell(self, raced: Raced, goal: float | None, say: Say, what: str = "") -> Figure:
+        note = f"{raced.shown(OURS)} / {raced.shown(VLLM)}"
+        name = f"{raced.name}_{raced.dtype}{what}"
+        say(f"{name}: {note}")
+        return Figure(name, raced.ratio, goal, note=note)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        sizes = self.sizes
+        yield WORDS.block(
+            "vllm",
+            layers=sizes.layers,
+            hidden=sizes.hidden,
+            heads=sizes.heads,
+            intermediate=sizes.intermediate,
+            vocabulary=sizes.vocabulary,
+            count=sizes.prefill[0],
+            length=sizes.prefill[1],
+            start=sizes.start,
+            shared=sizes.shared,
+            hot=sizes.hot,
+            new=sizes.new,
+            rows=sizes.rows,
+        )
+        for title, raced in (("alone", self.raced), ("beside a busy process", self.loaded)):
+            yield from table(
+                (title, "numbers", "relquery", "vLLM", "ratio"),
+                [
+                    (
+                        each.name.replace("_", " "),
+                        each.dtype,
+                        each.shown(OURS),
+                        each.shown(VLLM),
+                        "-" if each.ratio is None else f"{each.ratio:.2f}",
+                    )
+                    for each in raced
+                ],
+            )

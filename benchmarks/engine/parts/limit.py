@@ -1,0 +1,101 @@
+"""The forward pass beside what the machine could do at most."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.engine.limits import Machine, Pass, measure_machine, measure_pass, plot_roofline
+from benchmarks.engine.network import make_network
+from benchmarks.engine.parts.beside import DTYPES
+from benchmarks.engine.sizes import choose
+from benchmarks.harness import Figure, Say, Settings
+from benchmarks.markdown import table
+from benchmarks.parts import Part, Plot
+from benchmarks.templates import template
+
+WORDS = template("engine")
+PICTURE = "engine_roofline.png"
+
+
+@dataclass(slots=True)
+class Limit(Part):
+    """The part. found: by number format, the machine's limits and passes: decode, then prefill."""
+
+    name = "limit"
+    title = "Beside the machine's limit"
+    found: dict[str, tuple[Machine, list[Pass]]] = field(default_factory=dict)
+
+    def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
+        """See Part."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        from relquery.model.networks.load import DTYPES as TYPES
+        from relquery.model.networks.load import load
+
+        torch.set_num_threads(settings.threads)
+        sizes = choose(settings.quick)
+        with TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            make_network(folder, sizes, settings.data, settings.seed)
+            for dtype in DTYPES:
+                machine = measure_machine(dtype)
+                model = load(str(folder), dtype=dtype)
+                make: Any = AutoModelForCausalLM.from_pretrained
+                stock = make(folder, dtype=TYPES[dtype], attn_implementation="sdpa")
+                passes = [
+                    measure_pass(model, stock, batch, 1, sizes.start) for batch in sizes.batches
+                ]
+                passes.append(measure_pass(model, stock, 2, sizes.prefill[1], 0))
+                self.found[dtype] = machine, passes
+                say(f"{dtype}: {machine}, {passes}")
+                yield from figures(dtype, machine, passes)
+
+    def render(self, drawn: Collection[str]) -> Iterator[str]:
+        """See Part."""
+        for dtype, (machine, _) in self.found.items():
+            yield WORDS.block(
+                "limit",
+                dtype=dtype,
+                bandwidth=machine.bandwidth / 1e9,
+                peak=machine.peak / 1e9,
+            )
+        yield from table(
+            ("numbers", "tokens", "pass", "products and attention", "weights read", "transformers"),
+            [
+                (
+                    dtype,
+                    f"{each.tokens:,}",
+                    f"{1e3 * each.seconds:.2f} ms",
+                    f"{1e3 * each.parts:.2f} ms",
+                    f"{1e3 * each.weights / machine.bandwidth:.2f} ms",
+                    f"{1e3 * each.stock:.2f} ms",
+                )
+                for dtype, (machine, passes) in self.found.items()
+                for each in passes
+            ],
+        )
+        if PICTURE in drawn:
+            yield WORDS.block("roofline", picture=PICTURE)
+
+    def pictures(self) -> Mapping[str, Plot]:
+        """See Part."""
+        return {PICTURE: partial(plot_roofline, self.found)}
+
+
+def figures(dtype: str, machine: Machine, passes: list[Pass]) -> Iterator[Figure]:
+    """How near the first and the last pass come to their limits."""
+    first, *_, last = passes
+    read = first.weights / machine.bandwidth
+    note = f"{1e3 * read:.2f} / {1e3 * first.seconds:.2f} ms"
+    yield Figure(f"decode_1_of_bandwidth_{dtype}", read / first.seconds, 0.8, note=note)
+    note = f"{1e3 * last.parts:.1f} / {1e3 * last.seconds:.1f} ms, {last.tokens:,} tokens"
+    yield Figure(f"prefill_of_its_parts_{dtype}", last.parts / last.seconds, 0.85, note=note)
+    note = f"{1e3 * first.stock:.2f} / {1e3 * first.seconds:.2f} ms"
+    name = f"decode_1_over_transformers_{dtype}"
+    yield Figure(name, first.stock / first.seconds, 1.5, note=note, any_size=True)

@@ -1,0 +1,120 @@
+"""One side of the comparison, in a process of its own: reads jobs, runs them, writes seconds.
+
+Run as `python worker.py ours|vllm MODEL DTYPE`, by the Python of the side's environment. So it only
+imports what that side needs. Jobs are lines of JSON; see jobs.py. Whatever libraries print goes to
+standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+THREADS = 2
+CACHE_BYTES = 4 * 2**30
+STEP_TOKENS = 2_048
+Run = Callable[[list[list[int]], int], float]
+"""Generates so many tokens after each prompt, and returns the seconds."""
+
+
+def ours(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
+    """Run prompts on our engine, and forget all cached states."""
+    import numpy as np
+    import torch
+
+    from relquery.config import EngineConfig
+    from relquery.engine.clock import RealClock
+    from relquery.engine.loop import Loop
+    from relquery.engine.request.request import Request
+    from relquery.model.networks.load import load
+    from relquery.model.torch_executor import TorchExecutor
+
+    torch.set_num_threads(THREADS)
+    loaded = load(model, dtype=dtype)
+    config = loaded.network.config
+    token = 2 * config.num_hidden_layers * config.hidden_size * loaded.network.dtype.itemsize
+    limits = EngineConfig(cache_tokens=CACHE_BYTES // token, max_num_batched_tokens=STEP_TOKENS)
+    executor = TorchExecutor(loaded.forward, limits.cache_tokens, scheme=loaded.positions)
+    engine = Loop(executor, limits, RealClock())
+    numbers = iter(range(1 << 60))
+
+    def forget() -> None:
+        nonlocal engine
+        engine = Loop(executor, limits, RealClock())
+
+    def run(prompts: list[list[int]], tokens: int) -> float:
+        arrays = [np.array(prompt, dtype=np.int32) for prompt in prompts]
+        begin = time.perf_counter()
+        for prompt in arrays:
+            engine.submit(Request(next(numbers), prompt, tokens))
+        outputs = [request.output for request in engine.run()]
+        seconds = time.perf_counter() - begin
+        assert [len(output) for output in outputs] == [tokens] * len(prompts)
+        return seconds
+
+    return run, forget
+
+
+def vllm(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
+    """The same on vLLM, with its engine in this process."""
+    settings = {
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_CPU_KVCACHE_SPACE": str(CACHE_BYTES // 2**30),
+        "VLLM_CPU_OMP_THREADS_BIND": "all",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+        "OMP_NUM_THREADS": str(THREADS),
+    }
+    os.environ.update(settings)
+    from vllm import LLM, SamplingParams  # type: ignore[import-not-found]
+
+    engine = LLM(
+        model=model,
+        dtype=dtype,
+        enforce_eager=True,
+        max_model_len=8_192,
+        enable_prefix_caching=True,
+        max_num_batched_tokens=STEP_TOKENS,
+        max_num_seqs=256,
+        disable_log_stats=True,
+    )
+
+    def run(prompts: list[list[int]], tokens: int) -> float:
+        given = [{"prompt_token_ids": prompt} for prompt in prompts]
+        how = SamplingParams(max_tokens=tokens, ignore_eos=True, temperature=0, detokenize=False)
+        begin = time.perf_counter()
+        outputs = engine.generate(given, how, use_tqdm=False)
+        seconds = time.perf_counter() - begin
+        assert [len(output.outputs[0].token_ids) for output in outputs] == [tokens] * len(prompts)
+        return seconds
+
+    def forget() -> None:
+        assert engine.reset_prefix_cache()
+
+    return run, forget
+
+
+def main() -> None:
+    """Serve jobs from standard input until it ends."""
+    side, model, dtype = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    run, forget = {"ours": ours, "vllm": vllm}[side](model, dtype)
+
+    def tell(found: Any) -> None:
+        print(json.dumps(found), file=answers, flush=True)
+
+    tell("ready")
+    for line in sys.stdin:
+        job = json.loads(line)
+        forget()
+        if job["before"]:
+            run(job["before"], 1)
+        tell(run(job["prompts"], job["tokens"]))
+
+
+if __name__ == "__main__":
+    main()
