@@ -20,6 +20,8 @@ from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from relquery.model.networks.load import LoadedModel
 
 WORDS = template("sql")
@@ -45,14 +47,14 @@ class Engine(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         from relquery.model.networks.load import load
-        from relquery.model.networks.stock import set_threads
+        from relquery.model.networks.stock import random_network, set_threads
 
         set_threads(settings.threads)
         self.sizes = sizes = choose(settings.quick)
         rng = np.random.default_rng(settings.seed)
         model = load(sizes.model)
         tokens = rng.integers(1, len(model.tokenizer), sizes.prompts)
-        self.prefilled = prefill_speeds(model, tokens)
+        self.prefilled = prefill_speeds(model, random_network(sizes.model), tokens)
         yield prefill_figure(self.prefilled, sizes)
         for batch in (1, sizes.requests):
             prompts = rng.integers(1, len(model.tokenizer), (batch, 128))
@@ -101,16 +103,21 @@ class Engine(Part):
         )
 
 
-def prefill_speeds(model: LoadedModel, tokens: np.ndarray, repeats: int = 3) -> Speeds:
-    """Prefill speeds of the engine and of `transformers`, the best of several runs in turn."""
+def prefill_speeds(
+    model: LoadedModel, network: PreTrainedModel, tokens: np.ndarray, repeats: int = 3
+) -> Speeds:
+    """Prefill speeds of the engine and of `transformers`, the best of several runs in turn.
+
+    network: the model's, without our attention or packed weights.
+    """
     from relquery.model.networks.stock import prefill
 
     ours, stock = [], []
-    prefill(model.network, tokens[:2])
+    prefill(network, tokens[:2])
     _prefill_seconds(model, tokens[:2])
     for _ in range(repeats):
         start = time.perf_counter()
-        prefill(model.network, tokens)
+        prefill(network, tokens)
         stock.append(time.perf_counter() - start)
         ours.append(_prefill_seconds(model, tokens))
     return {"engine": tokens.size / min(ours), "transformers": tokens.size / min(stock)}

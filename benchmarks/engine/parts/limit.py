@@ -98,4 +98,4 @@ def figures(dtype: str, machine: Machine, passes: list[Pass]) -> Iterator[Figure
     yield Figure(f"prefill_of_its_parts_{dtype}", last.parts / last.seconds, 0.85, note=note)
     note = f"{1e3 * first.stock:.2f} / {1e3 * first.seconds:.2f} ms"
     name = f"decode_1_over_transformers_{dtype}"
-    yield Figure(name, first.stock / first.seconds, 1.5, note=note, any_size=True)
+    yield Figure(name, first.stock / first.seconds, 1.2, note=note, any_size=True)

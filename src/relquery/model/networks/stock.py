@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from relquery.model.forward.linear import packed_weights
+from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
 
 
 def set_threads(count: int) -> None:
@@ -22,13 +23,15 @@ def parameters(network: PreTrainedModel) -> int:
     return others + sum(packed.count for packed in packed_weights(network))
 
 
+def random_network(spec: str) -> PreTrainedModel:
+    """The network of a specification "random:...", without our attention or packed weights."""
+    network = build_network(RandomSpec.parse(spec), byte_tokenizer(), torch.float32)
+    network.set_attn_implementation("sdpa")
+    return network
+
+
 @torch.inference_mode()
 def prefill(network: PreTrainedModel, tokens: npt.NDArray[np.int64]) -> None:
-    """One forward pass over (requests, tokens) with torch's own attention, last logits only."""
-    ours = network.config._attn_implementation
-    network.set_attn_implementation("sdpa")
-    try:
-        ids = torch.from_numpy(tokens).to(network.device)
-        network(input_ids=ids, use_cache=False, logits_to_keep=1)
-    finally:
-        network.set_attn_implementation(ours)
+    """One forward pass over (requests, tokens), last logits only."""
+    ids = torch.from_numpy(tokens).to(network.device)
+    network(input_ids=ids, use_cache=False, logits_to_keep=1)

@@ -1,0 +1,86 @@
+"""The engine's benchmark runs without vLLM, and measures what it says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.engine import sizes as engine_sizes
+from benchmarks.engine.benchmark import BENCHMARK
+from benchmarks.engine.jobs import Job, measures
+from benchmarks.engine.network import make_network
+from benchmarks.engine.parts.beside import Raced
+from benchmarks.engine.sides import OURS, VLLM, Side, race, started
+from benchmarks.engine.sizes import FULL, Sizes
+from benchmarks.harness import Settings
+from relquery.errors import RelqueryError
+
+TINY = Sizes(
+    layers=1,
+    hidden=32,
+    heads=1,
+    intermediate=64,
+    vocabulary=300,
+    prefill=(2, 20),
+    batches=(1, 2),
+    start=8,
+    steps=3,
+    shared=20,
+    own=5,
+    hot=30,
+    new=5,
+    rounds=1,
+)
+
+
+def test_a_quick_run_measures_our_side_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_sizes, "QUICK", TINY)
+    settings = Settings(quick=True, data=tmp_path / "none", threads=1, write=tmp_path)
+    figures = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    assert figures["prefill_bfloat16"].value is None, "there is nothing to compare with"
+    assert "tokens/s / -" in figures["decode_2_float32"].note
+    assert figures["decode_1_over_transformers_float32"].holds is not None
+    text = (tmp_path / "engine.md").read_text(encoding="utf-8")
+    assert "{" not in text, "all is filled in"
+    assert "| decode 2 shared | float32 |" in text
+
+
+def test_a_workers_output_is_as_long_as_asked_and_its_cache_begins_empty(tmp_path: Path) -> None:
+    make_network(tmp_path / "model", TINY, tmp_path, seed=0)
+    python = Path(sys.executable)
+    prefill, *_ = measures(TINY, seed=0)
+    with started({OURS: python}, tmp_path / "model", "float32", tmp_path) as (side,):
+        seconds = race([side], prefill, rounds=3)[OURS]
+        assert len(seconds) == 3
+        assert side.ask(Job([[5, 6, 7]], 4, before=[[5, 6]])) > 0
+
+
+def test_a_side_that_ends_says_why(tmp_path: Path) -> None:
+    with (
+        Side(OURS, Path(sys.executable), tmp_path / "none", "float32", tmp_path / "log") as side,
+        pytest.raises(RelqueryError, match="is neither a folder nor found on the hub"),
+    ):
+        side.read()
+
+
+def test_jobs_are_those_of_the_document() -> None:
+    made = {each.name: each for each in measures(FULL, seed=0)}
+    assert [len(prompt) for prompt in made["prefill"].job.prompts] == [1_024] * 16
+    shared = made["decode_64_shared"]
+    assert {tuple(prompt[:1_024]) for prompt in shared.job.prompts} == {
+        tuple(shared.job.before[0][:1_024])
+    }
+    assert {len(prompt) for prompt in shared.job.prompts} == {1_088}
+    assert made["hot"].job.prompts[0][:5_000] == made["hot"].job.before[0]
+    json.dumps([each.job.to_dict() for each in made.values()])
+
+
+def test_a_ratio_is_the_median_of_the_rounds() -> None:
+    raced = Raced("decode_1", "float32", 10, {OURS: [1.0, 2.0, 4.0], VLLM: [3.0, 2.0, 2.0]})
+    assert raced.ratio == 1.0
+    assert (raced.shown(OURS), raced.shown(VLLM)) == ("5 tokens/s", "5 tokens/s")
