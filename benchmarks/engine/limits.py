@@ -44,7 +44,7 @@ class Pass:
     operations: float
 
 
-def best(run: Callable[[], object], least: float = 0.5) -> float:
+def best(run: Callable[[], object], least: float) -> float:
     """Seconds of the fastest run, of those that begin within `least` seconds, after a warm-up."""
     run()
     end, fastest = time.perf_counter() + least, float("inf")
@@ -55,25 +55,27 @@ def best(run: Callable[[], object], least: float = 0.5) -> float:
     return fastest
 
 
-def measure_machine(dtype: str) -> Machine:
-    """Measure bandwidth and peak with the threads that torch uses."""
+def measure_machine(dtype: str, least: float) -> Machine:
+    """Measure bandwidth and peak with the threads that torch uses. least: see `best`."""
     import torch
 
     from relquery.model.forward.linear import PackedWeight
     from relquery.model.networks.load import DTYPES
 
     array = torch.ones(READ_BYTES // 8, dtype=torch.float64)
-    bandwidth = READ_BYTES / best(array.sum)
+    bandwidth = READ_BYTES / best(array.sum, least)
     weight = PackedWeight(torch.randn(SQUARE, SQUARE, dtype=DTYPES[dtype]), None)
     rows = torch.randn(SQUARE, SQUARE, dtype=DTYPES[dtype])
     with torch.inference_mode():
-        return Machine(bandwidth, 2 * SQUARE**3 / best(lambda: weight(rows)))
+        return Machine(bandwidth, 2 * SQUARE**3 / best(lambda: weight(rows), least))
 
 
-def measure_pass(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached: int) -> Pass:
+def measure_pass(
+    model: LoadedModel, stock: Any, prompts: int, tokens: int, cached: int, least: float
+) -> Pass:
     """Measure the forward pass of prompts with `tokens` new tokens each after `cached` cached ones.
 
-    stock: the network without our changes.
+    stock: the network without our changes. least: see `best`.
     """
     import torch
 
@@ -85,7 +87,8 @@ def measure_pass(model: LoadedModel, stock: Any, prompts: int, tokens: int, cach
     cache = KVCache(prompts * (cached + tokens))
     device = torch.device("cpu")
     slots = np.arange(prompts * (cached + tokens)).reshape(prompts, -1)
-    ids = np.random.default_rng(0).integers(10, 500, slots.shape)
+    vocabulary = model.network.config.get_text_config().vocab_size
+    ids = np.random.default_rng(0).integers(10, vocabulary, slots.shape)
 
     def batch(first: int, last: int) -> tuple[Any, PackedBatch]:
         chunks = [
@@ -105,14 +108,14 @@ def measure_pass(model: LoadedModel, stock: Any, prompts: int, tokens: int, cach
             model.forward(*batch(0, cached), [])
         given = batch(cached, cached + tokens)
         wanted = [tokens * (row + 1) - 1 for row in range(prompts)]
-        seconds = best(lambda: model.forward(*given, wanted))
-        attention = _attention_seconds(model, given[1])
+        seconds = best(lambda: model.forward(*given, wanted), least)
+        attention = _attention_seconds(model, given[1], least)
         rows, last = prompts * tokens, len(wanted)
         products, weights, operations = 0.0, 0, 0.0
         for packed, count in _products(model, rows, last):
             inputs = torch.randn(padded_rows(count), packed.count // packed.outputs)
             inputs = inputs.to(model.network.dtype)
-            products += best(lambda p=packed, x=inputs: p(x), 0.05)  # type: ignore[misc]
+            products += best(lambda p=packed, x=inputs: p(x), least / 10)  # type: ignore[misc]
             weights += packed.nbytes
             operations += 2.0 * count * packed.count
         whole = torch.from_numpy(ids)
@@ -128,7 +131,9 @@ def measure_pass(model: LoadedModel, stock: Any, prompts: int, tokens: int, cach
             if past is not None:
                 past.crop(-tokens)
 
-        return Pass(rows, seconds, best(run_stock), products + attention, weights, operations)
+        return Pass(
+            rows, seconds, best(run_stock, least), products + attention, weights, operations
+        )
 
 
 def _products(model: LoadedModel, rows: int, last: int) -> list[tuple[Any, int]]:
@@ -148,7 +153,7 @@ def _products(model: LoadedModel, rows: int, last: int) -> list[tuple[Any, int]]
     return [*found, (network.lm_head.packed, last)]
 
 
-def _attention_seconds(model: LoadedModel, batch: Any) -> float:
+def _attention_seconds(model: LoadedModel, batch: Any, least: float) -> float:
     """Seconds of attention in all layers, whose keys and values are stored."""
     import torch
 
@@ -161,7 +166,7 @@ def _attention_seconds(model: LoadedModel, batch: Any) -> float:
         for layer in layers:
             batch.attend(layer, queries, scale=width**-0.5)
 
-    return best(run, 0.2)
+    return best(run, least)
 
 
 def plot_roofline(passes: dict[str, tuple[Machine, list[Pass]]], path: Path) -> None:

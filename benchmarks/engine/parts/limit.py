@@ -44,14 +44,15 @@ class Limit(Part):
             folder = Path(temporary)
             make_network(folder, sizes, settings.data, settings.seed)
             for dtype in DTYPES:
-                machine = measure_machine(dtype)
+                machine = measure_machine(dtype, sizes.seconds)
                 model = load(str(folder), dtype=dtype)
                 make: Any = AutoModelForCausalLM.from_pretrained
                 stock = make(folder, dtype=TYPES[dtype], attn_implementation="sdpa")
                 passes = [
-                    measure_pass(model, stock, batch, 1, sizes.start) for batch in sizes.batches
+                    measure_pass(model, stock, batch, 1, sizes.start, sizes.seconds)
+                    for batch in sizes.batches
                 ]
-                passes.append(measure_pass(model, stock, 2, sizes.prefill[1], 0))
+                passes.append(measure_pass(model, stock, 2, sizes.prefill[1], 0, sizes.seconds))
                 self.found[dtype] = machine, passes
                 say(f"{dtype}: {machine}, {passes}")
                 yield from figures(dtype, machine, passes)

@@ -33,6 +33,7 @@ TINY = Sizes(
     hot=30,
     new=5,
     rounds=1,
+    seconds=0.01,
 )
 
 
@@ -63,7 +64,7 @@ def test_a_workers_output_is_as_long_as_asked_and_its_cache_begins_empty(tmp_pat
 def test_a_side_that_ends_says_why(tmp_path: Path) -> None:
     with (
         Side(OURS, Path(sys.executable), tmp_path / "none", "float32", tmp_path / "log") as side,
-        pytest.raises(RelqueryError, match="is neither a folder nor found on the hub"),
+        pytest.raises(RelqueryError, match="none does not exist"),
     ):
         side.read()
 

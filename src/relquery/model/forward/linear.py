@@ -7,13 +7,13 @@ gives its weight to whoever asks for it, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 _ONEDNN: Any = torch.ops.mkldnn
-_ONEDNN_HERE: Any = torch.backends.mkldnn
 FEW = 16
 """Rows up to which a product takes about as long as reading the weight."""
 LONG = 128
@@ -35,11 +35,23 @@ def padded_rows(rows: int) -> int:
 
 def can_pack(weight: Tensor) -> bool:
     """Whether this machine multiplies by packed weights of this type."""
-    if weight.device.type != "cpu" or not _ONEDNN_HERE.is_available():
+    return weight.device.type == "cpu" and _packs(weight.dtype)
+
+
+@cache
+def _packs(dtype: torch.dtype) -> bool:
+    """Found by trying: builds of torch differ in what they have."""
+    if dtype not in (torch.float32, torch.bfloat16):
         return False
-    if weight.dtype == torch.bfloat16:
-        return bool(_ONEDNN._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32
+    ones = torch.ones(16, 16, dtype=dtype)
+    try:
+        if dtype == torch.bfloat16 and not _ONEDNN._is_mkldnn_bf16_supported():
+            return False
+        packed = _ONEDNN._reorder_linear_weight(ones)
+        product = _ONEDNN._linear_pointwise(ones, packed, None, "none", [], "")
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+    return bool((product == 16).all()) and torch.equal(packed.to_dense(), ones)
 
 
 class PackedWeight:
