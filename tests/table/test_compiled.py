@@ -107,6 +107,33 @@ def test_compiling_is_told_once_whatever_is_compiled(tmp_path: Path) -> None:
     assert "This can take a minute, once per installation" in line
 
 
+CALLED_FROM_ANOTHER_FILE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import relquery.compilation
+relquery.compilation.LOOPS = (sys.argv[1],)
+import caller
+print(caller.twice(5))
+"""
+
+
+def test_a_change_in_another_file_is_compiled(tmp_path: Path) -> None:
+    called, caller = tmp_path / "called.py", tmp_path / "caller.py"
+    head = "from relquery.table.compiled import compiled\n"
+    caller.write_text(
+        f"{head}from called import once\n\n@compiled\ndef twice(x):\n    return 2 * once(x)\n"
+    )
+
+    def run() -> str:
+        command = [sys.executable, "-c", CALLED_FROM_ANOTHER_FILE, str(tmp_path)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    called.write_text(f"{head}@compiled\ndef once(x):\n    return x + 1\n")
+    assert run() == "12\n"
+    called.write_text(f"{head}@compiled\ndef once(x):\n    return x + 1000\n")
+    assert run() == "2010\n"
+
+
 def test_compiling_is_timed() -> None:
     with watch_compilation() as compilation:
         assert Compiled(_triple, targetoptions={"nopython": True})(2) == 6

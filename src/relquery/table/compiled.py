@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from relquery.arrays import Bools
-from relquery.compilation import Watched
+from relquery.compilation import Watched, keep
 
 THREADS = 2
 PATIENCE = 0.1  # seconds between checks for a signal that woke another thread
@@ -38,15 +38,9 @@ class Compiled(Watched):
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile at the first call and keep the machine code on disk.
-
-    The code on disk is renewed when the function's own file changes, but not when it calls a
-    compiled function in another file and that one changes: delete `__pycache__` in that case. If
-    no folder is writable, each process compiles again.
-    """
+    """Compile at the first call and keep the machine code on disk."""
     made = Compiled(function, targetoptions={"nopython": True, "nogil": True})
-    with suppress(RuntimeError):  # numba found no folder for its cache
-        made.enable_caching()
+    keep(made)
     return cast(Callable[P, R], made)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.attention.plan import SPLIT_LEAST, Plan, plan_step
-from relquery.model.kernels.attention import NO_SHIFT, OWN_SHIFTS, ROWS
+from relquery.model.kernels.attention.arguments import NO_SHIFT, OWN_SHIFTS, ROWS
 from tests.model.oracle.strategies import Seen, batches, chunk_of, to_be_seen
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import frexp
 
 import torch
 from torch import Tensor
@@ -11,8 +12,11 @@ from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.plan import Plan, plan_step
 from relquery.model.cache.rotary import PositionScheme, Rotary
-from relquery.model.kernels import attention as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, places
+from relquery.model.kernels.attention import arguments as kernel
+from relquery.model.kernels.attention.tasks import ATTEND, MERGE
+from relquery.model.kernels.compiled import padded
+from relquery.model.kernels.products import PAIRS
 from relquery.model.kernels.threads import threads
 
 ALONE = 1 << 16
@@ -65,7 +69,9 @@ class CompiledAttention:
         a[kernel.OUTPUTS] = output.data_ptr()
         a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = places(stored)
         a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = places(own)
-        a[kernel.SCALE], a[kernel.CAP] = bits(scale), bits(softcap or 0.0)
+        fraction, exponent = frexp(scale)
+        a[kernel.SCALE], a[kernel.REST] = bits(2.0 ** (exponent - 1)), bits(2 * fraction)
+        a[kernel.CAP] = bits(softcap or 0.0)
         a[kernel.WINDOW] = window or 0
         if slopes is not None:
             slopes = slopes.float().contiguous()
@@ -83,10 +89,10 @@ class CompiledAttention:
         work = torch.empty(workers * a[kernel.WORK_BYTES], dtype=torch.uint8)
         a[kernel.WORK] = work.data_ptr()
         a[kernel.NEXT] = a[kernel.TICKET] = 0
-        kernel.ATTEND.run(a, workers)
+        ATTEND.run(a, workers)
         if len(prepared.plan.merged):
             a[kernel.NEXT] = a[kernel.TICKET] = 0
-            kernel.MERGE.run(a, workers)
+            MERGE.run(a, workers)
         return output
 
     def _prepare(
@@ -116,10 +122,11 @@ class CompiledAttention:
         a[kernel.SCRATCH_FROM] = SCRATCH
         a[kernel.SHIFT_VALUES] = plan.shift_values.ctypes.data
         a[kernel.TURN_KEYS] = self._turn_keys
+        a[kernel.PAIRED] = PAIRS
         a[kernel.MERGED], a[kernel.MERGED_COUNT] = plan.merged.ctypes.data, len(plan.merged)
         a[kernel.WORK_BYTES] = kernel.work_bytes(heads // kv_heads, width, value_width)
         if plan.places:
-            length = 2 + int(kernel.padded(value_width))
+            length = 2 + int(padded(value_width))
             prepared.partials = torch.empty(plan.places * heads * length)
             a[kernel.PARTIALS] = prepared.partials.data_ptr()
         return prepared

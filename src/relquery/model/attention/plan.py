@@ -21,7 +21,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.engine.executor import Chunk
-from relquery.model.kernels.attention import BLOCK, NO_SHIFT, OWN_SHIFTS, ROWS
+from relquery.model.kernels.attention.arguments import BLOCK, NO_SHIFT, OWN_SHIFTS, ROWS
 from relquery.model.kernels.compiled import compiled
 
 SHARE_LEAST = 16
@@ -38,7 +38,7 @@ Visit = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The arrays that relquery.model.kernels.attention describes, and counts.
+    """The arrays that relquery.model.kernels.attention.arguments describes, and counts.
 
     shift_values: (shift numbers,) by how many positions keys are used later than computed.
     places: partial results, 0 for none. pairs: query-key pairs, about.

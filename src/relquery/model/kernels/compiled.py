@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -11,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.arrays import Int64s
-from relquery.compilation import Watched
+from relquery.compilation import Watched, keep
+from relquery.model.kernels.llvm import LANES
 from relquery.model.kernels.vectors import pointer
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Float = np.float32
 Floats = npt.NDArray[np.float32]
+Int32s = npt.NDArray[np.int32]
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
@@ -33,8 +34,7 @@ def reordered(function: Callable[P, R]) -> Callable[P, R]:
 def _compile(function: Callable[..., Any], freedoms: set[str]) -> Any:
     options = {"nopython": True, "error_model": "numpy", "nogil": True, "fastmath": freedoms}
     made: Any = Watched(function, targetoptions=options)
-    with suppress(RuntimeError):  # numba found no folder for its cache
-        made.enable_caching()
+    keep(made)
     return made
 
 
@@ -51,3 +51,15 @@ def floats(address: int, count: int) -> Floats:
 def integers(address: int, count: int) -> Int64s:
     """The int64 numbers at an address, as an array."""
     return _array(pointer(address), count, np.int64)  # type: ignore[no-any-return]
+
+
+@compiled
+def integers32(address: int, count: int) -> Int32s:
+    """The int32 numbers at an address, as an array."""
+    return _array(pointer(address), count, np.int32)  # type: ignore[no-any-return]
+
+
+@compiled
+def padded(width: int) -> int:
+    """The next multiple of LANES."""
+    return (width + LANES - 1) // LANES * LANES

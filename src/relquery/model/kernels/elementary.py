@@ -1,48 +1,65 @@
-"""Elementary functions of float32 arrays that compile to vector code; numba's own do not."""
+"""Elementary functions of float32 numbers that compile to vector code; numba's own do not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numba import types
 
 from relquery.model.kernels.compiled import Float, Floats, compiled
-from relquery.model.kernels.vectors import float_of_bits
+from relquery.model.kernels.llvm import F32, I32, constant, fused, instructions, many
 
-LEAST = np.float32(-87.0)
+LEAST = -87.0
 """Where exp reaches the smallest normal float32."""
-_LOG2_E = np.float32(1.44269504)
-_LN_2_HIGH, _LN_2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-_TO_INTEGER = np.float32(12582912.0)  # 1.5 * 2**23: adding it rounds to an integer
+_LOG2_E = 1.44269504
+_LN_2_HIGH, _LN_2_LOW = 0.693359375, -2.12194440e-4
+_TO_INTEGER = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, in the lowest bits
+_BITS_OF_IT = 0x4B400000
 # Cephes, expf: minimax polynomial of (exp(x) - 1 - x) / x**2 on [-ln(2)/2, ln(2)/2].
-_E0, _E1, _E2, _E3, _E4, _E5 = (
-    np.float32(c)
-    for c in (
-        1.9875691500e-4,
-        1.3981999507e-3,
-        8.3334519073e-3,
-        4.1665795894e-2,
-        1.6666665459e-1,
-        5.0000001201e-1,
-    )
+_SERIES = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
 )
 _ONE, _TWO, _ZERO = np.float32(1), np.float32(2), np.float32(0)
 
 
-@compiled
-def exp(x: Float) -> Float:
+@instructions
+def exp(typing: Any, x: Any) -> Any:
     """e**x of a float32 up to 88, within 1e-7 of it; 0 below LEAST."""
-    bounded = max(x, LEAST)
-    whole = (bounded * _LOG2_E + _TO_INTEGER) - _TO_INTEGER
-    rest = bounded - whole * _LN_2_HIGH - whole * _LN_2_LOW
-    series = ((((_E0 * rest + _E1) * rest + _E2) * rest + _E3) * rest + _E4) * rest + _E5
-    power = float_of_bits((np.int32(whole) + np.int32(127)) << np.int32(23))
-    return (series * rest * rest + rest + _ONE) * power if x >= LEAST else _ZERO
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        return exponential(builder, given[0], 1)
+
+    return types.float32(types.float32), generate
 
 
-@compiled
-def exp_in_place(numbers: Floats, count: int) -> None:
-    """Replace the first `count` numbers by their exponentials."""
-    for i in range(count):
-        numbers[i] = exp(numbers[i])
+def exponential(builder: Any, x: Any, lanes: int) -> Any:
+    """Instructions for `exp`, of one float32 or a vector. What is no number stays none."""
+
+    def number(value: float) -> Any:
+        return constant(F32, value, lanes)
+
+    low = builder.fcmp_ordered("<", x, number(LEAST))
+    bounded = builder.select(low, number(LEAST), x)
+    shifted = fused(builder, bounded, number(_LOG2_E), number(_TO_INTEGER))
+    whole = builder.fsub(shifted, number(_TO_INTEGER))
+    rest = fused(builder, whole, number(-_LN_2_HIGH), bounded)
+    rest = fused(builder, whole, number(-_LN_2_LOW), rest)
+    series = number(_SERIES[0])
+    for coefficient in _SERIES[1:]:
+        series = fused(builder, series, rest, number(coefficient))
+    result = fused(builder, builder.fmul(series, rest), rest, rest)
+    result = builder.fadd(result, number(1.0))
+    bits = builder.bitcast(shifted, many(I32, lanes))
+    exponent = builder.sub(bits, constant(I32, _BITS_OF_IT - 127, lanes))
+    power = builder.bitcast(builder.shl(exponent, constant(I32, 23, lanes)), x.type)
+    return builder.select(low, number(0.0), builder.fmul(result, power))
 
 
 @compiled

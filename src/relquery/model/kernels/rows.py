@@ -12,11 +12,19 @@ from typing import Any
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.model.kernels.attention import padded
-from relquery.model.kernels.compiled import Float, Floats, compiled, floats, integers, reordered
+from relquery.model.kernels.compiled import (
+    Float,
+    Floats,
+    compiled,
+    floats,
+    integers,
+    padded,
+    reordered,
+)
 from relquery.model.kernels.elementary import exp
+from relquery.model.kernels.llvm import FLOAT32
 from relquery.model.kernels.threads import Body
-from relquery.model.kernels.vectors import FLOAT32, float_of_bits, narrow, take_number, widen
+from relquery.model.kernels.vectors import float_of_bits, narrow, take_number, widen
 
 AT_ONCE = 8
 """Rows that a thread takes at a time."""

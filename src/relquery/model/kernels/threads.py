@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from numba import cfunc, types
+from numba import types
+from numba.core.ccallback import CFunc
 
+from relquery.compilation import keep
 from relquery.model.kernels.arguments import Arguments
 
 _OPENMP = re.compile(r"/lib(gomp|iomp5|omp)[^/]*\.so[^/]*$")
@@ -44,11 +46,9 @@ class Body:
             list(_pool().map(self._call, [arguments.place] * threads))
 
     def _compile(self) -> int:
-        signature = types.void(types.int64)
-        try:
-            compiled = cfunc(signature, cache=True)(self._function)
-        except RuntimeError:  # numba found no folder for its cache
-            compiled = cfunc(signature)(self._function)
+        compiled: Any = CFunc(self._function, ((types.int64,), types.void), {}, {})
+        keep(compiled)
+        compiled.compile()
         _ALIVE.append(compiled)
         return int(compiled.address or 0)
 

@@ -1,0 +1,188 @@
+"""What a thread knows and holds while it attends."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from relquery.arrays import Int64s
+from relquery.model.kernels.attention.arguments import (
+    BLOCK,
+    HEADS,
+    KIND,
+    KV_HEADS,
+    OWN_SHIFTS,
+    PAIRED,
+    ROWS,
+    SHIFT_VALUES,
+    TICKET,
+    VALUE_WIDTH,
+    VISITS,
+    WIDTH,
+    WORK,
+    WORK_BYTES,
+)
+from relquery.model.kernels.compiled import Floats, compiled, floats, integers, padded
+from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
+from relquery.model.kernels.vectors import take_number
+
+NOTHING = np.float32(-np.inf)
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+class Shape(NamedTuple):
+    """Of the network's attention. group: heads that share keys. wide, deep: padded widths of keys
+    and values. across: columns of a matrix of rows. size: bytes of a number in the cache. aligned:
+    whether widths are padded ones. paired: whether products are of pairs."""
+
+    kind: int
+    size: int
+    heads: int
+    group: int
+    width: int
+    value_width: int
+    wide: int
+    deep: int
+    rows: int
+    across: int
+    aligned: bool
+    paired: bool
+
+
+class Work(NamedTuple):
+    """A thread's memory.
+
+    places: of (6, BLOCK) integers, lists of addresses of a block's keys and values: where they are
+    in the cache, for two blocks, and where they are copied to. The other integers are addresses of
+    float32 numbers: keys and values (BLOCK, wide or deep), queries and rotated queries (rows,
+    wide), columns (wide, across) of queries, scores (BLOCK, up to across) and outputs (rows,
+    deep). Where products are of pairs, so are values, columns and weights, in half as many lines.
+    maxima, sums: (across,) of the task's rows; largest, totals: those of the visit's rows, whose
+    last ones are none. factors: (across,) by which outputs shrink at a block.
+    """
+
+    places: int
+    keys: int
+    values: int
+    queries: int
+    turned: int
+    columns: int
+    scores: int
+    outputs: int
+    maxima: Floats
+    sums: Floats
+    largest: Floats
+    totals: Floats
+    factors: Floats
+
+
+class Rows(NamedTuple):
+    """The tokens of a task; see the arguments."""
+
+    tokens: Int64s
+    positions: Int64s
+    shifts: Int64s
+    targets: Int64s
+
+
+class Visit(NamedTuple):
+    """Tokens low to high see keys begin to end.
+
+    then: the first key of the task's next visit, and its last, or twice the same if there is none.
+    first, rows: the first of their rows, and how many. moved: what is subtracted from all their
+    positions. earliest, latest: the least and the largest of them then.
+    """
+
+    low: int
+    high: int
+    begin: int
+    end: int
+    then: tuple[int, int]
+    shift: int
+    first: int
+    rows: int
+    moved: int
+    earliest: int
+    latest: int
+
+
+@compiled
+def find_shape(a: Int64s) -> Shape:
+    """The shape that the arguments tell."""
+    group = a[HEADS] // a[KV_HEADS]
+    rows = max(ROWS, group)
+    wide, deep = padded(a[WIDTH]), padded(a[VALUE_WIDTH])
+    aligned = wide == a[WIDTH] and deep == a[VALUE_WIDTH]
+    return Shape(
+        a[KIND],
+        4 if a[KIND] == FLOAT32 else 2,
+        a[HEADS],
+        group,
+        a[WIDTH],
+        a[VALUE_WIDTH],
+        wide,
+        deep,
+        rows,
+        padded(rows) + LANES,
+        aligned,
+        aligned and a[KIND] == BFLOAT16 and a[PAIRED] != 0,
+    )
+
+
+@compiled
+def find_work(a: Int64s, shape: Shape) -> Work:
+    """The memory of the thread that calls it, in the order of work_bytes."""
+    places = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * a[WORK_BYTES]
+    keys = places + 6 * 8 * BLOCK
+    values = keys + 4 * BLOCK * shape.wide
+    queries = values + 4 * BLOCK * shape.deep
+    turned = queries + 4 * shape.rows * shape.wide
+    columns = turned + 4 * shape.rows * shape.wide
+    scores = columns + 4 * shape.wide * shape.across
+    outputs = scores + 4 * BLOCK * shape.across
+    maxima = outputs + 4 * shape.rows * shape.deep
+    return Work(
+        places,
+        keys,
+        values,
+        queries,
+        turned,
+        columns,
+        scores,
+        outputs,
+        floats(maxima, shape.across),
+        floats(maxima + 4 * shape.across, shape.across),
+        floats(maxima + 8 * shape.across, shape.across),
+        floats(maxima + 12 * shape.across, shape.across),
+        floats(maxima + 16 * shape.across, shape.across),
+    )
+
+
+@compiled
+def find_visit(a: Int64s, shape: Shape, rows: Rows, number: int, last: bool) -> Visit:
+    """A visit by its number. last: whether it is the last of its task."""
+    listed = integers(a[VISITS] + 5 * 8 * number, 5)
+    low, high, shift = listed[0], listed[1], listed[4]
+    moved = integers(a[SHIFT_VALUES] + 8 * shift, 1)[0] if shift >= 0 else 0
+    earliest = latest = position(a, rows, low, shift, moved)
+    for token in range(low + 1, high):
+        place = position(a, rows, token, shift, moved)
+        earliest, latest = min(earliest, place), max(latest, place)
+    then = (0, 0)
+    if not last:
+        following = integers(a[VISITS] + 5 * 8 * (number + 1), 5)
+        then = (following[2], following[3])
+    first, count = low * shape.group, (high - low) * shape.group
+    return Visit(
+        low, high, listed[2], listed[3], then, shift, first, count, moved, earliest, latest
+    )
+
+
+@compiled
+def position(a: Int64s, rows: Rows, token: int, shift: int, moved: int) -> int:
+    """Of a token, counted as the keys' positions are."""
+    found = rows.positions[token] - moved
+    if shift == OWN_SHIFTS:
+        found -= integers(a[SHIFT_VALUES] + 8 * rows.shifts[token], 1)[0]
+    return int(found)

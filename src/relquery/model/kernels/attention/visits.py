@@ -1,0 +1,285 @@
+"""What the tokens of a task do with the keys of a visit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relquery.arrays import Int64s
+from relquery.model.kernels.attention.arguments import (
+    BLOCK,
+    CAP,
+    KEY_POSITIONS,
+    REST,
+    SLOPES,
+    WINDOW,
+)
+from relquery.model.kernels.attention.blocks import (
+    TOGETHER,
+    Block,
+    copy_block,
+    find_block,
+    pair_block,
+    prefetch_keys,
+    prefetch_values,
+)
+from relquery.model.kernels.attention.rotation import turns_keys
+from relquery.model.kernels.attention.state import (
+    NOTHING,
+    ONE,
+    ZERO,
+    Rows,
+    Shape,
+    Visit,
+    Work,
+    position,
+)
+from relquery.model.kernels.compiled import (
+    Floats,
+    compiled,
+    floats,
+    integers,
+    integers32,
+    padded,
+    reordered,
+)
+from relquery.model.kernels.elementary import cap_in_place, exp
+from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
+from relquery.model.kernels.products import add_outputs, add_scores
+from relquery.model.kernels.softmax import soften
+from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow
+
+FEW = 4
+"""Rows from which keys are widened to float32 once instead of for each row."""
+MANY = LANES
+"""Rows from which a matrix product pays."""
+
+
+@compiled
+def attend_visit(
+    a: Int64s,
+    shape: Shape,
+    work: Work,
+    rows: Rows,
+    visit: Visit,
+    head: int,
+    queries: int,
+    known: Int64s,
+) -> None:
+    """Go through the keys of a visit. known: see find_block."""
+    window = a[WINDOW]
+    paired, turned = is_paired(a, shape, visit), turns_keys(a, visit)
+    few = visit.rows < FEW or shape.kind == FLOAT32
+    in_place = shape.aligned and not turned and (few or paired)
+    kind = shape.kind if in_place else FLOAT32
+    columns = padded(visit.rows) if visit.rows > 1 else 1
+    for row in range(visit.rows):
+        work.largest[row] = work.maxima[visit.first + row]
+        work.totals[row] = work.sums[visit.first + row]
+    for begin in range(visit.begin, visit.end, BLOCK):
+        count = min(BLOCK, visit.end - begin)
+        positions = integers(a[KEY_POSITIONS] + 8 * begin, count)
+        nearest, farthest = positions.min(), positions.max()
+        if nearest > visit.latest or (window > 0 and visit.earliest - farthest >= window):
+            continue
+        block = find_block(a, shape, work, visit, head, begin, known)
+        if paired:
+            block = pair_block(shape, work, block)
+        elif not in_place:
+            block = copy_block(a, shape, work, visit, block, turned)
+        _score(shape, work, visit, block, queries, columns, kind, paired)
+        _finish_scores(a, work, count * columns)
+        hides = farthest > visit.earliest or (window > 0 and visit.latest - nearest >= window)
+        if hides or a[SLOPES] != 0:
+            _mask(a, shape, work, rows, visit, positions, head, columns)
+        _soften(work, visit, count, columns, paired)
+        _add_values(shape, work, visit, block, columns, kind, paired)
+    for row in range(visit.rows):
+        work.maxima[visit.first + row] = work.largest[row]
+        work.sums[visit.first + row] = work.totals[row]
+
+
+@compiled
+def is_paired(a: Int64s, shape: Shape, visit: Visit) -> bool:
+    """Whether a visit's products are of pairs of bfloat16 numbers."""
+    return shape.paired and visit.rows >= MANY and not turns_keys(a, visit)
+
+
+@compiled
+def set_columns(
+    shape: Shape, work: Work, queries: int, first: int, count: int, paired: bool
+) -> None:
+    """Make columns of queries, for matrix products."""
+    if not paired:
+        for at in range(shape.wide):
+            line = floats(work.columns + 4 * (at * shape.across + first), count)
+            for row in range(count):
+                line[row] = floats(queries + 4 * ((first + row) * shape.wide + at), 1)[0]
+        return
+    pairs = integers32(work.scores, shape.wide // 2)  # scores are not needed now
+    for row in range(first, first + count):
+        narrow(work.scores, queries + 4 * row * shape.wide, BFLOAT16, shape.wide)
+        for at in range(shape.wide // 2):
+            integers32(work.columns + 4 * (at * shape.across + row), 1)[0] = pairs[at]
+
+
+@compiled
+def _score(
+    shape: Shape,
+    work: Work,
+    visit: Visit,
+    block: Block,
+    queries: int,
+    columns: int,
+    kind: int,
+    paired: bool,
+) -> None:
+    """Scores (keys, columns) of a visit's rows with a block's keys."""
+    is_product = visit.rows >= MANY
+    if is_product:
+        scores = floats(work.scores, block.count * columns)
+        for at in range(len(scores)):
+            scores[at] = ZERO
+    for key in range(0, block.count, TOGETHER):
+        prefetch_keys(shape, block, key)
+        place, listed = work.scores + 4 * key * columns, block.keys + 8 * key
+        if is_product:
+            prefetch_values(shape, block, key)
+            add_scores(
+                place,
+                4 * columns,
+                listed,
+                min(TOGETHER, block.count - key),
+                work.columns + 4 * visit.first,
+                4 * shape.across,
+                columns,
+                shape.wide // 2 if paired else shape.wide,
+                paired,
+            )
+            continue
+        for row in range(visit.rows):
+            query = queries + 4 * (visit.first + row) * shape.wide
+            dots(place + 4 * row, 4 * columns, query, listed, shape.wide, kind, TOGETHER)
+
+
+@compiled
+def _finish_scores(a: Int64s, work: Work, count: int) -> None:
+    """Multiply scores by the rest of their scale, and bound them."""
+    rest, cap = float_of_bits(np.int32(a[REST])), float_of_bits(np.int32(a[CAP]))
+    scores = floats(work.scores, count)
+    if rest != ONE:
+        for at in range(count):
+            scores[at] *= rest
+    if cap != ZERO:
+        cap_in_place(scores, count, cap)
+
+
+@compiled
+def _mask(
+    a: Int64s,
+    shape: Shape,
+    work: Work,
+    rows: Rows,
+    visit: Visit,
+    positions: Int64s,
+    head: int,
+    columns: int,
+) -> None:
+    """Hide the keys that a row does not see; lower scores by the distance under ALiBi."""
+    scores = floats(work.scores, len(positions) * columns)
+    window, has_slopes = a[WINDOW], a[SLOPES] != 0
+    for token in range(visit.low, visit.high):
+        of_token = position(a, rows, token, visit.shift, visit.moved)
+        for of_group in range(shape.group):
+            slope = ZERO
+            if has_slopes:
+                slope = floats(a[SLOPES] + 4 * (head * shape.group + of_group), 1)[0]
+            at = (token - visit.low) * shape.group + of_group
+            for j in range(len(positions)):
+                distance = of_token - positions[j]
+                if distance < 0 or (window > 0 and distance >= window):
+                    scores[at] = NOTHING
+                elif has_slopes:
+                    scores[at] -= slope * np.float32(distance)
+                at += columns
+
+
+@compiled
+def _soften(work: Work, visit: Visit, count: int, columns: int, paired: bool) -> None:
+    """Make weights of a visit's scores (count, columns); see `soften`."""
+    if visit.rows == 1:
+        scores = floats(work.scores, count)
+        _soften_one(scores, count, work.largest, work.totals, work.factors)
+        return
+    keys = count
+    if paired and count % 2:  # of the last pair, one key is none
+        floats(work.scores + 4 * count * columns, columns)[:] = NOTHING
+        keys += 1
+    soften(
+        work.scores,
+        keys,
+        columns,
+        work.largest.ctypes.data,
+        work.totals.ctypes.data,
+        work.factors.ctypes.data,
+        paired,
+    )
+
+
+@reordered
+def _soften_one(scores: Floats, count: int, maxima: Floats, sums: Floats, factors: Floats) -> None:
+    """`soften` for a single row, whose scores are next to each other."""
+    largest = before = maxima[0]
+    for key in range(count):
+        largest = max(largest, scores[key])
+    maxima[0] = largest
+    if largest == NOTHING:
+        largest = ZERO
+    factors[0] = exp(before - largest)
+    total = ZERO
+    for key in range(count):
+        scores[key] = exp(scores[key] - largest)
+    for key in range(count):
+        total += scores[key]
+    sums[0] = sums[0] * factors[0] + total
+
+
+@compiled
+def _add_values(
+    shape: Shape,
+    work: Work,
+    visit: Visit,
+    block: Block,
+    columns: int,
+    kind: int,
+    paired: bool,
+) -> None:
+    """Shrink the outputs of a visit's rows and add a block's weighted values."""
+    for row in range(visit.rows):
+        if work.factors[row] != ONE:
+            line = floats(work.outputs + 4 * (visit.first + row) * shape.deep, shape.deep)
+            for at in range(shape.deep):
+                line[at] *= work.factors[row]
+    outputs = work.outputs + 4 * visit.first * shape.deep
+    if visit.rows >= MANY:
+        add_outputs(
+            outputs,
+            4 * shape.deep,
+            visit.rows,
+            work.scores,
+            4 * columns,
+            block.values,
+            shape.deep,
+            (block.count + 1) // 2 if paired else block.count,
+            paired,
+        )
+        return
+    rest = (block.count + TOGETHER - 1) // TOGETHER * TOGETHER - block.count
+    missing = floats(work.scores + 4 * block.count * columns, rest * columns)
+    for at in range(len(missing)):
+        missing[at] = ZERO
+    for key in range(0, block.count, TOGETHER):
+        prefetch_values(shape, block, key)
+        place, listed = work.scores + 4 * key * columns, block.values + 8 * key
+        for row in range(visit.rows):
+            target = outputs + 4 * row * shape.deep
+            add_rows(target, place + 4 * row, 4 * columns, listed, shape.deep, kind, TOGETHER)

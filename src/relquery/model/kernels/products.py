@@ -1,0 +1,231 @@
+"""Products of small matrices, whose sums stay in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+
+from relquery.model.kernels.llvm import (
+    F32,
+    I32,
+    I64,
+    LANES,
+    Loop,
+    addresses,
+    constant,
+    declared,
+    fused,
+    instructions,
+    load,
+    many,
+    moved,
+    splat,
+    steps,
+    store,
+)
+
+TILE_ROWS = 4, 1
+TILE_VECTORS = 4, 2, 1
+"""Sizes of tiles that stay in registers, from the largest to what remains."""
+PAIRS = bool(binding.get_host_cpu_features().get("avx512bf16"))
+"""Whether the machine multiplies pairs of bfloat16 numbers in one instruction."""
+
+
+@instructions
+def add_scores(
+    typing: Any,
+    scores: Any,
+    score_row: Any,
+    keys: Any,
+    rows: Any,
+    columns: Any,
+    column_row: Any,
+    across: Any,
+    count: Any,
+    paired: Any,
+) -> Any:
+    """Add the products of `rows` keys and of columns of queries to their scores.
+
+    scores: float32 (rows, across), `score_row` bytes from row to row. keys: where the keys'
+    addresses are. columns: (count, across), a line of queries for each number of a key,
+    `column_row` bytes apart. across: a multiple of LANES. count: at least 1. paired: a number is
+    a pair of bfloat16, instead of a float32.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        scores, score_row, keys, rows, columns, column_row, across, count, paired = given
+
+        def multiply(row: Any, at: Any, tile: _Tile) -> None:
+            lines = addresses(builder, moved(builder, keys, (row, I64(8))), tile.rows)
+            tile.add(
+                moved(builder, moved(builder, scores, (row, score_row)), (at, I64(4))),
+                score_row,
+                count,
+                lambda one, index: moved(builder, lines[one], (index, I64(4))),
+                lambda index: moved(builder, columns, (index, column_row)),
+                at,
+            )
+
+        _tiles(builder, rows, across, paired, multiply)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 8, types.boolean), generate
+
+
+@instructions
+def add_outputs(
+    typing: Any,
+    outputs: Any,
+    output_row: Any,
+    rows: Any,
+    weights: Any,
+    weight_row: Any,
+    values: Any,
+    across: Any,
+    count: Any,
+    paired: Any,
+) -> Any:
+    """Add `count` values, weighted for each of `rows`, to their outputs.
+
+    outputs: float32 (rows, across), `output_row` bytes from row to row. weights: (count, rows), a
+    line for each value, `weight_row` bytes apart. values: where the values' addresses are. across,
+    count, paired: as in `add_scores`, for weights and values.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        outputs, output_row, rows, weights, weight_row, values, across, count, paired = given
+
+        def value(index: Any) -> Any:
+            place = moved(builder, values, (index, I64(8)))
+            return builder.load(builder.inttoptr(place, I64.as_pointer()))
+
+        def multiply(row: Any, at: Any, tile: _Tile) -> None:
+            first = moved(builder, weights, (row, I64(4)))
+            tile.add(
+                moved(builder, moved(builder, outputs, (row, output_row)), (at, I64(4))),
+                output_row,
+                count,
+                lambda one, index: moved(builder, first, (index, weight_row), offset=4 * one),
+                value,
+                at,
+            )
+
+        _tiles(builder, rows, across, paired, multiply)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 8, types.boolean), generate
+
+
+class _Tile:
+    """A tile of a matrix product: rows x (vectors x LANES) sums that stay in registers."""
+
+    def __init__(self, builder: Any, rows: int, vectors: int, paired: bool) -> None:
+        self._builder, self._paired = builder, paired
+        self.rows, self._vectors = rows, vectors
+
+    def add(
+        self,
+        sums: Any,
+        step: Any,
+        count: Any,
+        one: Callable[[int, Any], Any],
+        line: Callable[[Any], Any],
+        at: Any,
+    ) -> None:
+        """Add `count` products to sums, whose rows are `step` bytes apart.
+
+        one: where a row's number is, by row and index. line: where a line of numbers begins, by
+        index; the tile's are from number `at` on.
+        """
+        builder = self._builder
+        places = {
+            (row, vector): moved(builder, sums, (I64(row), step), offset=vector * LANES * 4)
+            for row in range(self.rows)
+            for vector in range(self._vectors)
+        }
+        before = {each: load(builder, place) for each, place in places.items()}
+        with Loop(builder, count, 1, before) as loop:
+            first = moved(builder, line(loop.index), (at, I64(4)))
+            many = [
+                self._load(moved(builder, first, offset=vector * LANES * 4), LANES)
+                for vector in range(self._vectors)
+            ]
+            for row in range(self.rows):
+                single = splat(builder, self._load(one(row, loop.index), 1))
+                for vector, numbers in enumerate(many):
+                    total = _multiplied(builder, single, numbers, loop.sums[row, vector])
+                    loop.add((row, vector), total)
+        for each, place in places.items():
+            store(builder, loop.results[each], place)
+
+    def _load(self, place: Any, lanes: int) -> Any:
+        """Float32 numbers, or pairs of bfloat16 numbers as int32."""
+        if not self._paired:
+            return load(self._builder, place, lanes=lanes)
+        pointer = self._builder.inttoptr(place, many(I32, lanes).as_pointer())
+        return self._builder.load(pointer, align=4)
+
+
+def _tiles(
+    builder: Any, rows: Any, across: Any, paired: Any, fill: Callable[[Any, Any, _Tile], None]
+) -> None:
+    """Instructions that fill a matrix (rows, across) in tiles. fill: by first row and column."""
+
+    def fill_all(paired: bool) -> None:
+        first = I64(0)
+        for down in TILE_ROWS:
+            last = builder.and_(rows, I64(-down))
+            with steps(builder, first, last, down) as row:
+                left = I64(0)
+                for vectors in TILE_VECTORS:
+                    right = builder.and_(across, I64(-vectors * LANES))
+                    with steps(builder, left, right, vectors * LANES) as at:
+                        fill(row, at, _Tile(builder, down, vectors, paired))
+                    left = right
+            first = last
+
+    with builder.if_else(paired) as (pairs, numbers):
+        with pairs:
+            fill_all(True)
+        with numbers:
+            fill_all(False)
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat16, which llvmlite does not name."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def _multiplied(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c; if a and b are pairs of bfloat16 numbers, the sum of both products and c."""
+    if a.type.element != I32:
+        return fused(builder, a, b, c)
+    if PAIRS:
+        pairs = ir.VectorType(_BFloat(), 2 * LANES)
+        shape = ir.FunctionType(c.type, [c.type, pairs, pairs])
+        dot = declared(builder, shape, "llvm.x86.avx512bf16.dpbf16ps.512")
+        return builder.call(dot, [c, builder.bitcast(a, pairs), builder.bitcast(b, pairs)])
+    for half in _low_half, _high_half:
+        c = fused(builder, half(builder, a), half(builder, b), c)
+    return c
+
+
+def _low_half(builder: Any, pairs: Any) -> Any:
+    """The first number of each pair as float32."""
+    return builder.bitcast(builder.shl(pairs, constant(I32, 16, LANES)), many(F32, LANES))
+
+
+def _high_half(builder: Any, pairs: Any) -> Any:
+    upper = builder.and_(pairs, constant(I32, -65536, LANES))
+    return builder.bitcast(upper, many(F32, LANES))
