@@ -48,6 +48,27 @@ def test_products_are_those_of_the_plain_layers(
         assert "weight" not in dict(layer.named_parameters())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("outputs", [64, 320])
+@pytest.mark.parametrize("inputs", [40, 41, 300])
+@pytest.mark.parametrize("bias", [False, True])
+@torch.inference_mode()
+def test_products_of_few_rows_have_a_kernel_of_their_own(
+    dtype: torch.dtype, outputs: int, inputs: int, bias: bool
+) -> None:
+    torch.manual_seed(inputs)
+    layer = nn.Linear(inputs, outputs, bias=bias).to(dtype)
+    weight, plain = layer.weight.double(), layer.bias.double() if bias else None
+    packed = pack([layer])
+    room = torch.finfo(dtype).eps
+    for count in (1, 2, 3, 4, 7, 16, 17):
+        rows = torch.randn(count, 2 * inputs, dtype=dtype)[:, ::2]  # with gaps in memory
+        expected = nn.functional.linear(rows.double(), weight, plain)
+        torch.testing.assert_close(
+            packed(rows).double(), expected, rtol=4 * room, atol=room * inputs**0.5
+        )
+
+
 def test_a_network_packs_plain_linear_layers_alone() -> None:
     class Other(nn.Linear):
         pass

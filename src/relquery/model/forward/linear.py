@@ -6,18 +6,26 @@ gives its weight to whoever asks for it, bit for bit.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from relquery.model.kernels import product as kernel
+from relquery.model.kernels.arguments import KINDS, Arguments
+from relquery.model.kernels.threads import threads
 
 _ONEDNN: Any = torch.ops.mkldnn
 FEW = 16
 """Rows up to which a product takes about as long as reading the weight."""
 LONG = 128
 """Rows by which a long step is padded at most."""
+ALONE = 1 << 16
+"""Numbers of a weight that one thread reads sooner than several begin."""
 
 
 def padded_rows(rows: int) -> int:
@@ -63,19 +71,63 @@ class PackedWeight:
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._is_packed = can_pack(weight)
         self._weight = _ONEDNN._reorder_linear_weight(weight) if self._is_packed else weight
+        self._panels = _panels(self._weight, weight) if self._is_packed else 0
         self.bias = bias
         self.outputs, self.count, self.nbytes = len(weight), weight.numel(), weight.nbytes
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Products (..., outputs) of rows (..., inputs)."""
+        if self._panels and rows.dim() == 2 and 0 < len(rows) <= kernel.MOST:
+            return self._multiply(rows)
         if self._is_packed:
             product = _ONEDNN._linear_pointwise(rows, self._weight, self.bias, "none", [], "")
             return cast(Tensor, product)
         return nn.functional.linear(rows, self._weight, self.bias)
 
+    def _multiply(self, rows: Tensor) -> Tensor:
+        """Products of few rows, by our own kernel."""
+        rows = rows.contiguous()
+        result = rows.new_empty(len(rows), self.outputs)
+        workers = threads() if self.count > ALONE else 1
+        work = torch.empty(workers * kernel.WORK_BYTES, dtype=torch.uint8)
+        a = Arguments(kernel.ARGUMENTS)
+        a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], len(rows)
+        a[kernel.INPUTS], a[kernel.OUTPUTS] = rows.shape[1], self.outputs
+        a[kernel.SOURCE], a[kernel.MATRIX] = rows.data_ptr(), self._panels
+        a[kernel.BIAS] = 0 if self.bias is None else self.bias.data_ptr()
+        a[kernel.RESULT], a[kernel.WORK] = result.data_ptr(), work.data_ptr()
+        kernel.MULTIPLY.run(a, workers)
+        return result
+
     def dense(self) -> Tensor:
         """The weight as the network had it."""
         return self._weight.to_dense() if self._is_packed else self._weight
+
+
+def _panels(packed: Tensor, weight: Tensor) -> int:
+    """Where the numbers of a packed weight are, if they lie as our own kernel reads them; else 0.
+
+    oneDNN chooses the order by machine, type and shape, and does not tell it. Here some of it is
+    compared: all panels of a weight are alike.
+    """
+    outputs, inputs = weight.shape
+    size, together = weight.element_size(), 4 // weight.element_size()
+    panel = kernel.PANEL
+    try:
+        place, count = int(_ONEDNN.data_ptr(packed)), int(_ONEDNN._nbytes(packed))
+    except AttributeError:  # not in this build of torch
+        return 0
+    if outputs % panel or inputs % together or count != weight.nbytes:
+        return 0
+    for number in {0, outputs // panel // 2, outputs // panel - 1}:
+        part = weight[number * panel : (number + 1) * panel].contiguous().view(torch.int8)
+        expected = part.view(panel, inputs // together, 4).transpose(0, 1).contiguous()
+        memory = (ctypes.c_int8 * expected.numel()).from_address(
+            place + number * panel * inputs * size
+        )
+        if not np.array_equal(np.frombuffer(memory, dtype=np.int8), expected.numpy().reshape(-1)):
+            return 0
+    return place
 
 
 class PackedLinear(nn.Linear):
