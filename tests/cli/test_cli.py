@@ -234,7 +234,7 @@ def test_help_shows_an_example(relquery: Run) -> None:
 
 def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_path: Path) -> None:
     rows, ledger = tmp_path / "rows.parquet", tmp_path / "answers.db"
-    duckdb.sql("SELECT 'text ' || i AS a FROM range(6000) r(i)").write_parquet(str(rows))
+    duckdb.sql("SELECT 'text ' || i AS a FROM range(3000) r(i)").write_parquet(str(rows))
     query = "SELECT count(*) AS n, count(LLM('Good?', a, labels := ['Yes', 'No'])) AS m FROM rows"
     command = [*COMMAND, "sql", query, "-t", str(rows), "-m", MODEL, "--ledger", str(ledger)]
     running = subprocess.Popen([*command, "-f", "json"], stderr=subprocess.PIPE, text=True)
@@ -246,9 +246,9 @@ def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_pat
     assert running.returncode == 130
     assert f"Answers so far are in {ledger}" in err
     kept = _answers(ledger)
-    assert 64 <= kept < 6000
+    assert 64 <= kept < 3000
     document = json.loads(subprocess.check_output([*command, "-f", "json"], text=True))
-    assert document["rows"] == [{"n": 6000, "m": 6000}]
+    assert document["rows"] == [{"n": 3000, "m": 3000}]
     assert document["report"]["ledger_hits"] == kept
 
 

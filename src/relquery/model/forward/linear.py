@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -122,10 +121,8 @@ def _panels(packed: Tensor, weight: Tensor) -> int:
     for number in {0, outputs // panel // 2, outputs // panel - 1}:
         part = weight[number * panel : (number + 1) * panel].contiguous().view(torch.int8)
         expected = part.view(panel, inputs // together, 4).transpose(0, 1).contiguous()
-        memory = (ctypes.c_int8 * expected.numel()).from_address(
-            place + number * panel * inputs * size
-        )
-        if not np.array_equal(np.frombuffer(memory, dtype=np.int8), expected.numpy().reshape(-1)):
+        found = ctypes.string_at(place + number * panel * inputs * size, expected.numel())
+        if found != expected.numpy().tobytes():
             return 0
     return place
 

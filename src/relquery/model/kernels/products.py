@@ -194,7 +194,7 @@ def _tiles(
             fill_all(False)
 
 
-class _BFloat(ir.Type):
+class _BFloat(ir.Type):  # type: ignore[misc]
     """LLVM's bfloat16, which llvmlite does not name."""
 
     def _to_string(self) -> str:

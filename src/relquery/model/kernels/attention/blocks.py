@@ -28,12 +28,12 @@ TOGETHER = 4
 class Block(NamedTuple):
     """Some keys of a visit.
 
-    begin, count: which of the step's keys. keys, values: where their addresses are. next_keys,
+    begin, length: which of the step's keys. keys, values: where their addresses are. next_keys,
     next_values: where those of the next block are, and `ahead` how many.
     """
 
     begin: int
-    count: int
+    length: int
     keys: int
     values: int
     next_keys: int
@@ -115,7 +115,7 @@ def copy_block(
     sources = integers(block.keys, BLOCK), integers(block.values, BLOCK)
     keys, values = _list(work, 4), _list(work, 5)
     keys_at, values_at = integers(keys, BLOCK), integers(values, BLOCK)
-    for j in range(block.count):
+    for j in range(block.length):
         key, value = work.keys + 4 * j * shape.wide, work.values + 4 * j * shape.deep
         widen_padded(key, sources[0][j], shape.kind, shape.width)
         widen_padded(value, sources[1][j], shape.kind, shape.value_width)
@@ -123,7 +123,7 @@ def copy_block(
         if turns_keys:
             numbers = floats(key, shape.wide)
             turn(numbers, numbers, a, visit.shift, False)
-    for j in range(block.count, (block.count + TOGETHER - 1) // TOGETHER * TOGETHER):
+    for j in range(block.length, (block.length + TOGETHER - 1) // TOGETHER * TOGETHER):
         keys_at[j], values_at[j] = keys_at[j - 1], values_at[j - 1]
     return _read_from(block, keys, values)
 
@@ -134,7 +134,7 @@ def pair_block(shape: Shape, work: Work, block: Block) -> Block:
     sources = integers(block.values, BLOCK)
     values = _list(work, 5)
     values_at = integers(values, BLOCK)
-    for pair in range((block.count + 1) // 2):
+    for pair in range((block.length + 1) // 2):
         target = work.values + 4 * pair * shape.deep
         pair_rows(target, sources[2 * pair], sources[2 * pair + 1], shape.deep)
         values_at[pair] = target
@@ -145,7 +145,7 @@ def pair_block(shape: Shape, work: Work, block: Block) -> Block:
 def _read_from(block: Block, keys: int, values: int) -> Block:
     return Block(
         block.begin,
-        block.count,
+        block.length,
         keys,
         values,
         block.next_keys,

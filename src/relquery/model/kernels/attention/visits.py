@@ -136,10 +136,10 @@ def _score(
     """Scores (keys, columns) of a visit's rows with a block's keys."""
     is_product = visit.rows >= MANY
     if is_product:
-        scores = floats(work.scores, block.count * columns)
+        scores = floats(work.scores, block.length * columns)
         for at in range(len(scores)):
             scores[at] = ZERO
-    for key in range(0, block.count, TOGETHER):
+    for key in range(0, block.length, TOGETHER):
         prefetch_keys(shape, block, key)
         place, listed = work.scores + 4 * key * columns, block.keys + 8 * key
         if is_product:
@@ -148,7 +148,7 @@ def _score(
                 place,
                 4 * columns,
                 listed,
-                min(TOGETHER, block.count - key),
+                min(TOGETHER, block.length - key),
                 work.columns + 4 * visit.first,
                 4 * shape.across,
                 columns,
@@ -269,15 +269,15 @@ def _add_values(
             4 * columns,
             block.values,
             shape.deep,
-            (block.count + 1) // 2 if paired else block.count,
+            (block.length + 1) // 2 if paired else block.length,
             paired,
         )
         return
-    rest = (block.count + TOGETHER - 1) // TOGETHER * TOGETHER - block.count
-    missing = floats(work.scores + 4 * block.count * columns, rest * columns)
+    rest = (block.length + TOGETHER - 1) // TOGETHER * TOGETHER - block.length
+    missing = floats(work.scores + 4 * block.length * columns, rest * columns)
     for at in range(len(missing)):
         missing[at] = ZERO
-    for key in range(0, block.count, TOGETHER):
+    for key in range(0, block.length, TOGETHER):
         prefetch_values(shape, block, key)
         place, listed = work.scores + 4 * key * columns, block.values + 8 * key
         for row in range(visit.rows):
