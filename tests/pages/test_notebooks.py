@@ -12,10 +12,12 @@ from nbclient import NotebookClient
 FOLDER = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 TIMED = re.compile(r"\d+(\.\d+)?(?= s\b)|\b\d+\.\d\d\b")
+SPACES = re.compile(" {2,}")
+"""Between columns, whose width changes with times."""
 
 
 def shown(notebook: nbformat.NotebookNode) -> list[str]:
-    """What the cells print and give, as text; times and warnings aside."""
+    """What the cells print and give, as text; times, widths of columns and warnings aside."""
     texts = []
     for cell in notebook.cells:
         parts = [
@@ -23,7 +25,7 @@ def shown(notebook: nbformat.NotebookNode) -> list[str]:
             for output in cell.get("outputs", ())
             if output.get("name") != "stderr"
         ]
-        texts.append(TIMED.sub("0", "".join(parts)))
+        texts.append(SPACES.sub(" ", TIMED.sub("0", "".join(parts))))
     return texts
 
 

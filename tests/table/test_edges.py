@@ -137,6 +137,8 @@ def test_seconds_bound_the_processor_time_of_wide_tables(rows: int, columns: int
     )
     reorder({"a": ["x", "y", "x"]}, seconds=0)  # compiles
     start = time.process_time()
+    reorder(table, seconds=0)  # one pass of each start, which no limit bounds
+    middle = time.process_time()
     schedule = reorder(table, seconds=1)
-    assert time.process_time() - start < 8
+    assert time.process_time() - middle < 1.5 + 1.5 * (middle - start)
     check(schedule, rows, columns)

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from relquery.engine.executor import Drawn
 from relquery.engine.request.request import Draw
+from relquery.model.kernels.arguments import KINDS
+from relquery.model.kernels.largest import find_largest
 
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures that float32 can tell apart from 0 and infinity
 ROWS_AT_ONCE = 16
@@ -70,6 +72,9 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
     A row's token depends only on its own logits and draw, not on other rows.
     """
+    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
+    if not sampled and not any(draw.allowed for draw in draws):
+        return _largest(logits)
     logits = logits.float()
     for row, draw in enumerate(draws):
         if draw.allowed:
@@ -77,10 +82,18 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
             kept = logits[row, allowed]
             logits[row] = -torch.inf
             logits[row, allowed] = kept
-    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
     if sampled:
         logits[sampled] = _perturb(logits[sampled], [draws[row] for row in sampled])
-    tokens: list[int] = logits.argmax(-1).tolist()
+    return _largest(logits)
+
+
+def _largest(logits: Tensor) -> list[int]:
+    """The place of each row's largest number, the first of several."""
+    tokens: list[int]
+    if logits.device.type == "cpu" and logits.dtype in KINDS:
+        tokens = find_largest(logits).tolist()
+    else:
+        tokens = logits.argmax(-1).tolist()
     return tokens
 
 

@@ -105,7 +105,8 @@ def test_memory_taken_beforehand_changes_no_answer(backend: EmbeddedBackend) -> 
 
 
 def test_calibration_fits_the_machine_and_leaves_nothing_wrong_in_the_cache() -> None:
-    one = load_backend("random:layers=1,hidden=32,heads=1,context=1024", cache_tokens=1024)
+    # Large enough that a longer prompt takes longer, whatever else the machine does.
+    one = load_backend("random:layers=4,hidden=128,heads=2,context=1024", cache_tokens=1024)
     before = ask(one, ["x" * 60], max_tokens=3)
     seen: list[tuple[str, int, int]] = []
     fit = one.calibrate(progress=lambda *step: seen.append(step))

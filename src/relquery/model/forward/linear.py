@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from relquery.model.kernels import product as kernel
+from relquery.model.kernels import panels as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments
 from relquery.model.kernels.threads import threads
 

@@ -1,7 +1,7 @@
 """Building blocks of instructions: numbers, vectors, loops.
 
 numba makes vector code of loops over arrays, but it does not keep the sums of a matrix product in
-registers: on a core with AVX-512 its loops reach half the speed of products.py. So the innermost
+registers: on a core with AVX-512 its loops reach half the speed of tiles.py. So the innermost
 loops are written as LLVM's instructions, which it makes into machine code for any processor; it
 splits vectors that the machine does not have.
 

@@ -44,8 +44,8 @@ from relquery.model.kernels.compiled import (
 )
 from relquery.model.kernels.elementary import cap_in_place, exp
 from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
-from relquery.model.kernels.products import add_outputs, add_scores
 from relquery.model.kernels.softmax import soften
+from relquery.model.kernels.tiles import add_outputs, add_scores
 from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow
 
 FEW = 4

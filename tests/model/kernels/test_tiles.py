@@ -11,10 +11,10 @@ import pytest
 import torch
 from numba import njit
 
-from relquery.model.kernels import products, softmax
+from relquery.model.kernels import softmax, tiles
 
 Array = npt.NDArray[Any]
-HARDWARE = pytest.mark.skipif(not products.PAIRS, reason="the processor has no such instruction")
+HARDWARE = pytest.mark.skipif(not tiles.PAIRS, reason="the processor has no such instruction")
 INSTRUCTIONS = pytest.mark.parametrize("instructions", [False, pytest.param(True, marks=HARDWARE)])
 """Whether pairs are multiplied by the processor's own instruction."""
 
@@ -55,7 +55,7 @@ def test_scores_and_outputs_are_matrix_products(
     across: int,
     count: int,
 ) -> None:
-    monkeypatch.setattr(products, "PAIRS", instructions)
+    monkeypatch.setattr(tiles, "PAIRS", instructions)
     one, many, before = numbers(0, rows, count), numbers(1, count, across), numbers(2, rows, across)
     given = [one, many, np.ascontiguousarray(one.T)]
     if paired:
@@ -65,7 +65,7 @@ def test_scores_and_outputs_are_matrix_products(
     steps = count // 2 if paired else count
     scores, outputs = before.copy(), before.copy()
     left, right, turned = given
-    compiled(products.add_scores, 9)(
+    compiled(tiles.add_scores, 9)(
         scores.ctypes.data,
         scores.strides[0],
         addresses(left).ctypes.data,
@@ -76,7 +76,7 @@ def test_scores_and_outputs_are_matrix_products(
         steps,
         paired,
     )
-    compiled(products.add_outputs, 9)(
+    compiled(tiles.add_outputs, 9)(
         outputs.ctypes.data,
         outputs.strides[0],
         rows,

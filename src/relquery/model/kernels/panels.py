@@ -10,8 +10,8 @@ from typing import Any
 from relquery.arrays import Int64s
 from relquery.model.kernels.compiled import compiled, floats, integers
 from relquery.model.kernels.llvm import BFLOAT16
-from relquery.model.kernels.products import add_scores
 from relquery.model.kernels.threads import Body
+from relquery.model.kernels.tiles import add_scores
 from relquery.model.kernels.vectors import narrow, take_number, widen
 
 PANEL = 64

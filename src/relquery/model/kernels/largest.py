@@ -1,0 +1,99 @@
+"""The largest number of each row, in one pass over them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from relquery.arrays import Int64s
+from relquery.model.kernels.arguments import KINDS, Arguments
+from relquery.model.kernels.compiled import Float, Floats, compiled, floats, integers, reordered
+from relquery.model.kernels.llvm import FLOAT32
+from relquery.model.kernels.threads import Body, threads
+from relquery.model.kernels.vectors import take_number, widen
+
+PART = 1_024
+"""Numbers that are read at a time."""
+ALONE = 1 << 16
+"""Numbers that one thread goes through sooner than several begin."""
+
+# The arguments: addresses unless said otherwise.
+(
+    NEXT,  # the next row
+    TICKET,  # the next thread's number
+    KIND,  # of the numbers
+    ROWS,
+    WIDTH,  # of a row
+    SOURCE,  # (rows, width)
+    RESULT,  # (rows,) int64
+    WORK,  # memory of the threads
+    ARGUMENTS,
+) = range(9)
+
+WORK_BYTES = PART * 4
+"""Memory that a thread needs."""
+_NOTHING = np.float32(-np.inf)
+
+
+@reordered
+def _largest(numbers: Floats) -> Float:
+    found = _NOTHING
+    for number in numbers:
+        found = max(found, number)
+    return found
+
+
+@compiled
+def _first_largest(row: int, kind: int, width: int, numbers: Floats) -> int:
+    """The place of the largest number of a row; the first of several."""
+    size = 4 if kind == FLOAT32 else 2
+    best, part = _NOTHING, 0
+    for first in range(0, width, PART):
+        count = min(PART, width - first)
+        widen(numbers.ctypes.data, row + first * size, kind, count)
+        found = _largest(numbers[:count])
+        if found > best:
+            best, part = found, first
+    widen(numbers.ctypes.data, row + part * size, kind, min(PART, width - part))
+    at = 0
+    while at < min(PART, width - part) - 1 and numbers[at] != best:
+        at += 1
+    return part + at
+
+
+@compiled
+def _find_rows(a: Int64s) -> None:
+    """What one thread does: take rows until none is left."""
+    kind, width = a[KIND], a[WIDTH]
+    numbers = floats(a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * WORK_BYTES, PART)
+    line = width * (4 if kind == FLOAT32 else 2)
+    while True:
+        row = take_number(a.ctypes.data + 8 * NEXT)
+        if row >= a[ROWS]:
+            return
+        found = integers(a[RESULT] + 8 * row, 1)
+        found[0] = _first_largest(a[SOURCE] + row * line, kind, width, numbers)
+
+
+def _find(place: Any) -> None:
+    _find_rows(integers(place, ARGUMENTS))
+
+
+FIND = Body(_find)
+
+
+def find_largest(numbers: Tensor) -> Tensor:
+    """The place (rows,) of the largest number of each row (rows, width); the first of several."""
+    numbers = numbers.contiguous()
+    rows, width = numbers.shape
+    result = torch.empty(rows, dtype=torch.long)
+    workers = threads() if numbers.numel() > ALONE else 1
+    work = torch.empty(workers * WORK_BYTES, dtype=torch.uint8)
+    a = Arguments(ARGUMENTS)
+    a[KIND], a[ROWS], a[WIDTH] = KINDS[numbers.dtype], rows, width
+    a[SOURCE], a[RESULT], a[WORK] = numbers.data_ptr(), result.data_ptr(), work.data_ptr()
+    FIND.run(a, workers)
+    return result
