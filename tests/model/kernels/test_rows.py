@@ -128,7 +128,7 @@ def test_heads_are_rotated_and_stored(
     for name, store in zip(("KEYS", "VALUES", "OWN_KEYS", "OWN_VALUES"), stores, strict=True):
         given[name] = store.data_ptr()
     result = torch.empty(rows, heads, width, dtype=dtype)
-    run(kernel.ROTATE, projected, result, width, threads, **given)
+    run(kernel.ROTATE, projected, result, projected.shape[1], threads, **given)
 
     by_head = projected.view(rows, -1, width)
     queries, keys, values = by_head.split((heads, kv_heads, kv_heads), 1)

@@ -186,7 +186,7 @@ class _Run:
             a[kernel.KEY_WEIGHT] = layer.key.weight.data_ptr()
             a[kernel.EPSILON] = layer.query.epsilon
         queries = projected.new_empty(len(projected), heads, width)
-        self._go_through(kernel.ROTATE, by_head, queries, width)
+        self._go_through(kernel.ROTATE, by_head, queries, projected.shape[1])
         batch.end_write(number, keys, values)
         return queries
 

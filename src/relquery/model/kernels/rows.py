@@ -35,7 +35,7 @@ AT_ONCE = 8
     TICKET,  # the next thread's number
     KIND,
     ROWS,
-    WIDTH,  # of a row; of a head, where heads are rotated
+    WIDTH,  # of a row
     WORK,  # memory of the threads, work_bytes(WIDTH) each
     SOURCE,
     RESULT,
@@ -46,7 +46,7 @@ AT_ONCE = 8
     # rotate
     HEADS,
     KV_HEADS,
-    QUERY_WEIGHT,  # (width,) in float32; 0 if heads are not normalized
+    QUERY_WEIGHT,  # (head's width,) in float32; 0 if heads are not normalized
     KEY_WEIGHT,
     COSINES,  # (positions, HALF)
     SINES,
@@ -122,56 +122,51 @@ def _normalize_row(a: Int64s, row: int, numbers: Floats, added: Floats) -> None:
 
 
 @compiled
-def _turn(numbers: Floats, turned: Floats, cosines: Floats, sines: Floats) -> None:
-    """Rotate pairs of a head; the dimensions after them are copied."""
+def _turn(numbers: Floats, cosines: Floats, sines: Floats) -> None:
+    """Rotate pairs of a head in place; the dimensions after them stay."""
     half = len(cosines)
     for pair in range(half):
         x, y = numbers[pair], numbers[pair + half]
-        turned[pair] = x * cosines[pair] - y * sines[pair]
-        turned[pair + half] = y * cosines[pair] + x * sines[pair]
-    for at in range(2 * half, len(numbers)):
-        turned[at] = numbers[at]
+        numbers[pair] = x * cosines[pair] - y * sines[pair]
+        numbers[pair + half] = y * cosines[pair] + x * sines[pair]
 
 
 @compiled
-def _rotate_head(
-    a: Int64s, source: int, target: int, weight: int, position: int, numbers: Floats, turned: Floats
-) -> None:
-    kind, width, half = a[KIND], a[WIDTH], a[HALF]
-    widen(numbers.ctypes.data, source, kind, width)
-    if weight != 0:
-        _scale(numbers, float_of_bits(np.int32(a[EPSILON])))
-        _round(numbers, target, kind)
-        _weigh(numbers, weight)
-        _round(numbers, target, kind)
+def _normalize_head(a: Int64s, numbers: Floats, place: int, weight: int) -> None:
+    """Normalize a head; `place` is memory for it."""
+    _scale(numbers, float_of_bits(np.int32(a[EPSILON])))
+    _round(numbers, place, a[KIND])
+    _weigh(numbers, weight)
+    _round(numbers, place, a[KIND])
+
+
+@compiled
+def _rotate_row(a: Int64s, row: int, numbers: Floats) -> None:
+    """Queries to the result; keys and values to their slot."""
+    kind, heads, kv_heads, half = a[KIND], a[HEADS], a[KV_HEADS], a[HALF]
+    width = a[WIDTH] // (heads + 2 * kv_heads)
+    size = width * (4 if kind == FLOAT32 else 2)
+    place = numbers.ctypes.data
+    widen(place, a[SOURCE] + row * (heads + 2 * kv_heads) * size, kind, a[WIDTH])
+    position, slot = integers(a[POSITIONS] + 8 * row, 1)[0], integers(a[SLOTS] + 8 * row, 1)[0]
     cosines = floats(a[COSINES] + 4 * half * position, half)
     sines = floats(a[SINES] + 4 * half * position, half)
-    _turn(numbers, turned, cosines, sines)
-    narrow(target, turned.ctypes.data, kind, width)
-
-
-@compiled
-def _rotate_row(a: Int64s, row: int, numbers: Floats, turned: Floats) -> None:
-    """Queries to the result; keys and values to their slot."""
-    kind, heads, kv_heads = a[KIND], a[HEADS], a[KV_HEADS]
-    size = a[WIDTH] * (4 if kind == FLOAT32 else 2)
-    source = a[SOURCE] + row * (heads + 2 * kv_heads) * size
-    position, slot = integers(a[POSITIONS] + 8 * row, 1)[0], integers(a[SLOTS] + 8 * row, 1)[0]
-    for head in range(heads):
-        target = a[RESULT] + (row * heads + head) * size
-        _rotate_head(a, source + head * size, target, a[QUERY_WEIGHT], position, numbers, turned)
+    queries = a[RESULT] + row * heads * size
+    for head in range(heads + kv_heads):
+        line = numbers[head * width : (head + 1) * width]
+        weight = a[QUERY_WEIGHT] if head < heads else a[KEY_WEIGHT]
+        if weight != 0:
+            _normalize_head(a, line, queries, weight)
+        _turn(line, cosines, sines)
+    narrow(queries, place, kind, heads * width)
     keys, values, store = a[KEYS], a[VALUES], a[STORE]
     if slot >= a[SCRATCH_FROM]:
         keys, values, store = a[OWN_KEYS], a[OWN_VALUES], a[OWN_STORE]
         slot -= a[SCRATCH_FROM]
-    source += heads * size
     for head in range(kv_heads):
-        place = (head * store + slot) * size
-        _rotate_head(
-            a, source + head * size, keys + place, a[KEY_WEIGHT], position, numbers, turned
-        )
-        widen(numbers.ctypes.data, source + (kv_heads + head) * size, kind, a[WIDTH])
-        narrow(values + place, numbers.ctypes.data, kind, a[WIDTH])
+        target = (head * store + slot) * size
+        narrow(keys + target, place + 4 * (heads + head) * width, kind, width)
+        narrow(values + target, place + 4 * (heads + kv_heads + head) * width, kind, width)
 
 
 @compiled
@@ -230,11 +225,11 @@ def _normalize(place: Any) -> None:
 
 def _rotate(place: Any) -> None:
     a = integers(place, ARGUMENTS)
-    numbers, turned = _work(a)
+    numbers, _ = _work(a)
     first, stop = _take_rows(a)
     while first < stop:
         for row in range(first, stop):
-            _rotate_row(a, row, numbers, turned)
+            _rotate_row(a, row, numbers)
         first, stop = _take_rows(a)
 
 
