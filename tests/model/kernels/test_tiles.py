@@ -126,5 +126,5 @@ def test_softmax_over_blocks_is_that_over_all(count: int, across: int, paired: b
     room = 2**-8 if paired else 2e-6  # differences of up to 20 are rounded to 1e-6
     np.testing.assert_allclose(weights, expected, rtol=room, atol=1e-30)
     np.testing.assert_allclose(sums, expected.sum(0), rtol=1e-5)
-    assert np.isnan(weights[:, 3]).sum() == 1  # what is no number is not hidden
+    assert np.isnan(weights[:, 3]).sum() == 1  # NaN is not hidden
     np.testing.assert_array_equal(maxima, largest.astype(np.float32))

@@ -56,7 +56,7 @@ def _packs(dtype: torch.dtype) -> bool:
             return False
         packed = _ONEDNN._reorder_linear_weight(ones)
         product = _ONEDNN._linear_pointwise(ones, packed, None, "none", [], "")
-    except (AttributeError, RuntimeError, NotImplementedError):
+    except (AttributeError, RuntimeError):  # not in this build, or not on this machine
         return False
     return bool((product == 16).all()) and torch.equal(packed.to_dense(), ones)
 

@@ -40,7 +40,7 @@ def exp(typing: Any, x: Any) -> Any:
 
 
 def exponential(builder: Any, x: Any, lanes: int) -> Any:
-    """Instructions for `exp`, of one float32 or a vector. What is no number stays none."""
+    """Instructions for `exp`, of one float32 or a vector. NaN stays NaN."""
 
     def number(value: float) -> Any:
         return constant(F32, value, lanes)

@@ -141,7 +141,7 @@ def bfloat16_bits(builder: Any, value: Any, lanes: int = LANES) -> Any:
     sixteen, one = constant(I32, 16, lanes), constant(I32, 1, lanes)
     odd = builder.and_(builder.lshr(bits, sixteen), one)
     rounded = builder.add(builder.add(bits, constant(I32, 0x7FFF, lanes)), odd)
-    # Rounding might make an infinity of what is no number.
+    # Rounding the bits of a NaN might give infinity.
     is_nan = builder.fcmp_unordered("uno", value, value)
     return builder.select(is_nan, constant(I32, 0x7FC00000, lanes), rounded)
 

@@ -65,12 +65,12 @@ AT_ONCE = 8
     ARGUMENTS,
 ) = range(29)
 
-SILU, GELU, GELU_TANH = range(3)
+SILU, GELU_TANH = range(2)
 """Activations."""
 
 _ZERO, _ONE, _TWO = (np.float32(each) for each in range(3))
 _LARGEST = np.float32(87)
-_ROOT_HALF, _ROOT_TWO_OVER_PI = np.float32(math.sqrt(0.5)), np.float32(math.sqrt(2 / math.pi))
+_ROOT_TWO_OVER_PI = np.float32(math.sqrt(2 / math.pi))
 _GELU_CUBE = np.float32(0.044715)
 
 
@@ -174,15 +174,12 @@ def _activate(gate: Floats, activation: int) -> None:
     if activation == SILU:
         for at in range(len(gate)):
             gate[at] = gate[at] / (_ONE + exp(min(-gate[at], _LARGEST)))
-    elif activation == GELU_TANH:
+    else:
         for at in range(len(gate)):
             x = gate[at]
             inner = _ROOT_TWO_OVER_PI * (x + _GELU_CUBE * x * x * x)
             # 1 + tanh(z) = 2 / (1 + exp(-2z))
             gate[at] = x / (_ONE + exp(min(-_TWO * inner, _LARGEST)))
-    else:
-        for at in range(len(gate)):
-            gate[at] = np.float32(0.5) * gate[at] * (_ONE + math.erf(gate[at] * _ROOT_HALF))
 
 
 @compiled

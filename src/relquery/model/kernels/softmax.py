@@ -134,5 +134,5 @@ class _Rows:
 
 
 def _larger(builder: Any, a: Any, b: Any) -> Any:
-    """The larger of both; b if a is no number."""
+    """The larger of the two; b if a is NaN."""
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)

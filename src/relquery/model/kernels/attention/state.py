@@ -58,8 +58,8 @@ class Work(NamedTuple):
     float32 numbers: keys and values (BLOCK, wide or deep), queries and rotated queries (rows,
     wide), columns (wide, across) of queries, scores (BLOCK, up to across) and outputs (rows,
     deep). Where products are of pairs, so are values, columns and weights, in half as many lines.
-    maxima, sums: (across,) of the task's rows; largest, totals: those of the visit's rows, whose
-    last ones are none. factors: (across,) by which outputs shrink at a block.
+    maxima, sums: (across,) of the task's rows; largest, totals: those of the visit's rows, with
+    padding after them. factors: (across,) by which outputs shrink at a block.
     """
 
     places: int
@@ -89,7 +89,8 @@ class Rows(NamedTuple):
 class Visit(NamedTuple):
     """Tokens low to high see keys begin to end.
 
-    then: the first key of the task's next visit, and its last, or twice the same if there is none.
+    then: the first key of the task's next visit, and where its keys end; the same twice if there
+    is no next visit.
     first, rows: the first of their rows, and how many. moved: what is subtracted from all their
     positions. earliest, latest: the least and the largest of them then.
     """

@@ -211,7 +211,7 @@ def _soften(work: Work, visit: Visit, count: int, columns: int, paired: bool) ->
         _soften_one(scores, count, work.largest, work.totals, work.factors)
         return
     keys = count
-    if paired and count % 2:  # of the last pair, one key is none
+    if paired and count % 2:  # the last pair has one key only
         floats(work.scores + 4 * count * columns, columns)[:] = NOTHING
         keys += 1
     soften(
