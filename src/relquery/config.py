@@ -66,7 +66,7 @@ class EngineConfig:
     max_num_seqs: int = 256
     max_input: int | None = None
     slice_tokens: int = 2048
-    block_size: int = 16
+    block_size: int = 4
     cache_tokens: int = 65_536
     host_tokens: int = 0
     prefix_caching: bool = True

@@ -97,7 +97,9 @@ def test_a_hit_finds_all_documents_cached_and_plain_text_none(model: LoadedModel
     rows = list(spans_rag.measure(model, TINY, 0, silent))
     assert [row.documents for row in rows] == [1, 3]
     for row in rows:
-        assert row.cached == row.documents * TINY.document_tokens < row.tokens
+        documents = row.documents * TINY.document_tokens
+        # All questions begin with the same word.
+        assert documents <= row.cached <= documents + 8 < row.tokens
     assert set(values(spans_rag.figures(rows))) == {"rag_hit_16", "rag_miss_16", "rag_plain_at_1"}
 
 

@@ -534,9 +534,10 @@ def nested(depth: int) -> Span:
     return span
 
 
-def test_spans_in_spans_are_served(engine: Engine) -> None:
+def test_spans_in_spans_are_served() -> None:
     prompts = [(nested(depth), Span("Why?")) for depth in (5, 200)]
-    served, too_long = engine.submit(prompts, max_tokens=2).result(PATIENCE)
+    with opened(cache_tokens=512) as engine:
+        served, too_long = engine.submit(prompts, max_tokens=2).result(PATIENCE)
     assert (served.finish, served.output_tokens) == (Finish.LENGTH, 2)
     assert "has room for 0 and one answer token. Raise cache_tokens" in str(too_long.error)
 

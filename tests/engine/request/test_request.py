@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relquery.engine.request.keys import chain
+from relquery.engine.request.keys import ROOT, chain_keys
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish
@@ -32,7 +32,7 @@ def test_length_counts_prompt_and_output() -> None:
 
 def test_keys_are_the_chain_of_prompt_and_output() -> None:
     one = request(10, 11, 12, 13, 14)
-    expected = list(chain(one.tokens(0, 0, 10), 3))
+    expected = chain_keys(one.tokens(0, 0, 9), 3, ROOT)
     assert [one.key(0, index, 3) for index in (2, 0, 1)] == [expected[2], expected[0], expected[1]]
 
 
@@ -41,7 +41,7 @@ def test_keys_that_are_known_stay_as_the_output_grows() -> None:
     first = one.key(0, 1, 3)
     one.output += [11, 12]
     assert one.key(0, 1, 3) == first
-    assert one.key(0, 0, 3) == next(chain(one.pieces[0].tokens, 3))
+    assert one.key(0, 0, 3) == chain_keys(one.pieces[0].tokens[:3], 3, ROOT)[0]
 
 
 @pytest.mark.parametrize(

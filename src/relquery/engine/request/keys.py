@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from hashlib import blake2b
 
-import numpy as np
-import numpy.typing as npt
+from relquery.arrays import TokenIds
 
 ROOT = b""
 """Key before the first block of every chain."""
 
 
-def block_key(previous: bytes, tokens: npt.NDArray[np.int32]) -> bytes:
-    """`key_i = H(key_{i-1}, tokens_i)`: 16 bytes that depend on all tokens up to this block's end.
+def chain_keys(tokens: TokenIds, block_size: int, previous: bytes) -> list[bytes]:
+    """Keys of the blocks of `tokens`, first to last: `key_i = H(key_{i-1}, tokens_i)`.
 
-    tokens: (block_size,), or fewer for the last block of a closed piece. Two blocks share a key
-    only if everything they attend to is the same.
+    tokens: (n,); the last block may have fewer than block_size of them. previous: the key before
+    the first block. A key has 16 bytes and depends on all tokens up to its block's end: two blocks
+    share one only if everything they attend to is the same.
     """
-    return hashlib.blake2b(previous + tokens.tobytes(), digest_size=16).digest()
+    content, size, keys = tokens.tobytes(), block_size * tokens.itemsize, []
+    for start in range(0, len(content), size):
+        previous = blake2b(previous + content[start : start + size], digest_size=16).digest()
+        keys.append(previous)
+    return keys
 
 
 def key_after(previous: bytes, span: bytes, position: int) -> bytes:
@@ -27,18 +30,9 @@ def key_after(previous: bytes, span: bytes, position: int) -> bytes:
     span: the key of the span. position: of the span's first token, in the chain.
     """
     content = previous.ljust(16, b"\0") + span + position.to_bytes(8)
-    return hashlib.blake2b(content, digest_size=16, person=b"span").digest()
+    return blake2b(content, digest_size=16, person=b"span").digest()
 
 
 def key_at(position: int) -> bytes:
     """Key before the first block of a span whose states are bound to a position."""
-    return hashlib.blake2b(position.to_bytes(8), digest_size=16, person=b"position").digest()
-
-
-def chain(
-    tokens: npt.NDArray[np.int32], block_size: int, previous: bytes = ROOT
-) -> Iterator[bytes]:
-    """Keys of the full blocks of `tokens`, first to last; a partial last block has none."""
-    for start in range(0, len(tokens) - block_size + 1, block_size):
-        previous = block_key(previous, tokens[start : start + block_size])
-        yield previous
+    return blake2b(position.to_bytes(8), digest_size=16, person=b"position").digest()

@@ -8,7 +8,7 @@ import numpy as np
 
 from relquery.arrays import TokenIds
 from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.keys import block_key
+from relquery.engine.request.keys import chain_keys
 from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.pieces import Chain, Piece, Placing, find_root, lay_out
 from relquery.engine.request.rules import Rules
@@ -143,28 +143,32 @@ class Request:
 
     def key(self, index: int, block: int, block_size: int) -> bytes:
         """Key of a named block of a piece; computed once."""
-        piece = self.pieces[index]
-        if piece.root is None:
-            self._find_roots(index, block_size)
-        while len(piece.keys) <= block:
-            start = len(piece.keys) * block_size
-            stop = min(start + block_size, self.size(index))
-            piece.keys.append(block_key(piece.last_key, self.tokens(index, start, stop)))
-        return piece.keys[block]
+        self._name(index, block + 1, block_size)
+        return self.pieces[index].keys[block]
 
     def keys(self, index: int, count: int, block_size: int) -> list[bytes]:
         """Keys of the first `count` named blocks of a piece."""
-        if count:
-            self.key(index, count - 1, block_size)
+        self._name(index, count, block_size)
         return self.pieces[index].keys[:count]
 
     def place(self, index: int, block: int, block_size: int) -> int:
         """Position at which a block's first token is computed."""
         return self.pieces[index].start + block * block_size
 
+    def _name(self, index: int, count: int, block_size: int) -> None:
+        """Compute the keys of the first `count` named blocks of a piece, unless they are known."""
+        piece = self.pieces[index]
+        if len(piece.keys) >= count:
+            return
+        if piece.root is None:
+            self._find_roots(index, block_size)
+        stop = min(count * block_size, self.size(index))
+        tokens = self.tokens(index, len(piece.keys) * block_size, stop)
+        piece.keys += chain_keys(tokens, block_size, piece.last_key)
+
     def _find_roots(self, index: int, block_size: int) -> None:
         for i, piece in enumerate(self.pieces[: index + 1]):
             if piece.root is None:
                 piece.root = find_root(self.pieces, piece)
-            if i < index and len(piece.tokens):
-                self.key(i, self.named_blocks(i, block_size) - 1, block_size)
+            if i < index:
+                self._name(i, self.named_blocks(i, block_size), block_size)
