@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from relquery.model.kernels import elementwise
 from relquery.model.kernels import rows as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, bits
 from relquery.model.kernels.threads import Body
@@ -70,8 +71,8 @@ def test_rows_are_normalized_after_what_is_added(
 @pytest.mark.parametrize(
     ("number", "function"),
     [
-        (kernel.SILU, torch.nn.functional.silu),
-        (kernel.GELU_TANH, lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+        (elementwise.SILU, torch.nn.functional.silu),
+        (elementwise.GELU_TANH, lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
     ],
 )
 def test_gates_are_activated(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from numba import njit
 
 from relquery.model.kernels import softmax, tiles
+from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
 Array = npt.NDArray[Any]
-HARDWARE = pytest.mark.skipif(not tiles.PAIRS, reason="the processor has no such instruction")
-INSTRUCTIONS = pytest.mark.parametrize("instructions", [False, pytest.param(True, marks=HARDWARE)])
-"""Whether pairs are multiplied by the processor's own instruction."""
 
 
 def numbers(seed: int, *shape: int) -> Array:
@@ -34,14 +30,6 @@ def as_pairs(matrix: Array, axis: int) -> tuple[Array, Array]:
 
 def addresses(lines: Array) -> npt.NDArray[np.int64]:
     return lines.ctypes.data + lines.strides[0] * np.arange(len(lines))
-
-
-def compiled(intrinsic: Any, arguments: int) -> Callable[..., None]:
-    names = ", ".join(f"a{number}" for number in range(arguments))
-    made: dict[str, Any] = {"call": intrinsic}
-    exec(f"def run({names}):\n    call({names})", made)
-    function: Callable[..., None] = njit(made["run"])
-    return function
 
 
 @INSTRUCTIONS

@@ -16,8 +16,8 @@ from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, pla
 from relquery.model.kernels.attention import arguments as kernel
 from relquery.model.kernels.attention.tasks import ATTEND, MERGE
 from relquery.model.kernels.compiled import padded
+from relquery.model.kernels.llvm import PAIRS
 from relquery.model.kernels.threads import threads
-from relquery.model.kernels.tiles import PAIRS
 
 ALONE = 1 << 16
 """Products of numbers that one thread computes sooner than several begin."""

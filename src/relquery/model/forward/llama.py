@@ -26,6 +26,7 @@ from relquery.engine.executor import SCRATCH
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import AttentionOptions
 from relquery.model.forward.linear import PackedWeight, pack, padded_rows
+from relquery.model.kernels import elementwise
 from relquery.model.kernels import rows as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, bits, places
 from relquery.model.kernels.threads import Body, threads
@@ -34,7 +35,11 @@ KNOWN = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalL
 """Networks whose layers compute as ours do."""
 FIXED = {"default", "linear", "llama3", "yarn"}
 """Kinds of rotary embeddings whose frequencies do not change with the length."""
-ACTIVATIONS = {"silu": kernel.SILU, "swish": kernel.SILU, "gelu_pytorch_tanh": kernel.GELU_TANH}
+ACTIVATIONS = {
+    "silu": elementwise.SILU,
+    "swish": elementwise.SILU,
+    "gelu_pytorch_tanh": elementwise.GELU_TANH,
+}
 ALONE = 1 << 15
 """Numbers that one thread goes through sooner than several begin."""
 

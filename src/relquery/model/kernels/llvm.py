@@ -15,17 +15,35 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 FLOAT32, BFLOAT16, FLOAT16 = range(3)
 LANES = 16
 
-I16, I32, I64 = (ir.IntType(bits) for bits in (16, 32, 64))
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _F16, F32 = ir.HalfType(), ir.FloatType()
 _STORED = {FLOAT32: F32, BFLOAT16: I16, FLOAT16: _F16}
 BYTES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
+
+
+PAIRS = bool(binding.get_host_cpu_features().get("avx512bf16"))
+"""Whether the machine rounds to bfloat16, and multiplies pairs of such numbers, in one instruction.
+"""
+
+
+class BFloat(ir.Type):  # type: ignore[misc]
+    """LLVM's bfloat16, which llvmlite does not name."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloat)
+
+    def __hash__(self) -> int:
+        return hash(BFloat)
 
 
 def instructions(typed: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,6 +111,15 @@ def steps(builder: Any, start: Any, stop: Any, step: int) -> Iterator[Any]:
         yield index
 
 
+def along(builder: Any, count: Any, step: Callable[[Any, int], None]) -> None:
+    """Instructions for `count` neighbouring numbers: `step` gets an index, and how many to take."""
+    whole = builder.and_(count, I64(-LANES))
+    with steps(builder, I64(0), whole, LANES) as index:
+        step(index, LANES)
+    with steps(builder, whole, count, 1) as index:
+        step(index, 1)
+
+
 def addresses(builder: Any, listed: Any, count: int) -> list[Any]:
     places = [moved(builder, listed, offset=8 * number) for number in range(count)]
     return [builder.load(builder.inttoptr(place, I64.as_pointer())) for place in places]
@@ -136,7 +163,11 @@ def store(builder: Any, value: Any, address: Any, kind: int = FLOAT32, lanes: in
 
 def bfloat16_bits(builder: Any, value: Any, lanes: int = LANES) -> Any:
     """Float32 numbers rounded to bfloat16, to the nearest and halves to even: the upper half of
-    each int32; the lower is undefined."""
+    each int32; the lower is undefined. What is below 1.2e-38 may become 0."""
+    if PAIRS:
+        short = builder.fptrunc(value, many(BFloat(), lanes))
+        wide = builder.zext(builder.bitcast(short, many(I16, lanes)), many(I32, lanes))
+        return builder.shl(wide, constant(I32, 16, lanes))
     bits = builder.bitcast(value, many(I32, lanes))
     sixteen, one = constant(I32, 16, lanes), constant(I32, 1, lanes)
     odd = builder.and_(builder.lshr(bits, sixteen), one)
@@ -144,6 +175,17 @@ def bfloat16_bits(builder: Any, value: Any, lanes: int = LANES) -> Any:
     # Rounding the bits of a NaN might give infinity.
     is_nan = builder.fcmp_unordered("uno", value, value)
     return builder.select(is_nan, constant(I32, 0x7FC00000, lanes), rounded)
+
+
+def rounded(builder: Any, value: Any, kind: int, lanes: int = LANES) -> Any:
+    """Float32 numbers rounded to a kind, as float32."""
+    if kind == BFLOAT16:
+        upper = constant(I32, -65536, lanes)
+        bits = builder.and_(bfloat16_bits(builder, value, lanes), upper)
+        return builder.bitcast(bits, value.type)
+    if kind == FLOAT16:
+        return builder.fpext(builder.fptrunc(value, many(_F16, lanes)), value.type)
+    return value
 
 
 def pair(builder: Any, first: Any, second: Any) -> Any:

@@ -6,7 +6,6 @@ happens in float32.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,24 @@ from relquery.model.kernels.compiled import (
     floats,
     integers,
     padded,
-    reordered,
 )
-from relquery.model.kernels.elementary import exp
+from relquery.model.kernels.elementwise import (
+    GELU_TANH,
+    SILU,
+    add_row,
+    gate_row,
+    turn_pairs,
+    weigh_row,
+)
 from relquery.model.kernels.llvm import FLOAT32
 from relquery.model.kernels.threads import Body
-from relquery.model.kernels.vectors import float_of_bits, narrow, take_number, widen
+from relquery.model.kernels.vectors import (
+    copy_bytes,
+    float_of_bits,
+    sum_of_squares,
+    take_number,
+    widen,
+)
 
 AT_ONCE = 8
 """Rows that a thread takes at a time."""
@@ -65,143 +76,98 @@ AT_ONCE = 8
     ARGUMENTS,
 ) = range(29)
 
-SILU, GELU_TANH = range(2)
-"""Activations."""
-
-_ZERO, _ONE, _TWO = (np.float32(each) for each in range(3))
-_LARGEST = np.float32(87)
-_ROOT_TWO_OVER_PI = np.float32(math.sqrt(2 / math.pi))
-_GELU_CUBE = np.float32(0.044715)
+_ONE = np.float32(1)
 
 
 def work_bytes(width: int) -> int:
     """Memory that a thread needs."""
-    return 2 * 4 * int(padded(width))
+    return 4 * int(padded(width))
 
 
 @compiled
-def _round(numbers: Floats, place: int, kind: int) -> None:
-    """Round numbers to a kind and leave them at a place too."""
-    narrow(place, numbers.ctypes.data, kind, len(numbers))
-    if kind != FLOAT32:
-        widen(numbers.ctypes.data, place, kind, len(numbers))
-
-
-@reordered
-def _scale(numbers: Floats, epsilon: Float) -> None:
-    """Divide by the root of the mean square (RMSNorm, Zhang and Sennrich 2019)."""
-    total = _ZERO
-    for number in numbers:
-        total += number * number
-    scale = _ONE / np.sqrt(total / np.float32(len(numbers)) + epsilon)
-    for at in range(len(numbers)):
-        numbers[at] *= scale
+def _scale(a: Int64s, numbers: int, width: int) -> Float:
+    """One over the root of the mean square (RMSNorm, Zhang and Sennrich 2019)."""
+    mean = sum_of_squares(numbers, width) / np.float32(width)
+    return np.float32(_ONE / np.sqrt(mean + float_of_bits(np.int32(a[EPSILON]))))
 
 
 @compiled
-def _weigh(numbers: Floats, weight: int) -> None:
-    weights = floats(weight, len(numbers))
-    for at in range(len(numbers)):
-        numbers[at] *= weights[at]
+def _normalize_row(a: Int64s, row: int, numbers: Floats) -> None:
+    kind, width, place = a[KIND], a[WIDTH], numbers.ctypes.data
+    line = row * width * _size(kind)
+    if a[ADDED] == 0:
+        widen(place, a[SOURCE] + line, kind, width)
+    else:
+        add_row(a[SOURCE] + line, a[ADDED] + line, place, kind, width)
+    scale = _scale(a, place, width)
+    weigh_row(a[RESULT] + line, place, a[WEIGHT], scale, kind, width)
 
 
 @compiled
-def _normalize_row(a: Int64s, row: int, numbers: Floats, added: Floats) -> None:
-    kind, width = a[KIND], a[WIDTH]
-    line = row * width * (4 if kind == FLOAT32 else 2)
-    widen(numbers.ctypes.data, a[SOURCE] + line, kind, width)
-    if a[ADDED] != 0:
-        widen(added.ctypes.data, a[ADDED] + line, kind, width)
-        for at in range(width):
-            numbers[at] += added[at]
-        _round(numbers, a[SOURCE] + line, kind)
-    _scale(numbers, float_of_bits(np.int32(a[EPSILON])))
-    _round(numbers, a[RESULT] + line, kind)
-    _weigh(numbers, a[WEIGHT])
-    narrow(a[RESULT] + line, numbers.ctypes.data, kind, width)
-
-
-@compiled
-def _turn(numbers: Floats, cosines: Floats, sines: Floats) -> None:
-    """Rotate pairs of a head in place; the dimensions after them stay."""
-    half = len(cosines)
-    for pair in range(half):
-        x, y = numbers[pair], numbers[pair + half]
-        numbers[pair] = x * cosines[pair] - y * sines[pair]
-        numbers[pair + half] = y * cosines[pair] + x * sines[pair]
-
-
-@compiled
-def _normalize_head(a: Int64s, numbers: Floats, place: int, weight: int) -> None:
-    """Normalize a head; `place` is memory for it."""
-    _scale(numbers, float_of_bits(np.int32(a[EPSILON])))
-    _round(numbers, place, a[KIND])
-    _weigh(numbers, weight)
-    _round(numbers, place, a[KIND])
+def _rotate_head(
+    a: Int64s, source: int, target: int, weight: int, angle: int, numbers: Floats
+) -> None:
+    """Normalize a head if there is a weight, and rotate it. angle: number of the first pair's."""
+    kind, half, width, place = a[KIND], a[HALF], len(numbers), numbers.ctypes.data
+    size = _size(kind)
+    if weight != 0:
+        widen(place, source, kind, width)
+        scale = _scale(a, place, width)
+        weigh_row(target, place, weight, scale, kind, width)
+        source = target
+    cosines, sines = a[COSINES] + 4 * angle, a[SINES] + 4 * angle
+    over, rest = half * size, 2 * half * size
+    turn_pairs(target, target + over, source, source + over, cosines, sines, kind, half)
+    if weight == 0 and 2 * half < width:
+        copy_bytes(target + rest, source + rest, width * size - rest)
 
 
 @compiled
 def _rotate_row(a: Int64s, row: int, numbers: Floats) -> None:
     """Queries to the result; keys and values to their slot."""
-    kind, heads, kv_heads, half = a[KIND], a[HEADS], a[KV_HEADS], a[HALF]
+    heads, kv_heads = a[HEADS], a[KV_HEADS]
     width = a[WIDTH] // (heads + 2 * kv_heads)
-    size = width * (4 if kind == FLOAT32 else 2)
-    place = numbers.ctypes.data
-    widen(place, a[SOURCE] + row * (heads + 2 * kv_heads) * size, kind, a[WIDTH])
-    position, slot = integers(a[POSITIONS] + 8 * row, 1)[0], integers(a[SLOTS] + 8 * row, 1)[0]
-    cosines = floats(a[COSINES] + 4 * half * position, half)
-    sines = floats(a[SINES] + 4 * half * position, half)
-    queries = a[RESULT] + row * heads * size
-    for head in range(heads + kv_heads):
-        line = numbers[head * width : (head + 1) * width]
-        weight = a[QUERY_WEIGHT] if head < heads else a[KEY_WEIGHT]
-        if weight != 0:
-            _normalize_head(a, line, queries, weight)
-        _turn(line, cosines, sines)
-    narrow(queries, place, kind, heads * width)
+    line, head_numbers = width * _size(a[KIND]), numbers[:width]
+    angle = a[HALF] * integers(a[POSITIONS] + 8 * row, 1)[0]
+    source, target = a[SOURCE] + row * (heads + 2 * kv_heads) * line, a[RESULT] + row * heads * line
+    for _ in range(heads):
+        _rotate_head(a, source, target, a[QUERY_WEIGHT], angle, head_numbers)
+        source, target = source + line, target + line
     keys, values, store = a[KEYS], a[VALUES], a[STORE]
+    slot = integers(a[SLOTS] + 8 * row, 1)[0]
     if slot >= a[SCRATCH_FROM]:
         keys, values, store = a[OWN_KEYS], a[OWN_VALUES], a[OWN_STORE]
         slot -= a[SCRATCH_FROM]
     for head in range(kv_heads):
-        target = (head * store + slot) * size
-        narrow(keys + target, place + 4 * (heads + head) * width, kind, width)
-        narrow(values + target, place + 4 * (heads + kv_heads + head) * width, kind, width)
+        offset = (head * store + slot) * line
+        _rotate_head(a, source, keys + offset, a[KEY_WEIGHT], angle, head_numbers)
+        copy_bytes(values + offset, source + kv_heads * line, line)
+        source += line
 
 
 @compiled
-def _activate(gate: Floats, activation: int) -> None:
-    if activation == SILU:
-        for at in range(len(gate)):
-            gate[at] = gate[at] / (_ONE + exp(min(-gate[at], _LARGEST)))
-    else:
-        for at in range(len(gate)):
-            x = gate[at]
-            inner = _ROOT_TWO_OVER_PI * (x + _GELU_CUBE * x * x * x)
-            # 1 + tanh(z) = 2 / (1 + exp(-2z))
-            gate[at] = x / (_ONE + exp(min(-_TWO * inner, _LARGEST)))
-
-
-@compiled
-def _activate_row(a: Int64s, row: int, gate: Floats, up: Floats) -> None:
+def _activate_row(a: Int64s, row: int) -> None:
     """Of gate and up, next to each other: activation(gate) * up."""
     kind, width = a[KIND], a[WIDTH]
-    line = width * (4 if kind == FLOAT32 else 2)
-    widen(gate.ctypes.data, a[SOURCE] + 2 * row * line, kind, width)
-    widen(up.ctypes.data, a[SOURCE] + (2 * row + 1) * line, kind, width)
-    _activate(gate, a[ACTIVATION])
-    _round(gate, a[RESULT] + row * line, kind)
-    for at in range(width):
-        gate[at] *= up[at]
-    narrow(a[RESULT] + row * line, gate.ctypes.data, kind, width)
+    line = width * _size(kind)
+    gates = a[SOURCE] + 2 * row * line
+    if a[ACTIVATION] == SILU:
+        gate_row(a[RESULT] + row * line, gates, gates + line, SILU, kind, width)
+    else:
+        gate_row(a[RESULT] + row * line, gates, gates + line, GELU_TANH, kind, width)
 
 
 @compiled
-def _work(a: Int64s) -> tuple[Floats, Floats]:
-    """Two rows in the memory of the thread that calls it."""
-    wide = padded(a[WIDTH])
-    place = a[WORK] + 2 * 4 * wide * take_number(a.ctypes.data + 8 * TICKET)
-    return floats(place, a[WIDTH]), floats(place + 4 * wide, a[WIDTH])
+def _size(kind: int) -> int:
+    """Bytes of a number."""
+    return 4 if kind == FLOAT32 else 2
+
+
+@compiled
+def _work(a: Int64s) -> Floats:
+    """A row in the memory of the thread that calls it."""
+    number = take_number(a.ctypes.data + 8 * TICKET)
+    return floats(a[WORK] + 4 * padded(a[WIDTH]) * number, a[WIDTH])
 
 
 @compiled
@@ -212,17 +178,17 @@ def _take_rows(a: Int64s) -> tuple[int, int]:
 
 def _normalize(place: Any) -> None:
     a = integers(place, ARGUMENTS)
-    numbers, added = _work(a)
+    numbers = _work(a)
     first, stop = _take_rows(a)
     while first < stop:
         for row in range(first, stop):
-            _normalize_row(a, row, numbers, added)
+            _normalize_row(a, row, numbers)
         first, stop = _take_rows(a)
 
 
 def _rotate(place: Any) -> None:
     a = integers(place, ARGUMENTS)
-    numbers, _ = _work(a)
+    numbers = _work(a)
     first, stop = _take_rows(a)
     while first < stop:
         for row in range(first, stop):
@@ -232,11 +198,10 @@ def _rotate(place: Any) -> None:
 
 def _gate(place: Any) -> None:
     a = integers(place, ARGUMENTS)
-    gate, up = _work(a)
     first, stop = _take_rows(a)
     while first < stop:
         for row in range(first, stop):
-            _activate_row(a, row, gate, up)
+            _activate_row(a, row)
         first, stop = _take_rows(a)
 
 

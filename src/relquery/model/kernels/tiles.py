@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 
 from relquery.model.kernels.llvm import (
@@ -13,6 +13,8 @@ from relquery.model.kernels.llvm import (
     I32,
     I64,
     LANES,
+    PAIRS,
+    BFloat,
     Loop,
     addresses,
     constant,
@@ -30,8 +32,6 @@ from relquery.model.kernels.llvm import (
 TILE_ROWS = 4, 1
 TILE_VECTORS = 4, 2, 1
 """Sizes of tiles that stay in registers, from the largest to what remains."""
-PAIRS = bool(binding.get_host_cpu_features().get("avx512bf16"))
-"""Whether the machine multiplies pairs of bfloat16 numbers in one instruction."""
 
 
 @instructions
@@ -194,25 +194,12 @@ def _tiles(
             fill_all(False)
 
 
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat16, which llvmlite does not name."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _BFloat)
-
-    def __hash__(self) -> int:
-        return hash(_BFloat)
-
-
 def _multiplied(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c; if a and b are pairs of bfloat16 numbers, the sum of both products and c."""
     if a.type.element != I32:
         return fused(builder, a, b, c)
     if PAIRS:
-        pairs = ir.VectorType(_BFloat(), 2 * LANES)
+        pairs = ir.VectorType(BFloat(), 2 * LANES)
         shape = ir.FunctionType(c.type, [c.type, pairs, pairs])
         dot = declared(builder, shape, "llvm.x86.avx512bf16.dpbf16ps.512")
         return builder.call(dot, [c, builder.bitcast(a, pairs), builder.bitcast(b, pairs)])

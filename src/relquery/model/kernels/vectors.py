@@ -11,17 +11,20 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 
 from relquery.model.kernels.llvm import (
     BFLOAT16,
     BYTES,
     F32,
     FLOAT32,
+    I8,
     I32,
     I64,
     LANES,
     Loop,
     addresses,
+    along,
     by_kind,
     constant,
     declared,
@@ -98,16 +101,44 @@ def _copy(*, to_float: bool) -> Any:
                 write = moved(builder, target, (index, I64(BYTES[to_kind])))
                 store(builder, load(builder, read, from_kind, lanes), write, to_kind, lanes)
 
-            whole = builder.and_(count, I64(-LANES))
-            with steps(builder, I64(0), whole, LANES) as index:
-                step(index, LANES)
-            with steps(builder, whole, count, 1) as index:
-                step(index, 1)
+            along(builder, count, step)
 
         by_kind(builder, kind, copy)
         return context.get_dummy_value()
 
     return generate
+
+
+@instructions
+def sum_of_squares(typing: Any, numbers: Any, count: Any) -> Any:
+    """Of float32 numbers."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        keep: Any = cgutils.alloca_once_value
+        totals = {lanes: keep(builder, constant(F32, 0.0, lanes)) for lanes in (LANES, 1)}
+
+        def add(index: Any, lanes: int) -> None:
+            number = load(builder, moved(builder, given[0], (index, I64(4))), lanes=lanes)
+            total = builder.load(totals[lanes])
+            builder.store(fused(builder, number, number, total), totals[lanes])
+
+        along(builder, given[1], add)
+        whole = sum_of(builder, builder.load(totals[LANES]))
+        return builder.fadd(whole, builder.load(totals[1]))
+
+    return types.float32(types.int64, types.int64), generate
+
+
+@instructions
+def copy_bytes(typing: Any, target: Any, source: Any, count: Any) -> Any:
+    """Copy bytes to a place that does not overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        copy: Any = cgutils.raw_memcpy
+        copy(builder, *[builder.inttoptr(each, I8.as_pointer()) for each in given[:2]], given[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), generate
 
 
 @instructions
@@ -120,7 +151,7 @@ def prefetch(typing: Any, listed: Any, count: Any, size: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         listed, _, size = given
-        pointer = ir.IntType(8).as_pointer()
+        pointer = I8.as_pointer()
         shape = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
         fetch = declared(builder, shape, "llvm.prefetch.p0")
         read, second_level, data = I32(0), I32(2), I32(1)
