@@ -168,7 +168,7 @@ def _own_slots(chunks: Sequence[Chunk]) -> int:
     """How many scratch slots the step needs for what it computes or loads."""
     loaded = [chunk.loads.slots for chunk in chunks if chunk.loads is not None]
     written = [chunk.writes for chunk in chunks]
-    return sum(int((slots >= SCRATCH).sum()) for slots in (*loaded, *written))
+    return int(np.count_nonzero(np.concatenate((*loaded, *written)) >= SCRATCH))
 
 
 def probe_release(network: PreTrainedModel) -> Release:

@@ -93,6 +93,6 @@ def test_float64_stays_as_it_is() -> None:
 
 
 def test_rows_are_padded_to_few_different_numbers() -> None:
-    assert [padded_rows(rows) for rows in (0, 1, 3, 16, 17, 33, 257)] == [0, 1, 4, 16, 32, 48, 272]
+    assert [padded_rows(rows) for rows in (0, 1, 3, 16, 17, 33, 257)] == [0, 1, 4, 16, 20, 48, 272]
     assert all(rows <= padded_rows(rows) <= rows + max(rows / 16, 15) for rows in range(5_000))
-    assert len({padded_rows(rows) for rows in range(1, 4_097)}) == 84
+    assert len({padded_rows(rows) for rows in range(1, 4_097)}) == 88

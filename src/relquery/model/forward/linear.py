@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from relquery.model.kernels import panels as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments
 from relquery.model.kernels.threads import threads
+from relquery.model.kernels.tiles import TILE_ROWS
 
 _ONEDNN: Any = torch.ops.mkldnn
-FEW = 16
-"""Rows up to which a product takes about as long as reading the weight."""
 LONG = 128
 """Rows by which a long step is padded at most."""
 ALONE = 1 << 16
@@ -31,12 +30,15 @@ def padded_rows(rows: int) -> int:
     """Rows that a product should have if `rows` are needed.
 
     oneDNN makes code for each number of rows: 0.2 to 0.4 ms and half a megabyte per weight's shape,
-    which it keeps. So up to FEW rows are padded to a power of two, up to 256 to a multiple of FEW,
-    and more by one in sixteen at most, to a multiple of up to LONG.
+    which it keeps. So few rows are padded to a multiple of what a tile holds, up to 256 to a
+    multiple of 16, and more by one in sixteen at most, to a multiple of up to LONG.
     """
-    if rows <= FEW:
+    if rows <= TILE_ROWS[0]:
         return 1 << (rows - 1).bit_length() if rows else 0
-    step = min(max(FEW, 1 << ((rows - 1).bit_length() - FEW.bit_length())), LONG)
+    if rows <= kernel.MOST:
+        step = TILE_ROWS[0]
+    else:
+        step = min(max(16, 1 << ((rows - 1).bit_length() - 5)), LONG)
     return -(-rows // step) * step
 
 
@@ -76,7 +78,7 @@ class PackedWeight:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Products (..., outputs) of rows (..., inputs)."""
-        if self._panels and rows.dim() == 2 and 0 < len(rows) <= kernel.MOST:
+        if self._panels and rows.dim() == 2 and 0 < rows.shape[0] <= kernel.MOST:
             return self._multiply(rows)
         if self._is_packed:
             product = _ONEDNN._linear_pointwise(rows, self._weight, self.bias, "none", [], "")
@@ -86,11 +88,12 @@ class PackedWeight:
     def _multiply(self, rows: Tensor) -> Tensor:
         """Products of few rows, by our own kernel."""
         rows = rows.contiguous()
-        result = rows.new_empty(len(rows), self.outputs)
+        count = rows.shape[0]
+        result = rows.new_empty(count, self.outputs)
         workers = threads() if self.count > ALONE else 1
         work = torch.empty(workers * kernel.WORK_BYTES, dtype=torch.uint8)
         a = Arguments(kernel.ARGUMENTS)
-        a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], len(rows)
+        a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], count
         a[kernel.INPUTS], a[kernel.OUTPUTS] = rows.shape[1], self.outputs
         a[kernel.SOURCE], a[kernel.MATRIX] = rows.data_ptr(), self._panels
         a[kernel.BIAS] = 0 if self.bias is None else self.bias.data_ptr()

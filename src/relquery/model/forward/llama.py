@@ -124,7 +124,7 @@ class LlamaForward:
                 return hidden.new_empty(0, self._head.outputs)
             outputs = run.attend(number, layer, queries)
             del queries
-            if number == last:  # nothing after attention mixes tokens
+            if number == last and len(wanted) < batch.tokens:  # nothing more mixes tokens
                 chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
                 chosen[: len(wanted)] = torch.tensor(wanted)
                 hidden, outputs = hidden[chosen], outputs[chosen]
@@ -179,7 +179,8 @@ class _Run:
         """Rotated queries (rows, heads, width); stores the rotated keys, and the values."""
         a, batch = self._a, self.batch
         heads, kv_heads, width = layer.heads, layer.kv_heads, layer.width
-        by_head = projected.view(len(projected), heads + 2 * kv_heads, width)[: batch.tokens]
+        rows = projected.shape[0]
+        by_head = projected.view(rows, heads + 2 * kv_heads, width)[: batch.tokens]
         keys, values = by_head[:, heads : heads + kv_heads], by_head[:, heads + kv_heads :]
         stored, own = batch.prepare(number, keys, values)
         a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = places(stored)
@@ -190,7 +191,7 @@ class _Run:
             a[kernel.QUERY_WEIGHT] = layer.query.weight.data_ptr()
             a[kernel.KEY_WEIGHT] = layer.key.weight.data_ptr()
             a[kernel.EPSILON] = layer.query.epsilon
-        queries = projected.new_empty(len(projected), heads, width)
+        queries = projected.new_empty(rows, heads, width)
         self._go_through(kernel.ROTATE, by_head, queries, projected.shape[1])
         batch.end_write(number, keys, values)
         return queries
@@ -214,7 +215,7 @@ class _Run:
         """activation(gate) * up (rows, width) of gate and up (rows, 2 * width)."""
         width = gated.shape[1] // 2
         self._a[kernel.ACTIVATION] = activation
-        result = gated.new_empty(len(gated), width)
+        result = gated.new_empty(gated.shape[0], width)
         self._go_through(kernel.ACTIVATE, gated, result, width)
         return result
 
@@ -222,7 +223,11 @@ class _Run:
         a = self._a
         workers = threads() if source.numel() >= ALONE else 1
         work = torch.empty(workers * kernel.work_bytes(width), dtype=torch.uint8)
-        a[kernel.KIND], a[kernel.ROWS], a[kernel.WIDTH] = KINDS[source.dtype], len(source), width
+        a[kernel.KIND], a[kernel.ROWS], a[kernel.WIDTH] = (
+            KINDS[source.dtype],
+            source.shape[0],
+            width,
+        )
         a[kernel.SOURCE], a[kernel.RESULT] = source.data_ptr(), result.data_ptr()
         a[kernel.WORK], a[kernel.NEXT], a[kernel.TICKET] = work.data_ptr(), 0, 0
         body.run(a, workers)

@@ -6,6 +6,7 @@ happens in float32.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,7 @@ AT_ONCE = 8
 _ONE = np.float32(1)
 
 
+@cache
 def work_bytes(width: int) -> int:
     """Memory that a thread needs."""
     return 4 * int(padded(width))
