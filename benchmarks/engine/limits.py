@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ READ_BYTES = 2**29
 """Of the array that is read to find the memory's bandwidth; no cache holds it."""
 SQUARE = 2_048
 """Rows of the matrices whose product gives the peak rate."""
+ROUNDS = 5
+Run = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,39 +47,80 @@ class Pass:
     operations: float
 
 
-def best(run: Callable[[], object], least: float) -> float:
-    """Seconds of the fastest run, of those that begin within `least` seconds, after a warm-up."""
-    run()
-    end, fastest = time.perf_counter() + least, float("inf")
-    while time.perf_counter() < end:
-        begin = time.perf_counter()
+@dataclass(slots=True)
+class Runs:
+    """What is timed to make a Pass of so many tokens. products: each of the pass's weights."""
+
+    tokens: int
+    forward: Run
+    stock: Run
+    attention: Run
+    products: list[Run]
+    weights: int
+    operations: float
+
+    def all(self) -> list[Run]:
+        """All of them, in the order that `passed` takes their seconds."""
+        return [self.forward, self.stock, self.attention, *self.products]
+
+    def passed(self, seconds: Sequence[float]) -> Pass:
+        """The pass, by the seconds of each run."""
+        forward, stock, *parts = seconds
+        return Pass(self.tokens, forward, stock, sum(parts), self.weights, self.operations)
+
+
+def in_turns(runs: Sequence[Run], least: float) -> list[float]:
+    """Seconds of the fastest call of each run.
+
+    The speed of a shared machine changes by the minute, so runs that are compared take turns:
+    ROUNDS times, each for `least` seconds at once.
+    """
+    fastest = [float("inf")] * len(runs)
+    for run in runs:
         run()
-        fastest = min(fastest, time.perf_counter() - begin)
+    for _ in range(ROUNDS):
+        for number, run in enumerate(runs):
+            end = time.perf_counter() + least
+            while (begin := time.perf_counter()) < end:
+                run()
+                fastest[number] = min(fastest[number], time.perf_counter() - begin)
     return fastest
 
 
-def measure_machine(dtype: str, least: float) -> Machine:
-    """Measure bandwidth and peak with the threads that torch uses. least: see `best`."""
+def measure(
+    model: LoadedModel, stock: Any, shapes: Sequence[tuple[int, int, int]], least: float
+) -> tuple[Machine, list[Pass]]:
+    """Measure the machine and forward passes, with the threads that torch uses.
+
+    stock: the network without our changes. shapes: of each pass, how many prompts, and tokens of
+    each that are new and cached. least: see `in_turns`.
+    """
+    import torch
+
+    with torch.inference_mode():
+        machine = _machine_runs(model.network.dtype)
+        passes = [_pass_runs(model, stock, *shape) for shape in shapes]
+        groups = [machine, *(each.all() for each in passes)]
+        seconds = iter(in_turns([run for group in groups for run in group], least))
+        read, multiplied = (next(seconds) for _ in machine)
+        found = [each.passed([next(seconds) for _ in each.all()]) for each in passes]
+    return Machine(READ_BYTES / read, 2 * SQUARE**3 / multiplied), found
+
+
+def _machine_runs(dtype: Any) -> list[Run]:
+    """Reading memory, and a product of large matrices."""
     import torch
 
     from relquery.model.forward.linear import PackedWeight
-    from relquery.model.networks.load import DTYPES
 
     array = torch.ones(READ_BYTES // 8, dtype=torch.float64)
-    bandwidth = READ_BYTES / best(array.sum, least)
-    weight = PackedWeight(torch.randn(SQUARE, SQUARE, dtype=DTYPES[dtype]), None)
-    rows = torch.randn(SQUARE, SQUARE, dtype=DTYPES[dtype])
-    with torch.inference_mode():
-        return Machine(bandwidth, 2 * SQUARE**3 / best(lambda: weight(rows), least))
+    weight = PackedWeight(torch.randn(SQUARE, SQUARE, dtype=dtype), None)
+    rows = torch.randn(SQUARE, SQUARE, dtype=dtype)
+    return [array.sum, lambda: weight(rows)]
 
 
-def measure_pass(
-    model: LoadedModel, stock: Any, prompts: int, tokens: int, cached: int, least: float
-) -> Pass:
-    """Measure the forward pass of prompts with `tokens` new tokens each after `cached` cached ones.
-
-    stock: the network without our changes. least: see `best`.
-    """
+def _pass_runs(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached: int) -> Runs:
+    """The forward pass of prompts with `tokens` new tokens each after `cached` cached ones."""
     import torch
 
     from relquery.engine.executor import Chunk, Segment
@@ -103,37 +147,33 @@ def measure_pass(
         ]
         return ids[:, first:last].reshape(-1), PackedBatch(chunks, cache, True, device)
 
-    with torch.inference_mode():
-        if cached:
-            model.forward(*batch(0, cached), [])
-        given = batch(cached, cached + tokens)
-        wanted = [tokens * (row + 1) - 1 for row in range(prompts)]
-        seconds = best(lambda: model.forward(*given, wanted), least)
-        attention = _attention_seconds(model, given[1], least)
-        rows, last = prompts * tokens, len(wanted)
-        products, weights, operations = 0.0, 0, 0.0
-        for packed, count in _products(model, rows, last):
-            inputs = torch.randn(padded_rows(count), packed.count // packed.outputs)
-            inputs = inputs.to(model.network.dtype)
-            products += best(lambda p=packed, x=inputs: p(x), least / 10)  # type: ignore[misc]
-            weights += packed.nbytes
-            operations += 2.0 * count * packed.count
-        whole = torch.from_numpy(ids)
-        past = stock(whole[:, :cached], use_cache=True).past_key_values if cached else None
+    if cached:
+        model.forward(*batch(0, cached), [])
+    given = batch(cached, cached + tokens)
+    wanted = [tokens * (row + 1) - 1 for row in range(prompts)]
+    products: list[Run] = []
+    rows, weights, operations = prompts * tokens, 0, 0.0
+    for packed, count in _products(model, rows, len(wanted)):
+        inputs = torch.randn(padded_rows(count), packed.count // packed.outputs)
+        products.append(partial(packed, inputs.to(model.network.dtype)))
+        weights += packed.nbytes
+        operations += 2.0 * count * packed.count
+    whole = torch.from_numpy(ids)
+    past = stock(whole[:, :cached], use_cache=True).past_key_values if cached else None
 
-        def run_stock() -> None:
-            stock(
-                whole[:, cached:],
-                past_key_values=past,
-                use_cache=past is not None,
-                logits_to_keep=1,
-            )
-            if past is not None:
-                past.crop(-tokens)
-
-        return Pass(
-            rows, seconds, best(run_stock, least), products + attention, weights, operations
+    def run_stock() -> None:
+        stock(
+            whole[:, cached:],
+            past_key_values=past,
+            use_cache=past is not None,
+            logits_to_keep=1,
         )
+        if past is not None:
+            past.crop(-tokens)
+
+    forward = partial(model.forward, *given, wanted)
+    attention = _attention_run(model, given[1])
+    return Runs(rows, forward, run_stock, attention, products, weights, operations)
 
 
 def _products(model: LoadedModel, rows: int, last: int) -> list[tuple[Any, int]]:
@@ -153,8 +193,8 @@ def _products(model: LoadedModel, rows: int, last: int) -> list[tuple[Any, int]]
     return [*found, (network.lm_head.packed, last)]
 
 
-def _attention_seconds(model: LoadedModel, batch: Any, least: float) -> float:
-    """Seconds of attention in all layers, whose keys and values are stored."""
+def _attention_run(model: LoadedModel, batch: Any) -> Run:
+    """Attention in all layers, whose keys and values are stored."""
     import torch
 
     config: Any = model.network.config
@@ -166,7 +206,7 @@ def _attention_seconds(model: LoadedModel, batch: Any, least: float) -> float:
         for layer in layers:
             batch.attend(layer, queries, scale=width**-0.5)
 
-    return best(run, least)
+    return run
 
 
 def plot_roofline(passes: dict[str, tuple[Machine, list[Pass]]], path: Path) -> None:

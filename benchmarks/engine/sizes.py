@@ -13,7 +13,8 @@ class Sizes:
     each. batches: requests that decode together. start, steps: tokens before decoding, and of it.
     shared, own: tokens of a context that the largest batch shares, and of the rest of each prompt.
     hot, new: tokens of a prompt that are cached, and that are not. rows: of Movies. rounds: in
-    which each job is measured. seconds: for which a forward pass is repeated.
+    which each job is measured. seconds: for which each part of a forward
+    pass is repeated at once.
     """
 
     layers: int = 8
@@ -31,7 +32,7 @@ class Sizes:
     new: int = 30
     rows: int = 1_500
     rounds: int = 5
-    seconds: float = 0.5
+    seconds: float = 0.05
 
 
 FULL = Sizes()
@@ -48,7 +49,7 @@ QUICK = Sizes(
     hot=500,
     rows=20,
     rounds=2,
-    seconds=0.2,
+    seconds=0.01,
 )
 
 

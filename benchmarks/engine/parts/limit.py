@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.engine.limits import Machine, Pass, measure_machine, measure_pass, plot_roofline
+from benchmarks.engine.limits import Machine, Pass, measure, plot_roofline
 from benchmarks.engine.network import make_network
 from benchmarks.engine.parts.beside import DTYPES
 from benchmarks.engine.sizes import choose
@@ -44,15 +44,12 @@ class Limit(Part):
             folder = Path(temporary)
             make_network(folder, sizes, settings.data, settings.seed)
             for dtype in DTYPES:
-                machine = measure_machine(dtype, sizes.seconds)
                 model = load(str(folder), dtype=dtype)
                 make: Any = AutoModelForCausalLM.from_pretrained
                 stock = make(folder, dtype=TYPES[dtype], attn_implementation="sdpa")
-                passes = [
-                    measure_pass(model, stock, batch, 1, sizes.start, sizes.seconds)
-                    for batch in sizes.batches
-                ]
-                passes.append(measure_pass(model, stock, 2, sizes.prefill[1], 0, sizes.seconds))
+                shapes = [(batch, 1, sizes.start) for batch in sizes.batches]
+                shapes.append((2, sizes.prefill[1], 0))
+                machine, passes = measure(model, stock, shapes, sizes.seconds)
                 self.found[dtype] = machine, passes
                 say(f"{dtype}: {machine}, {passes}")
                 yield from figures(dtype, machine, passes)

@@ -14,6 +14,7 @@ from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.model.attention.bucketed import BucketedAttention
 from relquery.model.attention.compiled import CompiledAttention
+from relquery.model.attention.on_gpu import GpuAttention, has_triton
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache, Run, runs
 from relquery.model.cache.rotary import PositionScheme, Rotate
@@ -57,7 +58,9 @@ class PackedBatch:
             [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
         )
         self.tokens = len(self.positions)
-        self._compiled = CompiledAttention(chunks, share, scheme, rotate == "keys")
+        kernels = kernels_of(device)
+        turns_keys = rotate == "keys"
+        self._kernels = kernels(chunks, share, scheme, turns_keys) if kernels else None
         self._bucketed = partial(
             BucketedAttention, chunks, cache, scratch, share, device, scheme, rotate
         )
@@ -81,14 +84,14 @@ class PackedBatch:
         """Outputs (tokens, heads, value_dim) of queries (tokens, heads, head_dim), for keys and
         values that are stored.
 
-        out: on a CPU, may be given to hold them in its first rows.
+        out: may be given to hold them in its first rows, where there are kernels of ours.
         """
         options: Any = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
-        if self.device.type != "cpu" or queries.dtype not in KINDS:
+        if self._kernels is None or queries.dtype not in KINDS:
             return self.bucketed.attend(layer, queries, *self._read_own(layer), **options)
         own = None if self.scratch is None else self.scratch.stored(layer)
         stored = self.cache.stored(layer)
-        return self._compiled.attend(layer, queries, stored, own, out=out, **options)
+        return self._kernels.attend(layer, queries, stored, own, out=out, **options)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and exchange states
@@ -161,6 +164,13 @@ class PackedBatch:
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def kernels_of(device: torch.device) -> type[CompiledAttention] | type[GpuAttention] | None:
+    """What computes attention on a device; None if torch's operators do."""
+    if device.type == "cpu":
+        return CompiledAttention
+    return GpuAttention if device.type == "cuda" and has_triton() else None
 
 
 def _saves(chunks: Sequence[Chunk]) -> list[Run]:
