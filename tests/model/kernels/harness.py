@@ -15,9 +15,11 @@ INSTRUCTIONS = pytest.mark.parametrize("instructions", [False, pytest.param(True
 """Whether bfloat16 numbers are rounded and multiplied by the processor's own instructions."""
 
 
-def compiled(intrinsic: Any, arguments: int) -> Callable[..., None]:
+def compiled(intrinsic: Any, arguments: int, *literals: int) -> Callable[..., None]:
+    """A function of so many arguments. literals: given after them."""
     names = ", ".join(f"a{number}" for number in range(arguments))
+    given = ", ".join([names, *map(str, literals)])
     made: dict[str, Any] = {"call": intrinsic}
-    exec(f"def run({names}):\n    call({names})", made)
+    exec(f"def run({names}):\n    call({given})", made)
     function: Callable[..., None] = njit(made["run"])
     return function

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from relquery.model.kernels import softmax, tiles
+from relquery.model.kernels import tiles
+from relquery.model.kernels.attention import softmax
 from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
 Array = npt.NDArray[Any]
@@ -34,7 +35,9 @@ def addresses(lines: Array) -> npt.NDArray[np.int64]:
 
 @INSTRUCTIONS
 @pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize(("rows", "across", "count"), [(4, 64, 32), (7, 112, 6), (1, 16, 2)])
+@pytest.mark.parametrize(
+    ("rows", "across", "count", "ahead"), [(4, 64, 32, 0), (7, 112, 6, 4096), (1, 16, 2, 64)]
+)
 def test_scores_and_outputs_are_matrix_products(
     monkeypatch: pytest.MonkeyPatch,
     instructions: bool,
@@ -42,6 +45,7 @@ def test_scores_and_outputs_are_matrix_products(
     rows: int,
     across: int,
     count: int,
+    ahead: int,
 ) -> None:
     monkeypatch.setattr(tiles, "PAIRS", instructions)
     one, many, before = numbers(0, rows, count), numbers(1, count, across), numbers(2, rows, across)
@@ -53,7 +57,7 @@ def test_scores_and_outputs_are_matrix_products(
     steps = count // 2 if paired else count
     scores, outputs = before.copy(), before.copy()
     left, right, turned = given
-    compiled(tiles.add_scores, 9)(
+    compiled(tiles.add_scores, 9, ahead)(
         scores.ctypes.data,
         scores.strides[0],
         addresses(left).ctypes.data,

@@ -34,6 +34,7 @@ class PackedBatch:
     and save to.
 
     tokens: of the packed batch. positions, slots: (tokens,), slots as chunks write to them.
+    kernels: that compute attention; None if torch's operators do.
     """
 
     def __init__(
@@ -60,10 +61,15 @@ class PackedBatch:
         self.tokens = len(self.positions)
         kernels = kernels_of(device)
         turns_keys = rotate == "keys"
-        self._kernels = kernels(chunks, share, scheme, turns_keys) if kernels else None
+        self.kernels = kernels(chunks, share, scheme, turns_keys) if kernels else None
         self._bucketed = partial(
             BucketedAttention, chunks, cache, scratch, share, device, scheme, rotate
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that a layer does beside computing is to write to the cache."""
+        return self.turn is None and self.scratch is None and not self._saves and not self._loads
 
     @cached_property
     def bucketed(self) -> BucketedAttention:
@@ -87,11 +93,11 @@ class PackedBatch:
         out: may be given to hold them in its first rows, where there are kernels of ours.
         """
         options: Any = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
-        if self._kernels is None or queries.dtype not in KINDS:
+        if self.kernels is None or queries.dtype not in KINDS:
             return self.bucketed.attend(layer, queries, *self._read_own(layer), **options)
         own = None if self.scratch is None else self.scratch.stored(layer)
         stored = self.cache.stored(layer)
-        return self._kernels.attend(layer, queries, stored, own, out=out, **options)
+        return self.kernels.attend(layer, queries, stored, own, out=out, **options)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and exchange states

@@ -31,7 +31,7 @@ class CompiledAttention:
     ) -> None:
         self._chunks, self._share = chunks, share
         self._scheme, self._turn_keys = scheme, turn_keys
-        self._prepared: dict[tuple[int, ...], _Prepared] = {}
+        self._prepared: dict[tuple[int, ...], Prepared] = {}
 
     def attend(
         self,
@@ -51,30 +51,71 @@ class CompiledAttention:
         query: (tokens, heads, width), numbers of a head next to each other. stored, own: where the
         step's keys and values are, in the cache and in the step's own store.
         """
-        _, heads, width = query.shape
+        if query.stride(-1) != 1:
+            query = query.contiguous()
+        if slopes is not None:
+            slopes = slopes.float().contiguous()
+        prepared = self.prepare(query, stored, own)
+        a, workers = prepared.arguments, prepared.workers
+        if out is None:
+            out = query.new_empty(*query.shape[:2], a[kernel.VALUE_WIDTH])
+        self.tell(
+            layer,
+            prepared,
+            query,
+            out,
+            stored,
+            own,
+            scale=scale,
+            window=window,
+            softcap=softcap,
+            slopes=slopes,
+        )
+        work = torch.empty(workers * a[kernel.WORK_BYTES], dtype=torch.uint8)
+        a[kernel.WORK] = work.data_ptr()
+        a[kernel.NEXT] = a[kernel.TICKET] = 0
+        ATTEND.run(a, workers)
+        if len(prepared.plan.merged):
+            a[kernel.NEXT] = a[kernel.TICKET] = 0
+            MERGE.run(a, workers)
+        return out
+
+    def prepare(self, query: Tensor, stored: Stored | None, own: Stored | None) -> Prepared:
+        """The step's plan, for queries, keys and values of these shapes."""
         given = stored if stored is not None else own
         assert given is not None
+        _, heads, width = query.shape
         kv_heads, _, value_width = given[1].shape
         shape = heads, kv_heads, width, value_width
         if shape not in self._prepared:
             self._prepared[shape] = self._prepare(*shape, KINDS[query.dtype])
-        prepared = self._prepared[shape]
-        if query.stride(-1) != 1:
-            query = query.contiguous()
-        output = query.new_empty(query.shape[0], heads, value_width) if out is None else out
-        a = prepared.arguments
-        size = query.element_size()
+        return self._prepared[shape]
+
+    def tell(
+        self,
+        layer: int,
+        prepared: Prepared,
+        query: Tensor,
+        out: Tensor,
+        stored: Stored | None,
+        own: Stored | None,
+        *,
+        scale: float,
+        window: int | None,
+        softcap: float | None,
+        slopes: Tensor | None = None,
+    ) -> None:
+        """Tell the kernel all but its work memory. slopes: (heads,) in float32, contiguous."""
+        a, size = prepared.arguments, query.element_size()
         a[kernel.QUERIES] = query.data_ptr()
         a[kernel.QUERY_TOKEN], a[kernel.QUERY_HEAD] = query.stride(0) * size, query.stride(1) * size
-        a[kernel.OUTPUTS] = output.data_ptr()
+        a[kernel.OUTPUTS] = out.data_ptr()
         a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = places(stored)
         a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = places(own)
         fraction, exponent = frexp(scale)
         a[kernel.SCALE], a[kernel.REST] = bits(2.0 ** (exponent - 1)), bits(2 * fraction)
         a[kernel.CAP] = bits(softcap or 0.0)
         a[kernel.WINDOW] = window or 0
-        if slopes is not None:
-            slopes = slopes.float().contiguous()
         a[kernel.SLOPES] = 0 if slopes is None else slopes.data_ptr()
         rotary = None
         if len(prepared.plan.shift_values):
@@ -85,19 +126,10 @@ class CompiledAttention:
             a[kernel.COSINES], a[kernel.SINES] = cosines.data_ptr(), sines.data_ptr()
             a[kernel.HALF] = len(rotary.frequencies)
             a[kernel.INTERLEAVED] = rotary.interleaved
-        workers = prepared.workers
-        work = torch.empty(workers * a[kernel.WORK_BYTES], dtype=torch.uint8)
-        a[kernel.WORK] = work.data_ptr()
-        a[kernel.NEXT] = a[kernel.TICKET] = 0
-        ATTEND.run(a, workers)
-        if len(prepared.plan.merged):
-            a[kernel.NEXT] = a[kernel.TICKET] = 0
-            MERGE.run(a, workers)
-        return output
 
     def _prepare(
         self, heads: int, kv_heads: int, width: int, value_width: int, kind: int
-    ) -> _Prepared:
+    ) -> Prepared:
         plan = plan_step(
             self._chunks,
             share=self._share,
@@ -107,7 +139,7 @@ class CompiledAttention:
             threads=threads(),
         )
         products = plan.pairs * heads * (width + value_width)
-        prepared = _Prepared(plan, threads() if products > ALONE else 1)
+        prepared = Prepared(plan, threads() if products > ALONE else 1)
         a = prepared.arguments
         a[kernel.KIND], a[kernel.HEADS], a[kernel.KV_HEADS] = kind, heads, kv_heads
         a[kernel.WIDTH], a[kernel.VALUE_WIDTH] = width, value_width
@@ -137,7 +169,7 @@ class CompiledAttention:
         return self._scheme.layers[layer]
 
 
-class _Prepared:
+class Prepared:
     """A plan, the kernel's arguments with its addresses, and what they refer to."""
 
     def __init__(self, plan: Plan, workers: int) -> None:

@@ -31,6 +31,7 @@ MERGE = 3
 SPLIT_LEAST = 512
 """Keys of a part at least, where few rows are split by keys to give all threads work."""
 
+_NONE = np.empty(0, dtype=np.int64)
 
 Visit = tuple[int, int, int, int, int]
 """Rows of the task from and to, keys from and to, and a shift number."""
@@ -88,9 +89,11 @@ def plan_step(
     parts += [each.slots for _, each in shifted]
     starts += [each.start for _, each in shifted]
     begins = _running_sums([len(part) for part in parts])
-    shift_values, shift_numbers = np.unique(
-        np.array([each.shift for _, each in shifted], dtype=np.int64), return_inverse=True
-    )
+    shift_values = shift_numbers = _NONE
+    if shifted:
+        shift_values, shift_numbers = np.unique(
+            np.array([each.shift for _, each in shifted]), return_inverse=True
+        )
     users = np.array([number for number, _ in shifted], dtype=np.int64)
     of_spans = begins[paths[-1] :]
     spans = _Spans(

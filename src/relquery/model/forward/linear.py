@@ -85,20 +85,28 @@ class PackedWeight:
             return cast(Tensor, product)
         return nn.functional.linear(rows, self._weight, self.bias)
 
-    def _multiply(self, rows: Tensor) -> Tensor:
-        """Products of few rows, by our own kernel."""
-        rows = rows.contiguous()
-        count = rows.shape[0]
-        result = rows.new_empty(count, self.outputs)
-        workers = threads() if self.count > ALONE else 1
-        work = torch.empty(workers * kernel.WORK_BYTES, dtype=torch.uint8)
+    @property
+    def is_ours(self) -> bool:
+        """Whether our own kernel can compute products of up to `panels.MOST` rows."""
+        return self._panels != 0
+
+    def arguments(self, rows: Tensor, result: Tensor, work: Tensor) -> Arguments:
+        """What our own kernel is told. rows, result: contiguous. work: memory of its threads."""
         a = Arguments(kernel.ARGUMENTS)
-        a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], count
+        a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], rows.shape[0]
         a[kernel.INPUTS], a[kernel.OUTPUTS] = rows.shape[1], self.outputs
         a[kernel.SOURCE], a[kernel.MATRIX] = rows.data_ptr(), self._panels
         a[kernel.BIAS] = 0 if self.bias is None else self.bias.data_ptr()
         a[kernel.RESULT], a[kernel.WORK] = result.data_ptr(), work.data_ptr()
-        kernel.MULTIPLY.run(a, workers)
+        return a
+
+    def _multiply(self, rows: Tensor) -> Tensor:
+        """Products of few rows, by our own kernel."""
+        rows = rows.contiguous()
+        result = rows.new_empty(rows.shape[0], self.outputs)
+        workers = threads() if self.count > ALONE else 1
+        work = torch.empty(workers * kernel.WORK_BYTES, dtype=torch.uint8)
+        kernel.MULTIPLY.run(self.arguments(rows, result, work), workers)
         return result
 
     def dense(self) -> Tensor:

@@ -8,7 +8,7 @@ rows between each two of them, and attention.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -22,14 +22,13 @@ from transformers import (
 )
 
 from relquery.arrays import Int64s
-from relquery.engine.executor import SCRATCH
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import AttentionOptions
-from relquery.model.forward.linear import PackedWeight, pack, padded_rows
+from relquery.model.forward.linear import pack, packed_weights, padded_rows
+from relquery.model.forward.recorded import RecordedStep, can_record
+from relquery.model.forward.run import Layer, Norm, Run, Tables
 from relquery.model.kernels import elementwise
-from relquery.model.kernels import rows as kernel
-from relquery.model.kernels.arguments import KINDS, Arguments, bits, places
-from relquery.model.kernels.threads import Body, threads
+from relquery.model.kernels.arguments import KINDS, bits
 
 KNOWN = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
 """Networks whose layers compute as ours do."""
@@ -40,8 +39,6 @@ ACTIVATIONS = {
     "swish": elementwise.SILU,
     "gelu_pytorch_tanh": elementwise.GELU_TANH,
 }
-ALONE = 1 << 15
-"""Numbers that one thread goes through sooner than several begin."""
 
 
 def knows(network: PreTrainedModel) -> bool:
@@ -56,35 +53,6 @@ def knows(network: PreTrainedModel) -> bool:
         and all(type(each) is nn.Linear for each in linears)  # not quantized, no adapters
         and len({each.dtype for each in network.parameters()}) == 1
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Norm:
-    """weight: (width,) in float32. epsilon: the bits of one."""
-
-    weight: Tensor
-    epsilon: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """inward: queries, keys and values. outward: of attention. gated: gate and up.
-
-    heads, kv_heads, width: of attention.
-    """
-
-    heads: int
-    kv_heads: int
-    width: int
-    first: _Norm
-    inward: PackedWeight
-    query: _Norm | None
-    key: _Norm | None
-    outward: PackedWeight
-    second: _Norm
-    gated: PackedWeight
-    down: PackedWeight
-    options: AttentionOptions
 
 
 class LlamaForward:
@@ -105,38 +73,53 @@ class LlamaForward:
         self._head = pack([whole.lm_head])
         self._rotary: Any = inner.rotary_emb
         self._known_angles = torch.empty(0, 0), torch.empty(0, 0)
+        self._recorded: RecordedStep | None = None
+        if all(each.is_ours for each in packed_weights(network)):
+            compute = partial(self._compute, wanted=None)
+            self._recorded = RecordedStep(
+                self._embedding, self._layers[0], self._head.outputs, compute
+            )
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
         """See Forward."""
-        run = _Run(batch, *self._angles(int(batch.positions.max())))
+        tables = self._angles(int(batch.positions.max()))
+        if self._recorded is not None and len(wanted) == batch.tokens and can_record(batch):
+            logits = self._recorded(tokens, batch, tables)
+            if logits is not None:
+                return logits
         padded = torch.zeros(padded_rows(len(tokens)), dtype=torch.long)
         padded[: len(tokens)] = torch.from_numpy(tokens)
         hidden = nn.functional.embedding(padded, self._embedding)
+        return self._compute(Run(batch, tables), hidden, wanted)[: len(wanted)]
+
+    def _compute(self, run: Run, hidden: Tensor, wanted: Sequence[int] | None) -> Tensor:
+        """Logits (rows, vocabulary) of embedded tokens (rows, width). wanted: None for all."""
         added: Tensor | None = None
-        last = len(self._layers) - 1
+        turn, last = run.batch.turn, len(self._layers) - 1
         for number, layer in enumerate(self._layers):
-            projected = layer.inward(run.normalize(layer.first, hidden, added))
+            projected = run.multiply(layer.inward, run.normalize(layer.first, hidden, added))
             queries = run.rotate(number, layer, projected)
             del projected
-            if batch.turn is not None:
-                batch.turn(number, ())
-            if number == last and not wanted:
+            if turn is not None:
+                turn(number, ())
+            if number == last and wanted is not None and not wanted:
                 return hidden.new_empty(0, self._head.outputs)
             outputs = run.attend(number, layer, queries)
             del queries
-            if number == last and len(wanted) < batch.tokens:  # nothing more mixes tokens
+            if number == last and wanted is not None and len(wanted) < run.batch.tokens:
+                # Nothing more mixes tokens.
                 chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
                 chosen[: len(wanted)] = torch.tensor(wanted)
                 hidden, outputs = hidden[chosen], outputs[chosen]
-            added = layer.outward(outputs)
+            added = run.multiply(layer.outward, outputs)
             del outputs
-            gated = layer.gated(run.normalize(layer.second, hidden, added))
+            gated = run.multiply(layer.gated, run.normalize(layer.second, hidden, added))
             gated = run.activate(gated, self._activation)
-            added = layer.down(gated)
+            added = run.multiply(layer.down, gated)
             del gated
-        return self._head(run.normalize(self._last, hidden, added))[: len(wanted)]
+        return run.multiply(self._head, run.normalize(self._last, hidden, added))
 
-    def _angles(self, position: int) -> tuple[Tensor, Tensor]:
+    def _angles(self, position: int) -> Tables:
         """Cosines and sines (positions, half) of a head's pairs, up to a position at least."""
         if position >= len(self._known_angles[0]):
             count = 1 << max(10, int(position).bit_length())
@@ -150,93 +133,10 @@ class LlamaForward:
         return self._known_angles
 
 
-class _Run:
-    """What a forward pass computes between its matrix products.
-
-    cosines, sines: (positions, half), as the network's rotary embedding gives them.
-    """
-
-    def __init__(self, batch: PackedBatch, cosines: Tensor, sines: Tensor) -> None:
-        self.batch = batch
-        self._tables = cosines, sines
-        self._slots, self._positions = batch.slots, batch.positions
-        self._a = a = Arguments(kernel.ARGUMENTS)
-        a[kernel.COSINES], a[kernel.SINES] = cosines.data_ptr(), sines.data_ptr()
-        a[kernel.HALF] = cosines.shape[1]
-        a[kernel.SLOTS] = batch.slots.ctypes.data
-        a[kernel.POSITIONS] = batch.positions.ctypes.data
-        a[kernel.SCRATCH_FROM] = SCRATCH
-
-    def normalize(self, norm: _Norm, hidden: Tensor, added: Tensor | None) -> Tensor:
-        """Normalized rows (rows, width) of the hidden states, to which `added` is added first."""
-        a, result = self._a, torch.empty_like(hidden)
-        a[kernel.ADDED] = 0 if added is None else added.data_ptr()
-        a[kernel.WEIGHT], a[kernel.EPSILON] = norm.weight.data_ptr(), norm.epsilon
-        self._go_through(kernel.NORMALIZE, hidden, result, hidden.shape[1])
-        return result
-
-    def rotate(self, number: int, layer: _Layer, projected: Tensor) -> Tensor:
-        """Rotated queries (rows, heads, width); stores the rotated keys, and the values."""
-        a, batch = self._a, self.batch
-        heads, kv_heads, width = layer.heads, layer.kv_heads, layer.width
-        rows = projected.shape[0]
-        by_head = projected.view(rows, heads + 2 * kv_heads, width)[: batch.tokens]
-        keys, values = by_head[:, heads : heads + kv_heads], by_head[:, heads + kv_heads :]
-        stored, own = batch.prepare(number, keys, values)
-        a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = places(stored)
-        a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = places(own)
-        a[kernel.HEADS], a[kernel.KV_HEADS] = heads, kv_heads
-        a[kernel.QUERY_WEIGHT] = a[kernel.KEY_WEIGHT] = 0
-        if layer.query is not None and layer.key is not None:
-            a[kernel.QUERY_WEIGHT] = layer.query.weight.data_ptr()
-            a[kernel.KEY_WEIGHT] = layer.key.weight.data_ptr()
-            a[kernel.EPSILON] = layer.query.epsilon
-        queries = projected.new_empty(rows, heads, width)
-        self._go_through(kernel.ROTATE, by_head, queries, projected.shape[1])
-        batch.end_write(number, keys, values)
-        return queries
-
-    def attend(self, number: int, layer: _Layer, queries: Tensor) -> Tensor:
-        """Outputs (rows, heads * width) of a layer's attention."""
-        outputs, tokens = torch.empty_like(queries), self.batch.tokens
-        outputs[tokens:] = 0
-        options = layer.options
-        self.batch.attend(
-            number,
-            queries[:tokens],
-            scale=options.scale,
-            window=options.window,
-            softcap=options.softcap,
-            out=outputs,
-        )
-        return outputs.flatten(1)
-
-    def activate(self, gated: Tensor, activation: int) -> Tensor:
-        """activation(gate) * up (rows, width) of gate and up (rows, 2 * width)."""
-        width = gated.shape[1] // 2
-        self._a[kernel.ACTIVATION] = activation
-        result = gated.new_empty(gated.shape[0], width)
-        self._go_through(kernel.ACTIVATE, gated, result, width)
-        return result
-
-    def _go_through(self, body: Body, source: Tensor, result: Tensor, width: int) -> None:
-        a = self._a
-        workers = threads() if source.numel() >= ALONE else 1
-        work = torch.empty(workers * kernel.work_bytes(width), dtype=torch.uint8)
-        a[kernel.KIND], a[kernel.ROWS], a[kernel.WIDTH] = (
-            KINDS[source.dtype],
-            source.shape[0],
-            width,
-        )
-        a[kernel.SOURCE], a[kernel.RESULT] = source.data_ptr(), result.data_ptr()
-        a[kernel.WORK], a[kernel.NEXT], a[kernel.TICKET] = work.data_ptr(), 0, 0
-        body.run(a, workers)
-
-
-def _layer(layer: Any, options: AttentionOptions) -> _Layer:
+def _layer(layer: Any, options: AttentionOptions) -> Layer:
     attention, mlp = layer.self_attn, layer.mlp
     width = attention.head_dim
-    return _Layer(
+    return Layer(
         attention.q_proj.out_features // width,
         attention.k_proj.out_features // width,
         width,
@@ -252,5 +152,5 @@ def _layer(layer: Any, options: AttentionOptions) -> _Layer:
     )
 
 
-def _norm(norm: Any) -> _Norm:
-    return _Norm(norm.weight.detach().float(), bits(norm.variance_epsilon))
+def _norm(norm: Any) -> Norm:
+    return Norm(norm.weight.detach().float(), bits(norm.variance_epsilon))

@@ -201,6 +201,15 @@ def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.call(declared(builder, ir.FunctionType(kind, [kind] * 3), name), [a, b, c])
 
 
+def fetch(builder: Any, address: Any) -> None:
+    """Begin to read what is at an address into the second-level cache."""
+    pointer = I8.as_pointer()
+    shape = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
+    read, second_level, data = I32(0), I32(2), I32(1)
+    prefetch = declared(builder, shape, "llvm.prefetch.p0")
+    builder.call(prefetch, [builder.inttoptr(address, pointer), read, second_level, data])
+
+
 def sum_of(builder: Any, vector: Any) -> Any:
     shape = ir.FunctionType(F32, [F32, vector.type])
     name = f"llvm.vector.reduce.fadd.v{LANES}f32"

@@ -1,4 +1,4 @@
-"""What a decoder computes between its matrix products, row by row, in one pass each.
+"""What a decoder computes before and between its matrix products, row by row, in one pass each.
 
 Numbers are rounded to the network's type where `transformers` rounds them, except that rotation
 happens in float32.
@@ -52,6 +52,8 @@ AT_ONCE = 8
     SOURCE,
     RESULT,
     EPSILON,  # bits of a float32
+    # look up
+    TOKENS,  # (rows,): which rows of the source
     # normalize
     ADDED,  # to the source, in place, before; 0 for nothing
     WEIGHT,  # (width,) in float32
@@ -75,7 +77,7 @@ AT_ONCE = 8
     # activate
     ACTIVATION,
     ARGUMENTS,
-) = range(29)
+) = range(30)
 
 _ONE = np.float32(1)
 
@@ -148,6 +150,13 @@ def _rotate_row(a: Int64s, row: int, numbers: Floats) -> None:
 
 
 @compiled
+def _look_up_row(a: Int64s, row: int) -> None:
+    line = a[WIDTH] * _size(a[KIND])
+    token = integers(a[TOKENS] + 8 * row, 1)[0]
+    copy_bytes(a[RESULT] + row * line, a[SOURCE] + token * line, line)
+
+
+@compiled
 def _activate_row(a: Int64s, row: int) -> None:
     """Of gate and up, next to each other: activation(gate) * up."""
     kind, width = a[KIND], a[WIDTH]
@@ -176,6 +185,15 @@ def _work(a: Int64s) -> Floats:
 def _take_rows(a: Int64s) -> tuple[int, int]:
     first = take_number(a.ctypes.data + 8 * NEXT) * AT_ONCE
     return first, min(first + AT_ONCE, a[ROWS])
+
+
+def _look_up(place: Any) -> None:
+    a = integers(place, ARGUMENTS)
+    first, stop = _take_rows(a)
+    while first < stop:
+        for row in range(first, stop):
+            _look_up_row(a, row)
+        first, stop = _take_rows(a)
 
 
 def _normalize(place: Any) -> None:
@@ -207,4 +225,4 @@ def _gate(place: Any) -> None:
         first, stop = _take_rows(a)
 
 
-NORMALIZE, ROTATE, ACTIVATE = Body(_normalize), Body(_rotate), Body(_gate)
+LOOK_UP, NORMALIZE, ROTATE, ACTIVATE = map(Body, (_look_up, _normalize, _rotate, _gate))

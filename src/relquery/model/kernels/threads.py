@@ -33,15 +33,21 @@ class Body:
         self._function = function
         self._address, self._call = 0, _call(0)
 
-    def run(self, arguments: Arguments, threads: int) -> None:
-        """Run on so many threads, and return when all have ended."""
+    @property
+    def address(self) -> int:
+        """Of its machine code."""
         if not self._address:
             self._address = self._compile()
             self._call = _call(self._address)
+        return self._address
+
+    def run(self, arguments: Arguments, threads: int) -> None:
+        """Run on so many threads, and return when all have ended."""
+        address = self._address or self.address
         if threads == 1:
             self._call(arguments.place)
-        elif (start := _openmp()) is not None:
-            start(self._address, arguments.place, threads, 0)
+        elif (library := openmp()) is not None:
+            library.GOMP_parallel(address, arguments.place, threads, 0)
         else:
             list(_pool().map(self._call, [arguments.place] * threads))
 
@@ -64,8 +70,8 @@ def threads() -> int:
 
 
 @cache
-def _openmp() -> Any:
-    """GNU OpenMP's entry to parallel code, in the library that torch has loaded; None if none.
+def openmp() -> Any:
+    """The OpenMP library that torch has loaded, if it has GNU's entry to parallel code; else None.
 
     LLVM's and Intel's libraries have it too, on Linux.
     """
@@ -76,12 +82,13 @@ def _openmp() -> Any:
     found = sorted(filter(_OPENMP.search, loaded), key=lambda path: "/torch" not in path)
     for path in found:
         try:
-            entry = ctypes.CDLL(path).GOMP_parallel
+            library = ctypes.CDLL(path)
+            entry = library.GOMP_parallel
         except (OSError, AttributeError):
             continue
         entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
         entry.restype = None
-        return entry
+        return library
     return None
 
 

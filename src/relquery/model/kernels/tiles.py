@@ -19,6 +19,7 @@ from relquery.model.kernels.llvm import (
     addresses,
     constant,
     declared,
+    fetch,
     fused,
     instructions,
     load,
@@ -46,17 +47,20 @@ def add_scores(
     across: Any,
     count: Any,
     paired: Any,
+    ahead: Any,
 ) -> Any:
     """Add the products of `rows` keys and of columns of queries to their scores.
 
     scores: float32 (rows, across), `score_row` bytes from row to row. keys: where the keys'
     addresses are. columns: (count, across), a line of queries for each number of a key,
     `column_row` bytes apart. across: a multiple of LANES. count: at least 1. paired: a number is
-    a pair of bfloat16, instead of a float32.
+    a pair of bfloat16, instead of a float32. ahead: literal; for a single key, columns so many
+    bytes later begin to be read, 0 for none.
     """
+    distance = ahead.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        scores, score_row, keys, rows, columns, column_row, across, count, paired = given
+        scores, score_row, keys, rows, columns, column_row, across, count, paired = given[:9]
 
         def multiply(row: Any, at: Any, tile: _Tile) -> None:
             lines = addresses(builder, moved(builder, keys, (row, I64(8))), tile.rows)
@@ -67,12 +71,13 @@ def add_scores(
                 lambda one, index: moved(builder, lines[one], (index, I64(4))),
                 lambda index: moved(builder, columns, (index, column_row)),
                 at,
+                distance if tile.rows == 1 else 0,
             )
 
         _tiles(builder, rows, across, paired, multiply)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 8, types.boolean), generate
+    return types.void(*[types.int64] * 8, types.boolean, ahead), generate
 
 
 @instructions
@@ -134,11 +139,13 @@ class _Tile:
         one: Callable[[int, Any], Any],
         line: Callable[[Any], Any],
         at: Any,
+        ahead: int = 0,
     ) -> None:
         """Add `count` products to sums, whose rows are `step` bytes apart.
 
         one: where a row's number is, by row and index. line: where a line of numbers begins, by
-        index; the tile's are from number `at` on.
+        index; the tile's are from number `at` on. ahead: of a line's numbers, in bytes, for what
+        begins to be read; 0 for nothing.
         """
         builder = self._builder
         places = {
@@ -153,6 +160,8 @@ class _Tile:
                 self._load(moved(builder, first, offset=vector * LANES * 4), LANES)
                 for vector in range(self._vectors)
             ]
+            for vector in range(self._vectors if ahead else 0):
+                fetch(builder, moved(builder, first, offset=vector * LANES * 4 + ahead))
             for row in range(self.rows):
                 single = splat(builder, self._load(one(row, loop.index), 1))
                 for vector, numbers in enumerate(many):

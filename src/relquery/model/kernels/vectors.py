@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
@@ -27,7 +26,7 @@ from relquery.model.kernels.llvm import (
     along,
     by_kind,
     constant,
-    declared,
+    fetch,
     fused,
     instructions,
     load,
@@ -151,14 +150,9 @@ def prefetch(typing: Any, listed: Any, count: Any, size: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         listed, _, size = given
-        pointer = I8.as_pointer()
-        shape = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
-        fetch = declared(builder, shape, "llvm.prefetch.p0")
-        read, second_level, data = I32(0), I32(2), I32(1)
         for address in addresses(builder, listed, many_of_them):
             with steps(builder, I64(0), size, LINE) as offset:
-                place = builder.inttoptr(builder.add(address, offset), pointer)
-                builder.call(fetch, [place, read, second_level, data])
+                fetch(builder, builder.add(address, offset))
         return context.get_dummy_value()
 
     return types.void(types.int64, count, types.int64), generate

@@ -62,6 +62,23 @@ NO_SHIFT, OWN_SHIFTS = -1, -2
     ARGUMENTS,
 ) = range(45)
 
+PLAN = (
+    TASKS,
+    TASK_COUNT,
+    VISITS,
+    TOKENS,
+    POSITIONS,
+    SHIFTS,
+    TARGETS,
+    SLOTS,
+    KEY_POSITIONS,
+    SHIFT_VALUES,
+    PARTIALS,
+    MERGED,
+    MERGED_COUNT,
+)
+"""Arguments that a step's plan gives; the others are the network's and the caches'."""
+
 
 def work_bytes(group: int, width: int, value_width: int) -> int:
     """Memory that a thread needs, for so many heads that share keys."""

@@ -23,6 +23,7 @@ from relquery.model.kernels.attention.blocks import (
     prefetch_values,
 )
 from relquery.model.kernels.attention.rotation import turns_keys
+from relquery.model.kernels.attention.softmax import soften
 from relquery.model.kernels.attention.state import (
     NOTHING,
     ONE,
@@ -44,7 +45,6 @@ from relquery.model.kernels.compiled import (
 )
 from relquery.model.kernels.elementary import cap_in_place, exp
 from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
-from relquery.model.kernels.softmax import soften
 from relquery.model.kernels.tiles import add_outputs, add_scores
 from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow
 
@@ -154,6 +154,7 @@ def _score(
                 columns,
                 shape.wide // 2 if paired else shape.wide,
                 paired,
+                0,
             )
             continue
         for row in range(visit.rows):
