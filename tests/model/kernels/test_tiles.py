@@ -36,7 +36,8 @@ def addresses(lines: Array) -> npt.NDArray[np.int64]:
 @INSTRUCTIONS
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "across", "count", "ahead"), [(4, 64, 32, 0), (7, 112, 6, 4096), (1, 16, 2, 64)]
+    ("rows", "across", "count", "ahead", "adds"),
+    [(4, 64, 32, 0, 1), (7, 112, 6, 4096, 0), (1, 16, 2, 64, 1)],
 )
 def test_scores_and_outputs_are_matrix_products(
     monkeypatch: pytest.MonkeyPatch,
@@ -46,6 +47,7 @@ def test_scores_and_outputs_are_matrix_products(
     across: int,
     count: int,
     ahead: int,
+    adds: int,
 ) -> None:
     monkeypatch.setattr(tiles, "PAIRS", instructions)
     one, many, before = numbers(0, rows, count), numbers(1, count, across), numbers(2, rows, across)
@@ -57,7 +59,7 @@ def test_scores_and_outputs_are_matrix_products(
     steps = count // 2 if paired else count
     scores, outputs = before.copy(), before.copy()
     left, right, turned = given
-    compiled(tiles.add_scores, 9, ahead)(
+    compiled(tiles.add_scores, 9, ahead, adds)(
         scores.ctypes.data,
         scores.strides[0],
         addresses(left).ctypes.data,
@@ -79,7 +81,8 @@ def test_scores_and_outputs_are_matrix_products(
         steps,
         paired,
     )
-    np.testing.assert_allclose(scores, expected, atol=1e-4, rtol=1e-5)
+    alone = expected if adds else expected - before
+    np.testing.assert_allclose(scores, alone, atol=1e-4, rtol=1e-5)
     np.testing.assert_allclose(outputs, expected, atol=1e-4, rtol=1e-5)
 
 

@@ -74,6 +74,7 @@ def _multiply_panels(a: Int64s) -> None:
             inputs // 2 if paired else inputs,
             paired,
             PAGE,
+            1,
         )
         for row in range(rows):
             target = a[RESULT] + (row * outputs + panel * PANEL) * size

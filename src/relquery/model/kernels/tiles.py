@@ -48,16 +48,17 @@ def add_scores(
     count: Any,
     paired: Any,
     ahead: Any,
+    adds: Any,
 ) -> Any:
-    """Add the products of `rows` keys and of columns of queries to their scores.
+    """The products of `rows` keys and of columns of queries, or these added to their scores.
 
     scores: float32 (rows, across), `score_row` bytes from row to row. keys: where the keys'
     addresses are. columns: (count, across), a line of queries for each number of a key,
     `column_row` bytes apart. across: a multiple of LANES. count: at least 1. paired: a number is
-    a pair of bfloat16, instead of a float32. ahead: literal; for a single key, columns so many
-    bytes later begin to be read, 0 for none.
+    a pair of bfloat16, instead of a float32. The others are literal. ahead: for a single key,
+    columns so many bytes later begin to be read, 0 for none. adds: 0 if the scores begin at 0.
     """
-    distance = ahead.literal_value
+    distance, begins_at_zero = ahead.literal_value, not adds.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         scores, score_row, keys, rows, columns, column_row, across, count, paired = given[:9]
@@ -72,12 +73,13 @@ def add_scores(
                 lambda index: moved(builder, columns, (index, column_row)),
                 at,
                 distance if tile.rows == 1 else 0,
+                begins_at_zero,
             )
 
         _tiles(builder, rows, across, paired, multiply)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 8, types.boolean, ahead), generate
+    return types.void(*[types.int64] * 8, types.boolean, ahead, adds), generate
 
 
 @instructions
@@ -140,8 +142,9 @@ class _Tile:
         line: Callable[[Any], Any],
         at: Any,
         ahead: int = 0,
+        begins_at_zero: bool = False,
     ) -> None:
-        """Add `count` products to sums, whose rows are `step` bytes apart.
+        """Add `count` products to sums, whose rows are `step` bytes apart, or to 0.
 
         one: where a row's number is, by row and index. line: where a line of numbers begins, by
         index; the tile's are from number `at` on. ahead: of a line's numbers, in bytes, for what
@@ -153,7 +156,9 @@ class _Tile:
             for row in range(self.rows)
             for vector in range(self._vectors)
         }
-        before = {each: load(builder, place) for each, place in places.items()}
+        before = dict.fromkeys(places, constant(F32, 0.0, LANES))
+        if not begins_at_zero:
+            before = {each: load(builder, place) for each, place in places.items()}
         with Loop(builder, count, 1, before) as loop:
             first = moved(builder, line(loop.index), (at, I64(4)))
             many = [

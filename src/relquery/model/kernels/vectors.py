@@ -159,6 +159,18 @@ def prefetch(typing: Any, listed: Any, count: Any, size: Any) -> Any:
 
 
 @instructions
+def prefetch_line(typing: Any, address: Any, size: Any) -> Any:
+    """Begin to read `size` bytes at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        with steps(builder, I64(0), given[1], LINE) as offset:
+            fetch(builder, builder.add(given[0], offset))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@instructions
 def pair_rows(typing: Any, target: Any, first: Any, second: Any, count: Any) -> Any:
     """Write two lines of bfloat16 numbers as pairs; `count` is a multiple of LANES."""
 

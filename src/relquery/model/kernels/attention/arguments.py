@@ -85,5 +85,5 @@ def work_bytes(group: int, width: int, value_width: int) -> int:
     wide, deep = padded(width), padded(value_width)
     rows = max(ROWS, group)
     across = padded(rows) + LANES
-    numbers = (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 5) * across
+    numbers = (BLOCK + rows) * (wide + deep) + rows * wide + (wide + BLOCK + 7) * across
     return 6 * 8 * BLOCK + 4 * padded(numbers)

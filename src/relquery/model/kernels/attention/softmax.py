@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import types
 
-from relquery.model.kernels.elementary import exponential
+from relquery.model.kernels.elementary import exponential, rough_exponential
 from relquery.model.kernels.llvm import (
     F32,
     I32,
@@ -111,7 +111,11 @@ class _Rows:
                 for key in range(step):
                     place = moved(builder, self._scores[each], (loop.index, self._line))
                     score = load(builder, builder.add(place, builder.mul(I64(key), self._line)))
-                    weights.append(exponential(builder, builder.fsub(score, largest[each]), LANES))
+                    if paired:
+                        weights.append(rough_exponential(builder, score, largest[each]))
+                    else:
+                        above = builder.fsub(score, largest[each])
+                        weights.append(exponential(builder, above, LANES))
                     total = builder.fadd(total, weights[-1])
                 loop.add(each, total)
                 place = moved(builder, self._scores[each], (target, self._line))

@@ -23,7 +23,15 @@ from relquery.model.kernels.attention.arguments import (
     WORK,
     WORK_BYTES,
 )
-from relquery.model.kernels.compiled import Floats, compiled, floats, integers, padded
+from relquery.model.kernels.compiled import (
+    Floats,
+    Int32s,
+    compiled,
+    floats,
+    integers,
+    integers32,
+    padded,
+)
 from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
 from relquery.model.kernels.vectors import take_number
 
@@ -59,7 +67,8 @@ class Work(NamedTuple):
     wide), columns (wide, across) of queries, scores (BLOCK, up to across) and outputs (rows,
     deep). Where products are of pairs, so are values, columns and weights, in half as many lines.
     maxima, sums: (across,) of the task's rows; largest, totals: those of the visit's rows, with
-    padding after them. factors: (across,) by which outputs shrink at a block.
+    padding after them. factors: (across,) by which outputs shrink at a block. reached, slopes:
+    (across,) positions of the visit's rows, counted as the keys' are, and their heads' slopes.
     """
 
     places: int
@@ -75,6 +84,8 @@ class Work(NamedTuple):
     largest: Floats
     totals: Floats
     factors: Floats
+    reached: Int32s
+    slopes: Floats
 
 
 class Rows(NamedTuple):
@@ -157,6 +168,8 @@ def find_work(a: Int64s, shape: Shape) -> Work:
         floats(maxima + 8 * shape.across, shape.across),
         floats(maxima + 12 * shape.across, shape.across),
         floats(maxima + 16 * shape.across, shape.across),
+        integers32(maxima + 20 * shape.across, shape.across),
+        floats(maxima + 24 * shape.across, shape.across),
     )
 
 

@@ -43,7 +43,18 @@ from relquery.model.kernels.attention.visits import MANY, attend_visit, is_paire
 from relquery.model.kernels.compiled import Floats, compiled, floats, integers
 from relquery.model.kernels.elementary import exp
 from relquery.model.kernels.threads import Body
-from relquery.model.kernels.vectors import float_of_bits, narrow, take_number
+from relquery.model.kernels.vectors import float_of_bits, narrow, prefetch_line, take_number
+
+AHEAD = 8
+"""Queries that are on their way while one is read: those of a head are far apart."""
+
+
+@compiled
+def _query(a: Int64s, shape: Shape, rows: Rows, head: int, row: int) -> int:
+    """Where a row's query is."""
+    by_head = head * shape.group + row % shape.group
+    token = rows.tokens[row // shape.group]
+    return int(a[QUERIES] + token * a[QUERY_TOKEN] + by_head * a[QUERY_HEAD])
 
 
 @compiled
@@ -51,11 +62,13 @@ def _begin_rows(a: Int64s, shape: Shape, work: Work, rows: Rows, head: int) -> N
     """Read a task's queries for one head of keys, scaled, and forget earlier results."""
     scale = float_of_bits(np.int32(a[SCALE]))
     count = len(rows.tokens) * shape.group
+    for row in range(min(AHEAD, count)):
+        prefetch_line(_query(a, shape, rows, head, row), shape.width * shape.size)
     for row in range(count):
-        token, of_group = rows.tokens[row // shape.group], row % shape.group
-        place = token * a[QUERY_TOKEN] + (head * shape.group + of_group) * a[QUERY_HEAD]
+        if row + AHEAD < count:
+            prefetch_line(_query(a, shape, rows, head, row + AHEAD), shape.width * shape.size)
         target = work.queries + 4 * row * shape.wide
-        widen_padded(target, a[QUERIES] + place, shape.kind, shape.width)
+        widen_padded(target, _query(a, shape, rows, head, row), shape.kind, shape.width)
         query = floats(target, shape.wide)
         for at in range(shape.wide):
             query[at] *= scale

@@ -75,6 +75,7 @@ def attend_visit(
     for row in range(visit.rows):
         work.largest[row] = work.maxima[visit.first + row]
         work.totals[row] = work.sums[visit.first + row]
+    is_known = False
     for begin in range(visit.begin, visit.end, BLOCK):
         count = min(BLOCK, visit.end - begin)
         positions = integers(a[KEY_POSITIONS] + 8 * begin, count)
@@ -90,7 +91,10 @@ def attend_visit(
         _finish_scores(a, work, count * columns)
         hides = farthest > visit.earliest or (window > 0 and visit.latest - nearest >= window)
         if hides or a[SLOPES] != 0:
-            _mask(a, shape, work, rows, visit, positions, head, columns)
+            if not is_known:
+                _set_reached(a, shape, work, rows, visit, head)
+                is_known = True
+            _mask(a, work, visit, positions, columns)
         _soften(work, visit, count, columns, paired)
         _add_values(shape, work, visit, block, columns, kind, paired)
     for row in range(visit.rows):
@@ -135,10 +139,6 @@ def _score(
 ) -> None:
     """Scores (keys, columns) of a visit's rows with a block's keys."""
     is_product = visit.rows >= MANY
-    if is_product:
-        scores = floats(work.scores, block.length * columns)
-        for at in range(len(scores)):
-            scores[at] = ZERO
     for key in range(0, block.length, TOGETHER):
         prefetch_keys(shape, block, key)
         place, listed = work.scores + 4 * key * columns, block.keys + 8 * key
@@ -154,6 +154,7 @@ def _score(
                 columns,
                 shape.wide // 2 if paired else shape.wide,
                 paired,
+                0,
                 0,
             )
             continue
@@ -175,33 +176,35 @@ def _finish_scores(a: Int64s, work: Work, count: int) -> None:
 
 
 @compiled
-def _mask(
-    a: Int64s,
-    shape: Shape,
-    work: Work,
-    rows: Rows,
-    visit: Visit,
-    positions: Int64s,
-    head: int,
-    columns: int,
-) -> None:
-    """Hide the keys that a row does not see; lower scores by the distance under ALiBi."""
-    scores = floats(work.scores, len(positions) * columns)
-    window, has_slopes = a[WINDOW], a[SLOPES] != 0
+def _set_reached(a: Int64s, shape: Shape, work: Work, rows: Rows, visit: Visit, head: int) -> None:
+    """Set what `_mask` needs to know of a visit's rows."""
+    row = 0
     for token in range(visit.low, visit.high):
-        of_token = position(a, rows, token, visit.shift, visit.moved)
+        of_token = np.int32(position(a, rows, token, visit.shift, visit.moved))
         for of_group in range(shape.group):
-            slope = ZERO
-            if has_slopes:
-                slope = floats(a[SLOPES] + 4 * (head * shape.group + of_group), 1)[0]
-            at = (token - visit.low) * shape.group + of_group
-            for j in range(len(positions)):
-                distance = of_token - positions[j]
-                if distance < 0 or (window > 0 and distance >= window):
-                    scores[at] = NOTHING
-                elif has_slopes:
-                    scores[at] -= slope * np.float32(distance)
-                at += columns
+            work.reached[row] = of_token
+            if a[SLOPES] != 0:
+                slope = a[SLOPES] + 4 * (head * shape.group + of_group)
+                work.slopes[row] = floats(slope, 1)[0]
+            row += 1
+
+
+@compiled
+def _mask(a: Int64s, work: Work, visit: Visit, positions: Int64s, columns: int) -> None:
+    """Hide the keys that a row does not see; lower scores by the distance under ALiBi."""
+    count = visit.rows
+    reached, slopes = work.reached[:count], work.slopes[:count]
+    # Negative distances are larger than any window when they are taken as unsigned.
+    window = np.uint32(a[WINDOW] if a[WINDOW] > 0 else 1 << 31)
+    for key in range(len(positions)):
+        scores = floats(work.scores + 4 * key * columns, count)
+        at = np.int32(positions[key])
+        if a[SLOPES] != 0:
+            for row in range(count):
+                scores[row] -= slopes[row] * np.float32(np.int32(reached[row] - at))
+        for row in range(count):
+            is_hidden = np.uint32(reached[row] - at) >= window
+            scores[row] = NOTHING if is_hidden else scores[row]
 
 
 @compiled
