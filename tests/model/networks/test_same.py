@@ -10,6 +10,7 @@ import torch
 import transformers as tf
 
 from relquery.errors import ModelError
+from relquery.model.attention.batch import PackedBatch
 from relquery.model.networks.load import prepare
 from tests.model.oracle.architectures import ALL, LLAMA_LIKE, NoTokenizer, build
 
@@ -60,3 +61,19 @@ def test_a_limit_beyond_the_context_limits_nothing() -> None:
 def test_rounding_is_no_reason_to_refuse(name: str, dtype: torch.dtype) -> None:
     network = build(name).to(dtype)
     assert prepare(network, NoTokenizer(), name).network is network
+
+
+@pytest.mark.parametrize("kind", ["mistral", "gemma2", "gemma3"])
+def test_windows_are_tried_although_the_prompt_is_shorter(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attend = PackedBatch.attend
+
+    def wider(batch: PackedBatch, *args: Any, window: int | None = None, **kwargs: Any) -> Any:
+        return attend(batch, *args, window=window and window + 1, **kwargs)
+
+    network = build(kind)
+    assert prepare(network, NoTokenizer(), kind).network.config.sliding_window == 16
+    monkeypatch.setattr(PackedBatch, "attend", wider)
+    with pytest.raises(ModelError, match="sliding windows hide other tokens"):
+        prepare(build(kind), NoTokenizer(), kind)

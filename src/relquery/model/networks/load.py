@@ -124,7 +124,7 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         context = _context(network)
         watched = check_same(network, own, context)
         positions = probe_positions(network, context)
-        forward, release = _forward(network, own, watched)
+        forward, release = _forward(network, own.whole, watched)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
         raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
     end = _end_tokens(network, tokenizer)

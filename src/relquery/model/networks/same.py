@@ -6,6 +6,10 @@ convolutions, attention in fixed chunks), and would answer wrongly without a wor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,23 +28,42 @@ MOST_APART_ROUNDED = 0.3
 """Distance of the logits, relative to their size. Rounding may send a token to other experts."""
 
 
-@torch.inference_mode()
-def own_logits(network: PreTrainedModel) -> Tensor:
-    """(vocabulary,) logits after a fixed prompt, by the attention that the network has now."""
-    ids = _prompt(network)
-    given = torch.from_numpy(ids).long()[None].to(network.device)
-    return _centred(network(input_ids=given, use_cache=False).logits[0, -1])
+NARROW = 4
+"""Tokens of sliding windows when they are tried; the network's are longer than the prompt."""
+
+
+class Own(NamedTuple):
+    """(vocabulary,) logits after a fixed prompt, by a network's own attention.
+
+    narrow: with sliding windows of NARROW tokens; None if the network has no windows.
+    """
+
+    whole: Tensor
+    narrow: Tensor | None
 
 
 @torch.inference_mode()
-def check_same(network: PreTrainedModel, own: Tensor, context: int | None) -> Watched:
+def own_logits(network: PreTrainedModel) -> Own:
+    """Logits by the attention that the network has now."""
+    given = torch.from_numpy(_prompt(network)).long()[None].to(network.device)
+
+    def last() -> Tensor:
+        return _centred(network(input_ids=given, use_cache=False).logits[0, -1])
+
+    whole = last()
+    with _narrowed(network) as has_windows:
+        return Own(whole, last() if has_windows else None)
+
+
+@torch.inference_mode()
+def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watched:
     """Run the prompt on our attention function. Raises NotImplementedError if it differs.
 
     own: what `own_logits` gave before. context: positions that will be used, in tokens. Returns
     what the network asked of our attention function.
     """
     with watch_calls() as watched:
-        apart = distance(StockForward(network), own)
+        apart = distance(StockForward(network), own.whole)
     for size in sorted(watched.asked - watched.used):
         if context is None or size < context:
             raise NotImplementedError(
@@ -51,6 +74,14 @@ def check_same(network: PreTrainedModel, own: Tensor, context: int | None) -> Wa
             "its tokens act on each other in another way than by attention that the engine knows; "
             f"its logits would be off by {apart:.1%}."
         )
+    if own.narrow is not None:
+        with _narrowed(network):
+            apart = distance(StockForward(network), own.narrow)
+        if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
+            raise NotImplementedError(
+                "its sliding windows hide other tokens than the engine's; its logits would be off "
+                f"by {apart:.1%}."
+            )
     return watched
 
 
@@ -70,6 +101,21 @@ def distance(forward: Forward, own: Tensor) -> float:
         last = forward(chunk.tokens.astype(np.int64), batch, [stop - start - 1])[-1]
     size_of = torch.linalg.vector_norm
     return float(size_of(_centred(last) - own)) / max(float(size_of(own)), 1e-9)
+
+
+@contextmanager
+def _narrowed(network: PreTrainedModel) -> Iterator[bool]:
+    """Give all sliding windows NARROW tokens meanwhile. Yields whether there are any."""
+    holders: list[Any] = [network.config.get_text_config(), *network.modules()]
+    sizes = [(each, getattr(each, "sliding_window", None)) for each in holders]
+    windows = [(each, size) for each, size in sizes if type(size) is int and size > NARROW]
+    for each, _ in windows:
+        each.sliding_window = NARROW
+    try:
+        yield bool(windows)
+    finally:
+        for each, size in windows:
+            each.sliding_window = size
 
 
 def _prompt(network: PreTrainedModel) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
