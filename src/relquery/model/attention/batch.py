@@ -49,10 +49,12 @@ class PackedBatch:
         turn: Turn | None = None,
         host: HostCache | None = None,
     ) -> None:
+        self.chunks, self.share = chunks, share
         self.device, self.scheme, self.rotate = device, scheme, rotate
         self.turn = turn
         self.cache, self.scratch, self._host = cache, scratch, host
         self._loads, self._saves = self._split_loads(chunks), _saves(chunks)
+        self._begun: set[tuple[int, int]] = set()  # layers, and which loads
         self.slots = np.concatenate([chunk.writes for chunk in chunks])
         self._writes = self._split_writes(self.slots)
         self.positions = np.concatenate(
@@ -125,9 +127,32 @@ class PackedBatch:
         for run in self._saves:
             assert self._host is not None, "there is no host cache to save to"
             self._host.save(layer, run, keys, values)
-        for store, run in self._loads:
-            assert self._host is not None
-            self._host.load(layer, run, store.prepare(layer, keys, values))
+        if not self._loads:
+            return
+        assert self._host is not None
+        self._begin_loads(layer, keys, values)
+        # The next layer's states are on their way while this one computes.
+        if self.cache.stored(layer + 1) is not None:
+            self._begin_loads(layer + 1, keys, values, is_early=True)
+        self._host.end_load(layer)
+
+    def _begin_loads(
+        self, layer: int, keys: Tensor, values: Tensor, *, is_early: bool = False
+    ) -> None:
+        """Begin those of a layer that have not begun. is_early: only those that can be."""
+        assert self._host is not None
+        for number, (store, run) in enumerate(self._loads):
+            if (layer, number) in self._begun or (is_early and not self._is_there(store, run)):
+                continue
+            self._host.begin_load(layer, run, store.prepare(layer, keys, values))
+            self._begun.add((layer, number))
+
+    def _is_there(self, store: KVCache, run: Run) -> bool:
+        """Whether a later layer's states can be loaded before this layer's attention: the step's
+        own store still holds this layer, and what the step itself saves is not on the host yet."""
+        saved = [(each.host, each.host + each.tokens) for each in self._saves]
+        first, last = run.host, run.host + run.tokens
+        return store is self.cache and all(last <= low or high <= first for low, high in saved)
 
     def _read_own(self, layer: int) -> tuple[Tensor, Tensor]:
         """What `write` has stored; a view if it is contiguous."""

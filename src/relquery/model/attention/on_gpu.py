@@ -127,21 +127,45 @@ class GpuAttention:
     def _prepare(self, heads: int, kv_heads: int, device: torch.device) -> _OnDevice:
         shape = heads, kv_heads
         if shape not in self._prepared:
-            plan = plan_step(
-                self._chunks,
-                share=self._share,
-                by_shift=self._turn_keys,
-                heads=heads,
-                kv_heads=kv_heads,
-                threads=_processors(device),
-            )
-            self._prepared[shape] = _OnDevice(plan, device)
+            self._prepared[shape] = _OnDevice(self._plan(self._chunks, shape, device), device)
         return self._prepared[shape]
+
+    def _plan(self, chunks: Sequence[Chunk], shape: tuple[int, int], device: torch.device) -> Plan:
+        return plan_step(
+            chunks,
+            share=self._share,
+            by_shift=self._turn_keys,
+            heads=shape[0],
+            kv_heads=shape[1],
+            threads=_processors(device),
+        )
 
     def _rotary(self, layer: int) -> Rotary | None:
         if self._scheme is None or not self._scheme.relocatable:
             raise ModelError("This network's keys cannot be used at another position.")
         return self._scheme.layers[layer]
+
+
+class HeldAttention(GpuAttention):
+    """Attention of steps that follow one another, whose plans are in one place of the device, as
+    CUDA graphs need it. No keys are used at other positions than their own."""
+
+    def __init__(self, chunks: Sequence[Chunk], share: bool) -> None:
+        super().__init__(chunks, share, None, turn_keys=False)
+
+    def follow(self, chunks: Sequence[Chunk]) -> bool:
+        """Attend in other chunks from now on; False if their plan is too large for the place."""
+        for shape, held in self._prepared.items():
+            assert isinstance(held, _Held)
+            if not held.put(self._plan(chunks, shape, held.device)):
+                return False
+        return True
+
+    def _prepare(self, heads: int, kv_heads: int, device: torch.device) -> _OnDevice:
+        shape = heads, kv_heads
+        if shape not in self._prepared:
+            self._prepared[shape] = _Held(self._plan(self._chunks, shape, device), device)
+        return self._prepared[shape]
 
 
 class _OnDevice:
@@ -152,7 +176,7 @@ class _OnDevice:
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self.tasks, self.merged, self.places = len(plan.tasks), len(plan.merged), plan.places
-        self.most = int((plan.tasks[:, 1] - plan.tasks[:, 0]).max())
+        self.most = _most(plan)
         self.shifted = len(plan.shift_values) > 0
         arrays = [*(getattr(plan, name) for name in LISTS), plan.shift_values]
         whole = torch.from_numpy(np.concatenate([each.reshape(-1) for each in arrays]))
@@ -170,6 +194,46 @@ class _OnDevice:
             angles = self.shift_values.double()[:, None] * rotary.frequencies.double()
             self._tables[rotary] = angles.cos().float(), angles.sin().float()
         return self._tables[rotary]
+
+
+class _Held(_OnDevice):
+    """A place for plans up to twice as large as the first one.
+
+    Tasks and merged tokens beyond those of a plan are zeros, which make the kernels do nothing.
+    """
+
+    def __init__(self, plan: Plan, device: torch.device) -> None:
+        self.device = device
+        sizes = [_doubled(getattr(plan, name).size) for name in LISTS]
+        self.tasks, self.merged = sizes[0] // 4, sizes[-1] // 3
+        self.places, self.most, self.shifted = _doubled(plan.places), _most(plan), False
+        here = torch.zeros(sum(sizes), dtype=torch.long, pin_memory=device.type == "cuda")
+        self._here, self._there = here, torch.zeros(sum(sizes), dtype=torch.long, device=device)
+        self._parts = dict(zip(LISTS, torch.split(here, sizes), strict=True))
+        self.lists = dict(zip(LISTS, torch.split(self._there, sizes), strict=True))
+        self.shift_values = self._there[:0]
+        self.put(plan)
+
+    def put(self, plan: Plan) -> bool:
+        """Replace the plan; False if the new one is too large. The last step must have ended."""
+        arrays = {name: torch.from_numpy(getattr(plan, name)).reshape(-1) for name in LISTS}
+        fits = all(len(arrays[name]) <= len(part) for name, part in self._parts.items())
+        if not fits or plan.places > self.places or _most(plan) > self.most:
+            return False
+        for name, part in self._parts.items():
+            part[: len(arrays[name])] = arrays[name]
+            part[len(arrays[name]) :] = 0
+        self._there.copy_(self._here, non_blocking=True)
+        return True
+
+
+def _most(plan: Plan) -> int:
+    """Tokens of a task at most."""
+    return int((plan.tasks[:, 1] - plan.tasks[:, 0]).max())
+
+
+def _doubled(count: int) -> int:
+    return 2 * max(count, 12)  # a multiple of what one task and one merged token take
 
 
 def _padded(width: int) -> int:

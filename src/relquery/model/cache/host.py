@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,29 +26,56 @@ class Run(NamedTuple):
 class HostCache:
     """Slot-addressed keys and values, a pair of tensors per layer, created at its first save.
 
-    Only copies touch them, in the order of the device's work: on CUDA the memory is pinned, and
-    copies run asynchronously.
+    Only copies touch them, one after another. On CUDA the memory is pinned, and copies run beside
+    the device's other work, on a stream of their own.
     """
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+        self._stream: torch.cuda.Stream | None = None
+        self._loaded: dict[int, torch.cuda.Event] = {}
 
     def save(self, layer: int, run: Run, key: Tensor, value: Tensor) -> None:
         """Copy from rows of keys and values, each (tokens, kv_heads, head_dim)."""
         if layer not in self._layers:
             self._layers[layer] = (self._like(key), self._like(value))
-        for states, rows in zip(self._layers[layer], (key, value), strict=True):
-            states[run.host : run.host + run.tokens].copy_(
-                rows[run.here : run.here + run.tokens], non_blocking=True
-            )
+        with self._beside((key, value)):
+            for states, rows in zip(self._layers[layer], (key, value), strict=True):
+                states[run.host : run.host + run.tokens].copy_(
+                    rows[run.here : run.here + run.tokens], non_blocking=True
+                )
 
-    def load(self, layer: int, run: Run, target: tuple[Tensor, Tensor]) -> None:
+    def begin_load(self, layer: int, run: Run, target: tuple[Tensor, Tensor]) -> None:
         """Copy to slots of keys and values, each (kv_heads, slots, width)."""
-        for states, kept in zip(target, self._layers[layer], strict=True):
-            states[:, run.here : run.here + run.tokens].copy_(
-                kept[run.host : run.host + run.tokens].transpose(0, 1), non_blocking=True
-            )
+        with self._beside(target):
+            for states, kept in zip(target, self._layers[layer], strict=True):
+                states[:, run.here : run.here + run.tokens].copy_(
+                    kept[run.host : run.host + run.tokens].transpose(0, 1), non_blocking=True
+                )
+            if self._stream is not None:
+                self._loaded[layer] = self._stream.record_event()
+
+    def end_load(self, layer: int) -> None:
+        """Let the device's next work see what was loaded of a layer."""
+        event = self._loaded.pop(layer, None)
+        if event is not None:
+            torch.cuda.current_stream().wait_event(event)
+
+    @contextmanager
+    def _beside(self, tensors: tuple[Tensor, Tensor]) -> Iterator[None]:
+        """Copies run after what the device has been told so far, but not before what follows."""
+        device = tensors[0].device
+        if device.type != "cuda":
+            yield
+            return
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(self._stream):
+            yield
+        for each in tensors:
+            each.record_stream(self._stream)  # their memory is not used again before
 
     def _like(self, rows: Tensor) -> Tensor:
         on_cuda = rows.device.type == "cuda"

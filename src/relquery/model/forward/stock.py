@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
+from relquery.model.forward.graphs import GraphedSteps
 
 
 class Forward(Protocol):
@@ -28,9 +29,14 @@ class StockForward:
 
     def __init__(self, network: PreTrainedModel) -> None:
         self.network = network
+        self._graphs = GraphedSteps(network) if network.device.type == "cuda" else None
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
         """See Forward."""
+        if self._graphs is not None and len(wanted) == batch.tokens:
+            logits = self._graphs(tokens, batch)
+            if logits is not None:
+                return logits
         device = self.network.device
         output = self.network(
             input_ids=torch.from_numpy(tokens)[None].to(device),
@@ -39,5 +45,4 @@ class StockForward:
             logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
             batch=batch,
         )
-        logits: Tensor = output.logits[0]
-        return logits
+        return cast(Tensor, output.logits[0])

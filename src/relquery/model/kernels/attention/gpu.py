@@ -309,7 +309,10 @@ def merge_tokens(
     value_width: tl.constexpr,
     value_wide: tl.constexpr,
 ):
-    """Join the partial results of one token and head, each by its share of the softmax's sum."""
+    """Join the partial results of one token and head, each by its share of the softmax's sum.
+
+    An entry without partial results is left out.
+    """
     number, head = tl.program_id(0), tl.program_id(1)
     token = tl.load(merged + 3 * number)
     begin, end = tl.load(merged + 3 * number + 1), tl.load(merged + 3 * number + 2)
@@ -328,7 +331,8 @@ def merge_tokens(
         output += weight * tl.load(part + 2 + deep, mask=is_deep, other=0.0)
     output *= 1.0 / tl.where(total > 0, total, 1.0)
     place = outputs + (token * heads + head) * value_width + deep
-    tl.store(place, output.to(outputs.dtype.element_ty), mask=is_deep)
+    stored = tl.where(begin < end, value_width, 0)
+    tl.store(place, output.to(outputs.dtype.element_ty), mask=deep < stored)
 
 
 @triton.jit

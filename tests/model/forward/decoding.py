@@ -1,0 +1,65 @@
+"""Prompts that are decoded step by step, and compared with what the network computes by itself."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from relquery.engine.executor import Chunk, Segment
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.cache.device import KVCache
+from relquery.model.forward.stock import Forward
+
+CPU = torch.device("cpu")
+
+
+class Decoding:
+    """Prompts that share a beginning, in one cache, of which some get a token at each step.
+
+    network: computes with full masks. forward: is compared with it.
+    """
+
+    def __init__(self, network: Any, forward: Forward, prompts: int, seed: int) -> None:
+        self.network, self.forward = network, forward
+        self.random = np.random.default_rng(seed)
+        self.vocabulary = network.config.get_text_config().vocab_size
+        shared = self.draw(self.random.integers(0, 30))
+        self.ids = [shared + self.draw(self.random.integers(1, 12)) for _ in range(prompts)]
+        self.shared = len(shared)
+        room = 60
+        self.cache = KVCache(self.shared + prompts * room)
+        order = self.random.permutation(self.cache.slots)
+        own = order[self.shared :].reshape(prompts, room)
+        self.slots = [np.concatenate([order[: self.shared], each]) for each in own]
+        for number, ids in enumerate(self.ids):
+            start = self.shared if number else 0
+            self.compute([self.chunk(number, start, ids)])
+
+    def draw(self, count: int) -> list[int]:
+        return cast("list[int]", self.random.integers(3, self.vocabulary, count).tolist())
+
+    def chunk(self, number: int, start: int, ids: list[int]) -> Chunk:
+        slots = self.slots[number]
+        context = (Segment(slots[:start]),) if start else ()
+        tokens = np.array(ids[start:], dtype=np.int32)
+        return Chunk(number, tokens, start, context, slots[start : len(ids)])
+
+    def compute(self, chunks: list[Chunk]) -> torch.Tensor:
+        batch = PackedBatch(chunks, self.cache, True, CPU)
+        tokens = np.concatenate([each.tokens for each in chunks]).astype(np.int64)
+        return self.forward(tokens, batch, list(range(len(tokens))))
+
+    def step(self, count: int) -> None:
+        """Give some prompts a token, and compare their logits with the network's own."""
+        chosen = self.random.permutation(len(self.ids))[:count]
+        for number in chosen:
+            self.ids[number] += self.draw(1)
+        found = self.compute(
+            [self.chunk(each, len(self.ids[each]) - 1, self.ids[each]) for each in chosen]
+        )
+        for logits, number in zip(found, chosen, strict=True):
+            expected = self.network(torch.tensor([self.ids[number]]), use_cache=False).logits[0, -1]
+            room = 5e-5 * float(expected.abs().max())
+            torch.testing.assert_close(logits, expected, rtol=0, atol=room)
