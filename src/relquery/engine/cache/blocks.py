@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class BlockPool:
@@ -39,6 +39,15 @@ class BlockPool:
     def lookup(self, key: bytes) -> int | None:
         """Block that holds the states named by `key`, or None. Holds nothing."""
         return self._block_of.get(key)
+
+    def lookups(self, keys: Sequence[bytes]) -> list[int | None]:
+        """What `lookup` gives for each key."""
+        return list(map(self._block_of.get, keys))
+
+    def unheld(self, blocks: Iterable[int]) -> set[int]:
+        """Those of the blocks that no request holds."""
+        references = self._references
+        return {block for block in blocks if not references[block]}
 
     def references(self, block: int) -> int:
         """How many requests hold the block; taking it at 0 uses up an available one."""

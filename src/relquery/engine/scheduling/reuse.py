@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -69,14 +69,23 @@ class Reuse:
         if not self._limits.prefix_caching:
             return hits
         for index in range(len(hits.counts)):
-            for block, key in enumerate(request.keys(index, servable(request, index, size), size)):
-                held = self._pool.lookup(key)
-                place = request.place(index, block, size) if self._moves else 0
-                if held is None and not self._fills(key, place):
-                    break
-                if held is not None:
-                    self._find(held, place, hits)
-                hits.counts[index] += 1
+            keys = request.keys(index, servable(request, index, size), size)
+            held = self._pool.lookups(keys)
+            for number in range(_first(None, held), len(held)):
+                if held[number] is None:
+                    place = request.place(index, number, size) if self._moves else 0
+                    if not self._fills(keys[number], place):
+                        del held[number:]
+                        break
+            hits.counts[index] = len(held)
+            if self._moves:
+                for number, block in enumerate(held):
+                    if block is not None:
+                        self._find(block, request.place(index, number, size), hits)
+            else:
+                found = {block for block in held if block is not None}
+                hits.found |= found
+                hits.unheld |= self._free_of(found - self._taken)
         return hits
 
     def take(self, hits: Hits) -> None:
@@ -103,9 +112,9 @@ class Reuse:
         return sum(1 for _ in takewhile(lambda key: self._host.lookup(key) is not None, keys))
 
     def _find(self, held: int, place: int, hits: Hits) -> None:
-        """Note a cached block that a request reuses at a position."""
+        """Note a cached block that a request reuses at a position, where states are moved."""
         free = self._free(held) and held not in self._taken and held not in hits.unheld
-        if self._moves and hits.places.get(held, self._place(held)) != place:
+        if hits.places.get(held, self._place(held)) != place:
             if free:
                 hits.places[held] = place
             else:
@@ -113,6 +122,12 @@ class Reuse:
         if free:
             hits.unheld.add(held)
         hits.found.add(held)
+
+    def _free_of(self, blocks: set[int]) -> set[int]:
+        """Those blocks that `_free` says yes to."""
+        if self._released:
+            return {block for block in blocks if self._free(block)}
+        return self._pool.unheld(blocks)
 
     def _free(self, block: int) -> bool:
         """Whether no request that keeps running under this plan holds a block."""
@@ -126,6 +141,11 @@ class Reuse:
         """Whether earlier work fills the block; if states are moved, at exactly this position."""
         filled_at = self._filled.get(key)
         return filled_at is not None and (not self._moves or filled_at == place)
+
+
+def _first(wanted: object, items: Sequence[object]) -> int:
+    """Where an item is first; the length if it is nowhere."""
+    return items.index(wanted) if wanted in items else len(items)
 
 
 def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> list[int]:

@@ -30,7 +30,7 @@ class StepHits:
         request, size = work.request, self._limits.block_size
         held: Held = []
         for index, count in enumerate(work.hits):
-            blocks = [self._pool.lookup(key) for key in request.keys(index, count, size)]
+            blocks = self._pool.lookups(request.keys(index, count, size))
             held.append(blocks)
             for number, block in enumerate(blocks):
                 if block is not None:

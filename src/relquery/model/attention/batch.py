@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
-from relquery.engine.executor import SCRATCH, Chunk
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.model.attention.bucketed import BucketedAttention
 from relquery.model.attention.compiled import CompiledAttention
 from relquery.model.attention.on_gpu import GpuAttention, has_triton
@@ -100,6 +100,31 @@ class PackedBatch:
         own = None if self.scratch is None else self.scratch.stored(layer)
         stored = self.cache.stored(layer)
         return self.kernels.attend(layer, queries, stored, own, out=out, **options)
+
+    def attend_at(
+        self,
+        rows: Sequence[int],
+        layer: int,
+        queries: Tensor,
+        *,
+        scale: float,
+        window: int | None = None,
+        softcap: float | None = None,
+        out: Tensor,
+    ) -> None:
+        """As `attend`, on a CPU, but only for some of the batch's tokens, which the queries are of.
+
+        rows: these tokens, in order.
+        """
+        assert self.device.type == "cpu"
+        kernels = CompiledAttention(
+            chunks_at(self.chunks, rows), self.share, self.scheme, self.rotate == "keys"
+        )
+        own = None if self.scratch is None else self.scratch.stored(layer)
+        stored = self.cache.stored(layer)
+        kernels.attend(
+            layer, queries, stored, own, scale=scale, window=window, softcap=softcap, out=out
+        )
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and exchange states
@@ -202,6 +227,33 @@ def kernels_of(device: torch.device) -> type[CompiledAttention] | type[GpuAttent
     if device.type == "cpu":
         return CompiledAttention
     return GpuAttention if device.type == "cuda" and has_triton() else None
+
+
+def chunks_at(chunks: Sequence[Chunk], rows: Sequence[int]) -> list[Chunk]:
+    """Some of the chunks' tokens, as chunks that attend to what is before them.
+
+    rows: numbers of these tokens among all, ascending. Their keys and values are stored already.
+    """
+    found: list[Chunk] = []
+    first, at = 0, 0
+    for chunk in chunks:
+        until = first + len(chunk.tokens)
+        while at < len(rows) and rows[at] < until:
+            start = at
+            while at < len(rows) and rows[at] < until and rows[at] - rows[start] == at - start:
+                at += 1
+            low, high = rows[start] - first, rows[at - 1] + 1 - first
+            before = (Segment(chunk.writes[:low], chunk.position),) if low else ()
+            found.append(
+                chunk._replace(
+                    tokens=chunk.tokens[low:high],
+                    position=chunk.position + low,
+                    context=(*chunk.context, *before),
+                    writes=chunk.writes[low:high],
+                )
+            )
+        first = until
+    return found
 
 
 def _saves(chunks: Sequence[Chunk]) -> list[Run]:

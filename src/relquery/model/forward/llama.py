@@ -102,15 +102,17 @@ class LlamaForward:
             del projected
             if turn is not None:
                 turn(number, ())
-            if number == last and wanted is not None and not wanted:
-                return hidden.new_empty(0, self._head.outputs)
-            outputs = run.attend(number, layer, queries)
-            del queries
             if number == last and wanted is not None and len(wanted) < run.batch.tokens:
-                # Nothing more mixes tokens.
+                # No other token's states are read after this layer's keys and values.
+                if not wanted:
+                    return hidden.new_empty(0, self._head.outputs)
                 chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
                 chosen[: len(wanted)] = torch.tensor(wanted)
-                hidden, outputs = hidden[chosen], outputs[chosen]
+                hidden = hidden[chosen]
+                outputs = run.attend_at(wanted, number, layer, queries[chosen])
+            else:
+                outputs = run.attend(number, layer, queries)
+            del queries
             added = run.multiply(layer.outward, outputs)
             del outputs
             gated = run.multiply(layer.gated, run.normalize(layer.second, hidden, added))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -108,6 +109,21 @@ class Run:
         self.batch.attend(
             number,
             queries[:tokens],
+            scale=options.scale,
+            window=options.window,
+            softcap=options.softcap,
+            out=outputs,
+        )
+        return outputs.flatten(1)
+
+    def attend_at(self, rows: Sequence[int], number: int, layer: Layer, queries: Tensor) -> Tensor:
+        """As `attend`, for some tokens. queries: of these tokens, and padding."""
+        outputs, options = torch.empty_like(queries), layer.options
+        outputs[len(rows) :] = 0
+        self.batch.attend_at(
+            rows,
+            number,
+            queries[: len(rows)],
             scale=options.scale,
             window=options.window,
             softcap=options.softcap,
