@@ -244,10 +244,14 @@ class Loop:
             request = work.request
             relquery = self._open.of(request)
             self._open.changed[relquery] = None
-            if not (request.output and request.decoding):
+            decoding = request.decoding
+            if not (decoding and request.output):
                 relquery.computed_prompts += work.tokens
-            for index, _, stop in list(spread(request, work.tokens)):
-                request.pieces[index].done = stop
+            if decoding and len(request.pieces) == 1:
+                request.pieces[0].done += 1
+            else:
+                for index, _, stop in list(spread(request, work.tokens)):
+                    request.pieces[index].done = stop
             if given and self._take_in(request, relquery, given):
                 finished.append(request)
         return finished

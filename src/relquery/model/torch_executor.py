@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,7 @@ class TorchExecutor:
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
-        draws = [draw for chunk in chunks for draw in chunk.draws]
+        draws = [chunk.draws for chunk in chunks]
         slices = cut(chunks, self._slice_tokens)
         own = _own_slots(chunks)
         scratch = KVCache(own, keeps=False) if own else None
@@ -73,10 +73,10 @@ class TorchExecutor:
             with return_freed_memory() if self._lean else nullcontext():
                 turns = take_turns(self._runs(slices, scratch, self._layers))
             logits = [rows for rows in reversed(turns) if rows is not None]
-        if not draws:
+        if not any(draws):
             return [None] * len(chunks)
-        drawn = iter(follow_draws(torch.cat(logits), draws))
-        by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
+        drawn = iter(follow_draws(_joined(logits), list(chain.from_iterable(draws))))
+        by_chunk = [list(islice(drawn, len(wanted))) for wanted in draws]
         return [join_drawn(given) if given else None for given in by_chunk]
 
     @torch.inference_mode()
@@ -124,12 +124,12 @@ class TorchExecutor:
             self._host,
         )
         tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
-        ends = np.cumsum([len(chunk.tokens) for chunk in chunks]) - 1
-        wanted = [
-            at
-            for end, chunk in zip(ends.tolist(), chunks, strict=True)
-            for at in range(end + 1 - len(chunk.draws), end + 1)
-        ]
+        wanted: list[int] = []
+        end = 0
+        for chunk in chunks:
+            end += len(chunk.tokens)
+            if chunk.draw is not None:
+                wanted.extend(range(end - 1 - len(chunk.inner), end))
         return self._compute(tokens, batch, wanted)
 
     @property
@@ -162,6 +162,10 @@ class TorchExecutor:
     def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
         slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
         return torch.from_numpy(slots).to(self._device)
+
+
+def _joined(logits: Sequence[Tensor]) -> Tensor:
+    return logits[0] if len(logits) == 1 else torch.cat(list(logits))
 
 
 def _own_slots(chunks: Sequence[Chunk]) -> int:

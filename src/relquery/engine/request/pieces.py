@@ -38,9 +38,9 @@ class Piece:
         where that is, in the request. anchor: position that its states are bound to.
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
-    blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. done: tokens
-        computed or served from the cache. keys: of its blocks, as far as they were needed. root:
-        the key before them.
+    blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
+        the slots, with room for more. done: tokens computed or served from the cache. keys: of its
+        blocks, as far as they were needed. root: the key before them.
     """
 
     tokens: TokenIds
@@ -53,6 +53,7 @@ class Piece:
     closed: bool = True
     blocks: list[int] = field(default_factory=list)
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    room: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     done: int = 0
     keys: list[bytes] = field(default_factory=list)
     root: bytes | None = None
@@ -65,14 +66,26 @@ class Piece:
 
     def hold(self, blocks: list[int], block_size: int) -> None:
         """Add blocks after those that it holds."""
-        first = np.array(blocks, np.int64)[:, None] * block_size
-        slots = (first + np.arange(block_size)).reshape(-1)
-        self.slots = np.concatenate((self.slots, slots)) if self.blocks else slots
+        before = len(self.blocks) * block_size
+        whole = before + len(blocks) * block_size
+        if whole > len(self.room):
+            room = np.empty(max(2 * before, whole), np.int64)
+            room[:before] = self.slots[:before]
+            self.room = room
+        slots = self.room[before:whole]
+        if len(blocks) == 1:  # while it decodes
+            first = blocks[0] * block_size
+            slots[:] = np.arange(first, first + block_size)
+        else:
+            firsts = np.array(blocks, np.int64)[:, None] * block_size
+            slots.reshape(-1, block_size)[:] = firsts + np.arange(block_size)
+        self.slots = self.room[:whole]
         self.blocks += blocks
 
     def let_go(self) -> None:
         """Forget the blocks and what they held."""
-        self.blocks, self.slots, self.done = [], np.empty(0, np.int64), 0
+        self.blocks, self.done = [], 0
+        self.slots = self.room = np.empty(0, np.int64)
 
 
 @dataclass(slots=True, eq=False)

@@ -113,7 +113,7 @@ class Request:
     def decoding(self) -> bool:
         """Whether only the newest token remains to be computed."""
         computed = self.computed
-        return computed > 0 and self.length - computed == 1
+        return computed > 0 and self.prompt_tokens + len(self.output) - computed == 1
 
     @property
     def blocks(self) -> list[int]:

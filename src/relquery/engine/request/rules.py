@@ -54,7 +54,7 @@ class Rules:
 
     def _chosen(self, output: Tokens) -> bool:
         """Whether an output is a label that no other label continues."""
+        if not self.labels:
+            return False
         done, begun = len(output), list(output)
-        return bool(self.labels) and not any(
-            len(label) > done and list(label[:done]) == begun for label in self.labels
-        )
+        return not any(len(label) > done and list(label[:done]) == begun for label in self.labels)

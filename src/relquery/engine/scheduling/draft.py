@@ -35,13 +35,20 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if there are not enough blocks."""
-        piece = request.pieces[-1]
-        needed = self._blocks_for(len(piece.tokens) + len(request.output)) - len(piece.blocks)
-        if needed > 0:
+        piece, size = request.pieces[-1], self._limits.block_size
+        tokens = len(piece.tokens) + len(request.output)
+        if tokens > len(piece.blocks) * size:
+            needed = self._blocks_for(tokens) - len(piece.blocks)
             if needed > self.blocks:
                 return False
             self.blocks -= needed
-        self._prompts |= not request.decoding
+        decoding = request.decoding
+        if decoding and tokens % size and len(request.pieces) == 1 and not request.beside:
+            # The usual case, which fills no block.
+            self.tokens -= 1
+            self.work.append(Work(request, 1))
+            return True
+        self._prompts |= not decoding
         self._commit(Work(request, min(self.tokens, request.length - request.computed)))
         return True
 
@@ -128,8 +135,6 @@ class Draft:
             computed = request.computed if done is None else sum(done)
             if computed + work.tokens == request.length:
                 self.tokens -= request.beside
-        if done is None and len(request.pieces) == 1 and request.decoding and request.length % size:
-            return  # the usual case, which fills no block
         if self._limits.prefix_caching:
             for index, start, stop in spread(request, work.tokens, done):
                 for block in filled(request, index, start - loaded, stop, size, work.kept):

@@ -64,8 +64,8 @@ class Holdings:
         """
         request, size = work.request, self._limits.block_size
         self._hold(request, len(request.pieces) - 1, work.kept)
-        at_once = request.prefill_only or request.drafting
-        if request.decoding and len(request.pieces) == 1 and not at_once:
+        is_plain = len(request.pieces) == 1 and request.decoding
+        if is_plain and not (request.prefill_only or request.drafting):
             return [self._decode(request)]
         chunks = []
         for index, start, stop in spread(request, work.tokens):
@@ -111,14 +111,16 @@ class Holdings:
     def _decode(self, request: Request) -> Chunk:
         """A chunk with the newest token of a prompt without spans. Most chunks are like this."""
         (piece,), size, last = request.pieces, self._limits.block_size, request.length - 1
-        if self._limits.prefix_caching and (last + 1) % size == 0:
+        if (last + 1) % size == 0 and self._limits.prefix_caching:
             self._publish(request, 0, last // size)
+        slots, start, output = piece.slots, piece.start, request.output
+        newest = output[-1:] or piece.tokens[-1:]
         return Chunk(
             request.id,
-            request.tokens(0, last, last + 1),
-            piece.start + last,
-            (Segment(piece.slots[:last], piece.start),),
-            piece.slots[last : last + 1],
+            np.array(newest, np.int32),
+            start + last,
+            (Segment(slots[:last], start),),
+            slots[last : last + 1],
             _next_draw(request),
         )
 
@@ -151,13 +153,13 @@ class Holdings:
 
     def _hold(self, request: Request, index: int, kept: int | None = None) -> None:
         """Allocate the blocks that a piece is missing."""
-        piece = request.pieces[index]
-        whole = -(-request.size(index) // self._limits.block_size) if kept is None else kept
+        piece, size = request.pieces[index], self._limits.block_size
+        whole = -(-request.size(index) // size) if kept is None else kept
         missing = whole - len(piece.blocks)
         if missing > 0:
             fresh = self._pool.allocate(missing)
             assert fresh is not None, "the policy planned more blocks than there are"
-            piece.hold(fresh, self._limits.block_size)
+            piece.hold(fresh, size)
 
 
 def _next_draw(request: Request) -> Draw:

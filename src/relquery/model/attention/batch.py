@@ -57,9 +57,7 @@ class PackedBatch:
         self._begun: set[tuple[int, int]] = set()  # layers, and which loads
         self.slots = np.concatenate([chunk.writes for chunk in chunks])
         self._writes = self._split_writes(self.slots)
-        self.positions = np.concatenate(
-            [np.arange(c.position, c.position + len(c.tokens)) for c in chunks]
-        )
+        self.positions = _positions(chunks)
         self.tokens = len(self.positions)
         kernels = kernels_of(device)
         turns_keys = rotate == "keys"
@@ -88,43 +86,26 @@ class PackedBatch:
         softcap: float | None = None,
         slopes: Tensor | None = None,
         out: Tensor | None = None,
+        rows: Sequence[int] | None = None,
     ) -> Tensor:
         """Outputs (tokens, heads, value_dim) of queries (tokens, heads, head_dim), for keys and
         values that are stored.
 
-        out: may be given to hold them in its first rows, where there are kernels of ours.
+        Where there are kernels of ours, `out` may be given to hold them in its first rows, and
+        `rows` for queries of some of the batch's tokens alone: which, ascending.
         """
         options: Any = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
         if self.kernels is None or queries.dtype not in KINDS:
             return self.bucketed.attend(layer, queries, *self._read_own(layer), **options)
         own = None if self.scratch is None else self.scratch.stored(layer)
         stored = self.cache.stored(layer)
-        return self.kernels.attend(layer, queries, stored, own, out=out, **options)
-
-    def attend_at(
-        self,
-        rows: Sequence[int],
-        layer: int,
-        queries: Tensor,
-        *,
-        scale: float,
-        window: int | None = None,
-        softcap: float | None = None,
-        out: Tensor,
-    ) -> None:
-        """As `attend`, on a CPU, but only for some of the batch's tokens, which the queries are of.
-
-        rows: these tokens, in order.
-        """
-        assert self.device.type == "cpu"
-        kernels = CompiledAttention(
-            chunks_at(self.chunks, rows), self.share, self.scheme, self.rotate == "keys"
-        )
-        own = None if self.scratch is None else self.scratch.stored(layer)
-        stored = self.cache.stored(layer)
-        kernels.attend(
-            layer, queries, stored, own, scale=scale, window=window, softcap=softcap, out=out
-        )
+        kernels = self.kernels
+        if rows is not None:
+            turns_keys = self.rotate == "keys"
+            kernels = type(kernels)(
+                chunks_at(self.chunks, rows), self.share, self.scheme, turns_keys
+            )
+        return kernels.attend(layer, queries, stored, own, out=out, **options)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         """Store the batch's keys and values, each (tokens, kv_heads, head_dim), and exchange states
@@ -220,6 +201,16 @@ class PackedBatch:
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def _positions(chunks: Sequence[Chunk]) -> Int64s:
+    """Of all tokens."""
+    first = np.array([chunk.position for chunk in chunks], dtype=np.int64)
+    counts = np.array([len(chunk.tokens) for chunk in chunks])
+    if (counts == 1).all():
+        return first
+    before = np.cumsum(counts) - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum())
 
 
 def kernels_of(device: torch.device) -> type[CompiledAttention] | type[GpuAttention] | None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import Chunk, Segment
 from relquery.model.kernels.attention.arguments import BLOCK, NO_SHIFT, OWN_SHIFTS, ROWS
 from relquery.model.kernels.compiled import compiled
 
@@ -74,15 +74,17 @@ def plan_step(
     whether what several chunks see is read once, instead of for each. by_shift: whether a span is
     shared only by chunks that use it at the same position. threads: to have work for.
     """
-    segments = [(number, each) for number, chunk in enumerate(chunks) for each in chunk.context]
-    shifted = [(number, each) for number, each in segments if each.shift]
+    shifted: list[tuple[int, Segment]] = []
     parts: list[Int64s] = []  # of the step's keys: the chunks' paths, then spans
     starts: list[int] = []  # the position of each part's first key
     paths = [0]
-    for chunk in chunks:
-        own = [each for each in chunk.context if not each.shift]
-        parts += [each.slots for each in own]
-        starts += [each.start for each in own]
+    for number, chunk in enumerate(chunks):
+        for each in chunk.context:
+            if each.shift:
+                shifted.append((number, each))
+            else:
+                parts.append(each.slots)
+                starts.append(each.start)
         parts.append(chunk.writes)
         starts.append(chunk.position)
         paths.append(len(parts))
@@ -200,9 +202,12 @@ def _common(slots: Int64s, one: int, other: int, length: int) -> int:
 
 
 @compiled
-def _comes_first(slots: Int64s, chunks: _Chunks, one: int, other: int) -> bool:
-    """Whether the path of a chunk is before another's in lexicographic order, or equal."""
-    p, q = chunks.path_from[one], chunks.path_from[other]
+def _comes_first(slots: Int64s, chunks: _Chunks, one: int, other: int, shared: int) -> bool:
+    """Whether the path of a chunk is before another's in lexicographic order, or equal.
+
+    shared: how many slots at their beginnings are known to be the same.
+    """
+    p, q = chunks.path_from[one] + shared, chunks.path_from[other] + shared
     lengths = chunks.path_to[one] - p, chunks.path_to[other] - q
     common = _common(slots, p, q, min(lengths))
     if common == min(lengths):
@@ -215,13 +220,19 @@ def _by_path(slots: Int64s, chunks: _Chunks) -> Int64s:
     """The chunks in the lexicographic order of their paths, by merging ordered runs."""
     count = len(chunks.tokens)
     order, merged = np.arange(count), np.arange(count)
+    shared = chunks.path_to[0] - chunks.path_from[0]  # by all, as far as that is known
+    for chunk in range(1, count):
+        length = min(shared, chunks.path_to[chunk] - chunks.path_from[chunk])
+        shared = _common(slots, chunks.path_from[0], chunks.path_from[chunk], length)
     width = 1
     while width < count:
         for low in range(0, count, 2 * width):
             middle, high = min(low + width, count), min(low + 2 * width, count)
             i, j = low, middle
             for at in range(low, high):
-                if j >= high or (i < middle and _comes_first(slots, chunks, order[i], order[j])):
+                if j >= high or (
+                    i < middle and _comes_first(slots, chunks, order[i], order[j], shared)
+                ):
                     merged[at] = order[i]
                     i += 1
                 else:
@@ -429,8 +440,9 @@ def _positions(begins: Int64s, starts: Int64s) -> Int64s:
     """Of every key, by where the parts begin and the positions of their first keys."""
     positions = np.empty(begins[-1], dtype=np.int64)
     for part in range(len(starts)):
-        for i in range(begins[part + 1] - begins[part]):
-            positions[begins[part] + i] = starts[part] + i
+        of_part, start = positions[begins[part] : begins[part + 1]], starts[part]
+        for i in range(len(of_part)):
+            of_part[i] = start + i
     return positions
 
 

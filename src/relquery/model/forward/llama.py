@@ -109,7 +109,7 @@ class LlamaForward:
                 chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
                 chosen[: len(wanted)] = torch.tensor(wanted)
                 hidden = hidden[chosen]
-                outputs = run.attend_at(wanted, number, layer, queries[chosen])
+                outputs = run.attend(number, layer, queries[chosen], wanted)
             else:
                 outputs = run.attend(number, layer, queries)
             del queries

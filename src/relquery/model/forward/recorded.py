@@ -7,7 +7,7 @@ as long as in a row.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 import numpy as np
@@ -148,8 +148,11 @@ class Recorder(Run):
         self._note(panels.MULTIPLY, weight.arguments(rows, result, work).numbers)
         return result
 
-    def attend(self, number: int, layer: Layer, queries: Tensor) -> Tensor:
+    def attend(
+        self, number: int, layer: Layer, queries: Tensor, chosen: Sequence[int] | None = None
+    ) -> Tensor:
         """See Run."""
+        assert chosen is None
         kernels, stored = self.batch.kernels, self.batch.cache.stored(number)
         assert isinstance(kernels, CompiledAttention)
         outputs, options = self._new("outputs", queries, *queries.shape), layer.options

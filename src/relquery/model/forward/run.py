@@ -101,9 +101,15 @@ class Run:
         batch.end_write(number, keys, values)
         return queries
 
-    def attend(self, number: int, layer: Layer, queries: Tensor) -> Tensor:
-        """Outputs (rows, heads * width) of a layer's attention."""
-        outputs, tokens = torch.empty_like(queries), self.batch.tokens
+    def attend(
+        self, number: int, layer: Layer, queries: Tensor, chosen: Sequence[int] | None = None
+    ) -> Tensor:
+        """Outputs (rows, heads * width) of a layer's attention.
+
+        chosen: the tokens whose queries are given; None for all.
+        """
+        outputs = torch.empty_like(queries)
+        tokens = self.batch.tokens if chosen is None else len(chosen)
         outputs[tokens:] = 0
         options = layer.options
         self.batch.attend(
@@ -113,21 +119,7 @@ class Run:
             window=options.window,
             softcap=options.softcap,
             out=outputs,
-        )
-        return outputs.flatten(1)
-
-    def attend_at(self, rows: Sequence[int], number: int, layer: Layer, queries: Tensor) -> Tensor:
-        """As `attend`, for some tokens. queries: of these tokens, and padding."""
-        outputs, options = torch.empty_like(queries), layer.options
-        outputs[len(rows) :] = 0
-        self.batch.attend_at(
-            rows,
-            number,
-            queries[: len(rows)],
-            scale=options.scale,
-            window=options.window,
-            softcap=options.softcap,
-            out=outputs,
+            rows=chosen,
         )
         return outputs.flatten(1)
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from relquery.arrays import Int64s
 from relquery.model.kernels.arguments import KINDS, Arguments
-from relquery.model.kernels.compiled import Float, Floats, compiled, floats, integers, reordered
+from relquery.model.kernels.compiled import Floats, compiled, floats, integers
 from relquery.model.kernels.llvm import FLOAT32
 from relquery.model.kernels.threads import Body, threads
-from relquery.model.kernels.vectors import take_number, widen
+from relquery.model.kernels.vectors import largest, take_number, widen
 
-PART = 1_024
-"""Numbers that are read at a time."""
+PART = 256
+"""Numbers of which the largest is known, before it is looked for."""
 ALONE = 1 << 16
 """Numbers that one thread goes through sooner than several begin."""
 
@@ -38,23 +38,13 @@ WORK_BYTES = PART * 4
 _NOTHING = np.float32(-np.inf)
 
 
-@reordered
-def _largest(numbers: Floats) -> Float:
-    found = _NOTHING
-    for number in numbers:
-        found = max(found, number)
-    return found
-
-
 @compiled
 def _first_largest(row: int, kind: int, width: int, numbers: Floats) -> int:
     """The place of the largest number of a row; the first of several."""
     size = 4 if kind == FLOAT32 else 2
     best, part = _NOTHING, 0
     for first in range(0, width, PART):
-        count = min(PART, width - first)
-        widen(numbers.ctypes.data, row + first * size, kind, count)
-        found = _largest(numbers[:count])
+        found = largest(row + first * size, kind, min(PART, width - first))
         if found > best:
             best, part = found, first
     widen(numbers.ctypes.data, row + part * size, kind, min(PART, width - part))

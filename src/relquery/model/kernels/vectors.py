@@ -129,6 +129,37 @@ def sum_of_squares(typing: Any, numbers: Any, count: Any) -> Any:
 
 
 @instructions
+def largest(typing: Any, numbers: Any, kind: Any, count: Any) -> Any:
+    """Of `count` numbers of a kind; -inf if there is none. NaN counts for nothing."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        numbers, kind, count = given
+        keep: Any = cgutils.alloca_once_value
+        nothing = float("-inf")
+        found = {lanes: keep(builder, constant(F32, nothing, lanes)) for lanes in (LANES, 1)}
+
+        def of_kind(kind: int) -> None:
+            def compare(index: Any, lanes: int) -> None:
+                place = moved(builder, numbers, (index, I64(BYTES[kind])))
+                number, before = load(builder, place, kind, lanes), builder.load(found[lanes])
+                is_larger = builder.fcmp_ordered(">", number, before)
+                builder.store(builder.select(is_larger, number, before), found[lanes])
+
+            for lanes, slot in found.items():
+                builder.store(constant(F32, nothing, lanes), slot)
+            along(builder, count, compare)
+
+        by_kind(builder, kind, of_kind)
+        best = builder.load(found[1])
+        for lane in range(LANES):
+            number = builder.extract_element(builder.load(found[LANES]), I32(lane))
+            best = builder.select(builder.fcmp_ordered(">", number, best), number, best)
+        return best
+
+    return types.float32(*[types.int64] * 3), generate
+
+
+@instructions
 def copy_bytes(typing: Any, target: Any, source: Any, count: Any) -> Any:
     """Copy bytes to a place that does not overlap."""
 
