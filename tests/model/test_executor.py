@@ -8,9 +8,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from relquery.engine.executor import Chunk, Segment
 from relquery.engine.request.request import Draw
+from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.stock import Forward
 from relquery.model.networks.load import prepare
 from relquery.model.torch_executor import TorchExecutor
@@ -105,3 +107,86 @@ def test_slots_are_used_as_given_and_may_be_written_again(
         slots = np.roll(np.arange(30), start)
         executor.execute([chunk(0, 20, slots)])
         assert executor.execute([chunk(20, 30, slots, Draw())]) == [best(logits, 29)]
+
+
+class Prompts:
+    """Prompts whose steps a storm takes in any order; each prompt's slots change with its run."""
+
+    def __init__(self, forward: Forward, count: int, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.executor = TorchExecutor(forward, 1_000)
+        self.tokens = self.random.integers(3, 97, (count, 60)).astype(np.int32)
+        network = build("llama")
+        with torch.inference_mode():
+            logits = network(torch.from_numpy(self.tokens).long()).logits
+        self.expected = logits.argmax(-1)
+        self.done = [0] * count
+        self.runs = [0] * count
+        self.slots = [np.empty(0, np.int64)] * count
+        self.numbers = iter(range(1, 1_000))
+
+    def begin(self, number: int) -> None:
+        """Compute some first tokens of a prompt, in new slots."""
+        free = set(range(1_000)) - {slot for each in self.slots for slot in each.tolist()}
+        self.slots[number] = self.random.permutation(list(free))[:60]
+        self.runs[number] = next(self.numbers)
+        self.done[number] = stop = int(self.random.integers(1, 20))
+        self.executor.execute([self.chunk(number, 0, stop)])
+
+    def chunk(self, number: int, start: int, stop: int) -> Chunk:
+        slots = self.slots[number]
+        context = (Segment(slots[:start]),) if start else ()
+        run = self.runs[number] if start and stop == start + 1 else 0
+        tokens = self.tokens[number, start:stop]
+        return Chunk(number, tokens, start, context, slots[start:stop], Draw(), run=run)
+
+    def step(self, numbers: list[int]) -> None:
+        chunks = [self.chunk(each, self.done[each], self.done[each] + 1) for each in numbers]
+        found = self.executor.execute(chunks)
+        assert found == [int(self.expected[each, self.done[each]]) for each in numbers]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_decode_steps_may_follow_one_another_or_not(
+    forward: Forward, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = []
+    follow = PackedBatch.follow
+    monkeypatch.setattr(
+        PackedBatch,
+        "follow",
+        lambda self, chunks: followed.append(follow(self, chunks)) or followed[-1],
+    )
+    prompts = Prompts(forward, 6, seed)
+    for number in range(6):
+        prompts.begin(number)
+    chosen = list(range(6))
+    for _ in range(150):
+        event = prompts.random.integers(0, 12)
+        if event == 0:
+            chosen = prompts.random.permutation(6)[: prompts.random.integers(1, 7)].tolist()
+        elif event == 1:  # lost its blocks, and computes again
+            prompts.begin(int(prompts.random.integers(0, 6)))
+        elif event == 2:  # a token that was forced
+            skipped = int(prompts.random.integers(0, 6))
+            start = prompts.done[skipped]
+            prompts.executor.execute([prompts.chunk(skipped, start, start + 2)])
+            prompts.done[skipped] += 2
+        elif event == 3:  # the same step again
+            prompts.step(chosen)
+        elif event == 4:
+            with monkeypatch.context() as patched:
+                patched.setattr(prompts.executor, "_compute", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    prompts.step(chosen)
+        for number in range(6):
+            if prompts.done[number] > 55:
+                prompts.begin(number)
+        prompts.step(chosen)
+        for number in chosen:
+            prompts.done[number] += 1
+    assert 40 < sum(followed) < len(followed)
+
+
+def interrupt(*_: object) -> Tensor:
+    raise KeyboardInterrupt

@@ -55,6 +55,9 @@ class Chunk(NamedTuple):
     to weigh the tokens after the chunk's earlier tokens, in order, ending before the last token.
     loads: what is copied from the host, as if the chunk wrote it; part of its context. saves: (n,)
     host slots that also receive the chunk's keys and values, -1 for none.
+    run: not 0 for a chunk of one token without spans, loads, saves and inner draws. Of chunks with
+    the same number, each at the position after the other's, the second attends to what the first
+    attends to and writes. No other run of any engine has the number.
     """
 
     request: int
@@ -66,6 +69,7 @@ class Chunk(NamedTuple):
     loads: Loads | None = None
     saves: Slots | None = None
     inner: tuple[Draw, ...] = ()
+    run: int = 0
 
     @property
     def draws(self) -> tuple[Draw, ...]:

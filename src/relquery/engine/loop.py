@@ -188,7 +188,7 @@ class Loop:
         self._holdings.begin_step()
         # All hits are held before the first allocation, which might evict them.
         hits = StepHits(self.pool, self.config)
-        held = [hits.hold(work) for work in plan.work]
+        held = [hits.hold(work) if work.hits else [] for work in plan.work]
         hits.copy()
         self._offload.hold(plan.work)
         self._hits = hits
@@ -240,15 +240,15 @@ class Loop:
     def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
         """Apply a step's results; returns the requests that now have their answers."""
         finished = []
+        relqueries, changed = self._open.relqueries, self._open.changed
         for work, given in zip(plan.work, drawn, strict=True):
             request = work.request
-            relquery = self._open.of(request)
-            self._open.changed[relquery] = None
-            decoding = request.decoding
-            if not (decoding and request.output):
+            relquery = relqueries[request.group]
+            changed[relquery] = None
+            if not (request.output and request.decoding):
                 relquery.computed_prompts += work.tokens
-            if decoding and len(request.pieces) == 1:
-                request.pieces[0].done += 1
+            if len(request.pieces) == 1:
+                request.pieces[0].done += work.tokens
             else:
                 for index, _, stop in list(spread(request, work.tokens)):
                     request.pieces[index].done = stop

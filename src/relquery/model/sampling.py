@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -22,14 +22,20 @@ def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
 
     logits: (rows, vocabulary). A row's result depends only on its own logits and draw.
     """
-    weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
-    if not weighed:
+    kinds = _kinds(draws)
+    if not any(draw.weigh for draw in kinds):
         return list(draw_tokens(logits, draws))
+    weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
     results: dict[int, Drawn] = dict(weigh_tokens(logits, weighed))
     drawn = [row for row in range(len(draws)) if row not in weighed]
     if drawn:
         results |= zip(drawn, draw_tokens(logits[drawn], [draws[i] for i in drawn]), strict=True)
     return [results[row] for row in range(len(draws))]
+
+
+def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
+    """The draws that are different objects: the requests of one call share one."""
+    return {id(draw): draw for draw in draws}.values()
 
 
 def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[float, ...]]:
@@ -72,9 +78,9 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
     A row's token depends only on its own logits and draw, not on other rows.
     """
-    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
-    if not sampled and not any(draw.allowed for draw in draws):
+    if not any(draw.temperature > 0 or draw.allowed for draw in _kinds(draws)):
         return _largest(logits)
+    sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
     logits = logits.float()
     for row, draw in enumerate(draws):
         if draw.allowed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,7 @@ class TorchExecutor:
         self._layers = int(forward.network.config.get_text_config().num_hidden_layers)
         self._slice_tokens, self._release = slice_tokens, release
         self._cache, self._host = KVCache(slots), HostCache(host_slots)
+        self._last: PackedBatch | None = None
         self._share, self._lean = share, lean
         self._scheme = scheme
         self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
@@ -63,21 +64,28 @@ class TorchExecutor:
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
-        draws = [chunk.draws for chunk in chunks]
+        batch, self._last = self._last, None
+        if batch is not None and batch.follow(chunks):
+            return self._go_on(batch)
         slices = cut(chunks, self._slice_tokens)
         own = _own_slots(chunks)
         scratch = KVCache(own, keeps=False) if own else None
         if len(slices) == 1:
-            logits = [self._forward(chunks, scratch)]
+            batch = self._batch(chunks, scratch)
+            if batch.is_plain and chunks[0].run:
+                return self._go_on(batch)
+            logits = [self._forward(batch)]
         else:
             with return_freed_memory() if self._lean else nullcontext():
                 turns = take_turns(self._runs(slices, scratch, self._layers))
             logits = [rows for rows in reversed(turns) if rows is not None]
-        if not any(draws):
-            return [None] * len(chunks)
-        drawn = iter(follow_draws(_joined(logits), list(chain.from_iterable(draws))))
-        by_chunk = [list(islice(drawn, len(wanted))) for wanted in draws]
-        return [join_drawn(given) if given else None for given in by_chunk]
+        return _drawn(logits, chunks)
+
+    def _go_on(self, batch: PackedBatch) -> list[Drawn | None]:
+        """Compute a batch that the next step's may follow."""
+        drawn = _drawn([self._forward(batch)], batch.chunks)
+        self._last = batch
+        return drawn
 
     @torch.inference_mode()
     def rehearse(self, chunks: Sequence[Chunk], layers: int) -> None:
@@ -106,13 +114,12 @@ class TorchExecutor:
             wait()
 
         begin()
-        return self._forward(chunks, scratch, turn)
+        return self._forward(self._batch(chunks, scratch, turn))
 
-    def _forward(
+    def _batch(
         self, chunks: Sequence[Chunk], scratch: KVCache | None, turn: Turn | None = None
-    ) -> Tensor:
-        """Run the network: (draws, vocabulary) logits."""
-        batch = PackedBatch(
+    ) -> PackedBatch:
+        return PackedBatch(
             chunks,
             self._cache,
             self._share,
@@ -123,14 +130,11 @@ class TorchExecutor:
             turn,
             self._host,
         )
-        tokens = np.concatenate([chunk.tokens for chunk in chunks]).astype(np.int64)
-        wanted: list[int] = []
-        end = 0
-        for chunk in chunks:
-            end += len(chunk.tokens)
-            if chunk.draw is not None:
-                wanted.extend(range(end - 1 - len(chunk.inner), end))
-        return self._compute(tokens, batch, wanted)
+
+    def _forward(self, batch: PackedBatch) -> Tensor:
+        """Run the network: (draws, vocabulary) logits."""
+        tokens = np.concatenate([chunk.tokens for chunk in batch.chunks]).astype(np.int64)
+        return self._compute(tokens, batch, _wanted(batch.chunks))
 
     @property
     def slot_bytes(self) -> int:
@@ -164,8 +168,31 @@ class TorchExecutor:
         return torch.from_numpy(slots).to(self._device)
 
 
-def _joined(logits: Sequence[Tensor]) -> Tensor:
-    return logits[0] if len(logits) == 1 else torch.cat(list(logits))
+def _wanted(chunks: Sequence[Chunk]) -> list[int]:
+    """The tokens of a batch whose logits are drawn from."""
+    wanted: list[int] = []
+    end = 0
+    for chunk in chunks:
+        end += len(chunk.tokens)
+        if chunk.inner:
+            wanted.extend(range(end - 1 - len(chunk.inner), end))
+        elif chunk.draw is not None:
+            wanted.append(end - 1)
+    return wanted
+
+
+def _drawn(logits: Sequence[Tensor], chunks: Sequence[Chunk]) -> list[Drawn | None]:
+    """Each chunk's draw, or None without one. logits: of some of the draws each, in order."""
+    draws = [draw for chunk in chunks for draw in (*chunk.inner, chunk.draw) if draw is not None]
+    if not draws:
+        return [None] * len(chunks)
+    rows = logits[0] if len(logits) == 1 else torch.cat(list(logits))
+    found = follow_draws(rows, draws)
+    if len(draws) == len(chunks) and not any(chunk.inner for chunk in chunks):
+        return list(found)
+    drawn = iter(found)
+    by_chunk = [list(islice(drawn, len(chunk.draws))) for chunk in chunks]
+    return [join_drawn(given) if given else None for given in by_chunk]
 
 
 def _own_slots(chunks: Sequence[Chunk]) -> int:

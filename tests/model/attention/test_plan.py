@@ -147,3 +147,45 @@ def test_any_spans_at_any_places_are_seen_once(
     planned = plan(chunks, share, by_shift=by_shift, threads=threads)
     assert Counter(seen_in(planned)) == expected
     check_places(planned, token)
+
+
+@st.composite
+def decode_steps(draw: st.DrawFn) -> list[list[Chunk]]:
+    """Following steps of the same prompts, some of which share beginnings or what others write."""
+    beginnings = [list(range(400)), list(range(500, 540))]
+    count = draw(st.integers(1, 12))
+    paths: list[list[int]] = []
+    for number in range(count):
+        if paths and draw(st.integers(0, 5)) == 0:  # one that reads what another writes
+            paths.append(list(draw(st.sampled_from(paths))))
+        else:
+            beginning = draw(st.sampled_from(beginnings))
+            paths.append(beginning[: draw(st.integers(0, len(beginning)))])
+        paths[-1].append(1_000 + number)
+    steps = []
+    for step in range(draw(st.integers(1, 6))):
+        steps.append([chunk_of(path, len(path) - 1) for path in paths])
+        for number, path in enumerate(paths):
+            path.append(2_000 + 100 * step + number)
+    return steps
+
+
+@settings(max_examples=200)
+@given(decode_steps(), st.booleans(), st.integers(1, 9), st.integers(1, 4))
+def test_a_plan_that_grows_sees_what_one_made_anew_sees(
+    steps: list[list[Chunk]], share: bool, threads: int, room: int
+) -> None:
+    planned, left = plan(steps[0], share, threads=threads, room=room), room
+    for chunks in steps:
+        if chunks is not steps[0]:
+            slots = np.concatenate([chunk.writes for chunk in chunks])
+            before = list(seen_in(planned))
+            if not planned.grow(slots):
+                assert list(seen_in(planned)) == before
+                written = {int(chunk.writes[0]) for chunk in steps[0]}
+                read = {int(s) for chunk in steps[0] for c in chunk.context for s in c.slots}
+                assert left == 0 or (share and written & read), "nothing prevents that it grows"
+                return
+            left -= 1
+        assert Counter(seen_in(planned)) == Counter(to_be_seen(chunks))
+        check_places(planned, len(chunks))

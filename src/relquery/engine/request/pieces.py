@@ -39,8 +39,9 @@ class Piece:
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
-        the slots, with room for more. done: tokens computed or served from the cache. keys: of its
-        blocks, as far as they were needed. root: the key before them.
+        the slots, with room for more. done: tokens computed or served from the cache. run: of the
+        decode steps since it holds its blocks (see Chunk). keys: of its blocks, as far as they were
+        needed. root: the key before them.
     """
 
     tokens: TokenIds
@@ -55,6 +56,7 @@ class Piece:
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     room: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     done: int = 0
+    run: int = 0
     keys: list[bytes] = field(default_factory=list)
     root: bytes | None = None
 
@@ -84,7 +86,7 @@ class Piece:
 
     def let_go(self) -> None:
         """Forget the blocks and what they held."""
-        self.blocks, self.done = [], 0
+        self.blocks, self.done, self.run = [], 0, 0
         self.slots = self.room = np.empty(0, np.int64)
 
 

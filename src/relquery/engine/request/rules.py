@@ -24,6 +24,11 @@ class Rules:
     stop: Callable[[Tokens], bool] | None = None
     decided: Callable[[Tokens], bool] | None = None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether only an end token or its length ends the answer."""
+        return not self.labels and self.stop is None and self.decided is None
+
     def finish(self, output: Tokens) -> Finish | None:
         """How an output that has just grown has ended; None if it goes on."""
         if self._chosen(output) or (self.stop is not None and self.stop(output)):

@@ -35,20 +35,20 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if there are not enough blocks."""
-        piece, size = request.pieces[-1], self._limits.block_size
+        pieces, size = request.pieces, self._limits.block_size
+        piece = pieces[-1]
         tokens = len(piece.tokens) + len(request.output)
-        if tokens > len(piece.blocks) * size:
+        if tokens > len(piece.slots):
             needed = self._blocks_for(tokens) - len(piece.blocks)
             if needed > self.blocks:
                 return False
             self.blocks -= needed
-        decoding = request.decoding
-        if decoding and tokens % size and len(request.pieces) == 1 and not request.beside:
-            # The usual case, which fills no block.
+        if request.output and len(pieces) == 1 and tokens - piece.done == 1 and tokens % size:
+            # The usual case: a decode step that fills no block.
             self.tokens -= 1
             self.work.append(Work(request, 1))
             return True
-        self._prompts |= not decoding
+        self._prompts |= not request.decoding
         self._commit(Work(request, min(self.tokens, request.length - request.computed)))
         return True
 

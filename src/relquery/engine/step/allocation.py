@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from relquery.engine.scheduling.plan import Work
 from relquery.engine.step.ending import draft_chunks, label_chunks
 from relquery.engine.step.hits import Held
 from relquery.engine.step.offload import Offload
+
+_RUNS = count(1)
+"""Numbers of runs of decode steps, of all engines."""
 
 
 class Holdings:
@@ -63,10 +67,9 @@ class Holdings:
         Missing blocks are allocated, and the blocks that it fills can be found by their keys.
         """
         request, size = work.request, self._limits.block_size
-        self._hold(request, len(request.pieces) - 1, work.kept)
-        is_plain = len(request.pieces) == 1 and request.decoding
-        if is_plain and not (request.prefill_only or request.drafting):
+        if request.output and request.decoding and len(request.pieces) == 1:
             return [self._decode(request)]
+        self._hold(request, len(request.pieces) - 1, work.kept)
         chunks = []
         for index, start, stop in spread(request, work.tokens):
             piece, first = request.pieces[index], start - work.loaded * size
@@ -110,18 +113,23 @@ class Holdings:
 
     def _decode(self, request: Request) -> Chunk:
         """A chunk with the newest token of a prompt without spans. Most chunks are like this."""
-        (piece,), size, last = request.pieces, self._limits.block_size, request.length - 1
+        (piece,), size, output = request.pieces, self._limits.block_size, request.output
+        last = len(piece.tokens) + len(output) - 1
+        if last >= len(piece.slots):
+            self._hold(request, 0)
         if (last + 1) % size == 0 and self._limits.prefix_caching:
             self._publish(request, 0, last // size)
-        slots, start, output = piece.slots, piece.start, request.output
-        newest = output[-1:] or piece.tokens[-1:]
+        if piece.run == 0:
+            piece.run = next(_RUNS)
+        slots, start, draw = piece.slots, piece.start, request.draw
         return Chunk(
             request.id,
-            np.array(newest, np.int32),
+            np.array(output[-1:], np.int32),
             start + last,
             (Segment(slots[:last], start),),
             slots[last : last + 1],
-            _next_draw(request),
+            _next_draw(request) if draw.temperature or request.rules.labels else draw,
+            run=piece.run,
         )
 
     def _publish(self, request: Request, index: int, number: int) -> None:

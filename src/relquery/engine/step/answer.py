@@ -18,8 +18,7 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
     if request.trie is not None:
         return _weigh(request, request.trie, drawn)
     tokens = [one for one in drawn if isinstance(one, int)]
-    if request.drafting:
-        assert request.drafts is not None
+    if request.drafts is not None and request.drafting:
         tokens = request.drafts.follow(tokens)
     for token in tokens:
         finish = _take(request, token)
@@ -43,12 +42,13 @@ def _take(request: Request, token: int) -> Finish | None:
         if token in rules.end:
             return Finish.STOP
         request.output.append(token)
-        finish = rules.finish(request.output)
-        if finish is not None:
-            return finish
+        if not rules.is_free:
+            finish = rules.finish(request.output)
+            if finish is not None:
+                return finish
         if len(request.output) >= request.max_tokens:
             return Finish.LENGTH
-        forced = rules.forced(request.output)
+        forced = rules.forced(request.output) if rules.labels else None
         if forced is None:
             return None
         token = forced

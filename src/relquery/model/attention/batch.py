@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,24 @@ class PackedBatch:
         kernels = kernels_of(device)
         turns_keys = rotate == "keys"
         self.kernels = kernels(chunks, share, scheme, turns_keys) if kernels else None
-        self._bucketed = partial(
-            BucketedAttention, chunks, cache, scratch, share, device, scheme, rotate
-        )
+
+    def follow(self, chunks: Sequence[Chunk]) -> bool:
+        """Become the batch of a step whose chunks follow this one's by their runs (see Chunk).
+
+        False if a new batch is needed; this one is of no use then.
+        """
+        if not isinstance(self.kernels, CompiledAttention) or len(chunks) != self.tokens:
+            return False
+        for before, chunk in zip(self.chunks, chunks, strict=True):
+            if chunk.run == 0 or chunk.run != before.run or chunk.position != before.position + 1:
+                return False
+        slots = np.concatenate([chunk.writes for chunk in chunks])
+        if not self.kernels.follow(chunks, slots):
+            return False
+        self.chunks = chunks
+        self.slots[:] = slots  # in place: tensors and programs know where they are
+        self.positions += 1
+        return True
 
     @property
     def is_plain(self) -> bool:
@@ -74,7 +89,15 @@ class PackedBatch:
     @cached_property
     def bucketed(self) -> BucketedAttention:
         """The step's attention by torch's operators."""
-        return self._bucketed()
+        return BucketedAttention(
+            self.chunks,
+            self.cache,
+            self.scratch,
+            self.share,
+            self.device,
+            self.scheme,
+            self.rotate,
+        )
 
     def attend(
         self,

@@ -8,6 +8,7 @@ from math import frexp
 import torch
 from torch import Tensor
 
+from relquery.arrays import Int64s
 from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.plan import Plan, plan_step
@@ -21,6 +22,8 @@ from relquery.model.kernels.threads import threads
 
 ALONE = 1 << 16
 """Products of numbers that one thread computes sooner than several begin."""
+ROOM = 16
+"""Steps for which a plan of decode steps grows. Tasks were cut for the first of them."""
 
 
 class CompiledAttention:
@@ -30,8 +33,18 @@ class CompiledAttention:
         self, chunks: Sequence[Chunk], share: bool, scheme: PositionScheme | None, turn_keys: bool
     ) -> None:
         self._chunks, self._share = chunks, share
+        self._room = ROOM if all(chunk.run for chunk in chunks) else 0
         self._scheme, self._turn_keys = scheme, turn_keys
         self._prepared: dict[tuple[int, ...], Prepared] = {}
+
+    def follow(self, chunks: Sequence[Chunk], slots: Int64s) -> bool:
+        """Become the attention of a step whose chunks follow this one's and write to these slots.
+
+        False if a new one is needed; this one is of no use then.
+        """
+        self._chunks = chunks
+        grown = [prepared.plan.grow(slots) for prepared in self._prepared.values()]
+        return bool(grown) and all(grown)
 
     def attend(
         self,
@@ -137,6 +150,7 @@ class CompiledAttention:
             heads=heads,
             kv_heads=kv_heads,
             threads=threads(),
+            room=self._room,
         )
         products = plan.pairs * heads * (width + value_width)
         prepared = Prepared(plan, threads() if products > ALONE else 1)

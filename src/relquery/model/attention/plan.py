@@ -37,12 +37,13 @@ Visit = tuple[int, int, int, int, int]
 """Rows of the task from and to, keys from and to, and a shift number."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Plan:
     """The arrays that relquery.model.kernels.attention.arguments describes, and counts.
 
     shift_values: (shift numbers,) by how many positions keys are used later than computed.
-    places: partial results, 0 for none. pairs: query-key pairs, about.
+    places: partial results, 0 for none. pairs: query-key pairs, about. ends: (chunks,) where each
+    path ends among the keys. room: keys that each path can still grow by.
     """
 
     tasks: Int64s
@@ -57,6 +58,18 @@ class Plan:
     shift_values: Int64s
     places: int
     pairs: int
+    ends: Int64s
+    room: int
+
+    def grow(self, slots: Int64s) -> bool:
+        """Make this the plan of a step whose chunks each follow one of this step's by one token,
+        and write to these slots (chunks,). False if it cannot be."""
+        if self.room == 0:
+            return False
+        if not _grow(self.tasks, self.visits, self.ends, self.at, self.slots, slots):
+            return False
+        self.room -= 1
+        return True
 
 
 def plan_step(
@@ -67,18 +80,22 @@ def plan_step(
     heads: int,
     kv_heads: int,
     threads: int,
+    room: int = 0,
 ) -> Plan:
     """Plan the attention of a step.
 
     chunks: in packed order: token i of the batch is token i of their concatenation. share:
     whether what several chunks see is read once, instead of for each. by_shift: whether a span is
-    shared only by chunks that use it at the same position. threads: to have work for.
+    shared only by chunks that use it at the same position. threads: to have work for. room: steps
+    for which the plan can grow, if each chunk is one token and all it attends to is in its chain.
     """
     shifted: list[tuple[int, Segment]] = []
     parts: list[Int64s] = []  # of the step's keys: the chunks' paths, then spans
     starts: list[int] = []  # the position of each part's first key
-    paths = [0]
+    later = np.zeros(room, dtype=np.int64)
+    paths, ends = [], []
     for number, chunk in enumerate(chunks):
+        paths.append(len(parts))
         for each in chunk.context:
             if each.shift:
                 shifted.append((number, each))
@@ -87,7 +104,11 @@ def plan_step(
                 starts.append(each.start)
         parts.append(chunk.writes)
         starts.append(chunk.position)
-        paths.append(len(parts))
+        ends.append(len(parts))
+        if room:
+            parts.append(later)
+            starts.append(chunk.position + 1)
+    of_chunks = len(parts)
     parts += [each.slots for _, each in shifted]
     starts += [each.start for _, each in shifted]
     begins = _running_sums([len(part) for part in parts])
@@ -97,7 +118,7 @@ def plan_step(
             np.array([each.shift for _, each in shifted]), return_inverse=True
         )
     users = np.array([number for number, _ in shifted], dtype=np.int64)
-    of_spans = begins[paths[-1] :]
+    of_spans = begins[of_chunks:]
     spans = _Spans(
         users,
         of_spans[:-1],
@@ -109,8 +130,9 @@ def plan_step(
     )
     tokens = [len(chunk.tokens) for chunk in chunks]
     positions = np.array([chunk.position for chunk in chunks], dtype=np.int64)
-    cuts = begins[paths]
-    placed = _Chunks(np.array(tokens), positions, _running_sums(tokens), cuts[:-1], cuts[1:])
+    placed = _Chunks(
+        np.array(tokens), positions, _running_sums(tokens), begins[paths], begins[ends]
+    )
     slots = np.concatenate(parts)
     enough = 2 * threads  # tasks and heads, so that no thread waits long for another
     tasks, visits, rows, targets, merged, places, pairs = _plan(
@@ -136,6 +158,8 @@ def plan_step(
         shift_values,
         places,
         pairs,
+        placed.path_to,
+        room,
     )
 
 
@@ -433,6 +457,34 @@ def _pairs(found: _Found) -> int:
     for low, high, begin, end, _ in found.visits:
         pairs += (high - low) * (end - begin)
     return pairs
+
+
+@compiled
+def _grow(
+    tasks: Int64s, visits: Int64s, ends: Int64s, at: Int64s, slots: Int64s, written: Int64s
+) -> bool:
+    """See Plan.grow. Nothing is changed if it returns False."""
+    grown = np.empty(len(ends), dtype=np.int64)
+    count = 0
+    for _, _, first, last in tasks:
+        for visit in range(first, last):
+            low, high, _, end, _ = visits[visit]
+            path = np.searchsorted(ends, end)
+            if path < len(ends) and ends[path] == end:
+                if high - low > 1 or count == len(ends):
+                    # The whole path is also the beginning of another.
+                    return False
+                grown[count] = visit
+                count += 1
+    if count < len(ends):
+        return False
+    for i in range(count):
+        visits[grown[i], 3] += 1
+    for path in range(len(ends)):
+        slots[ends[path]] = written[path]
+        ends[path] += 1
+    at += 1
+    return True
 
 
 @compiled
