@@ -95,16 +95,27 @@ def _locate(
 
 @compiled
 def prefetch_keys(shape: Shape, block: Block, first: int) -> None:
-    """Begin to read some keys of the next block."""
-    if first < block.ahead:
-        prefetch(block.next_keys + 8 * first, TOGETHER, shape.width * shape.size)
+    """Begin to read some keys of the next block, when those from `first` on are used."""
+    for at in range(_begun(block, first), _begun(block, first + TOGETHER), TOGETHER):
+        prefetch(block.next_keys + 8 * at, TOGETHER, shape.width * shape.size)
 
 
 @compiled
 def prefetch_values(shape: Shape, block: Block, first: int) -> None:
-    """Begin to read some values of the next block."""
-    if first < block.ahead:
-        prefetch(block.next_values + 8 * first, TOGETHER, shape.value_width * shape.size)
+    """Begin to read some values of the next block, when those from `first` on are used."""
+    for at in range(_begun(block, first), _begun(block, first + TOGETHER), TOGETHER):
+        prefetch(block.next_values + 8 * at, TOGETHER, shape.value_width * shape.size)
+
+
+@compiled
+def _begun(block: Block, first: int) -> int:
+    """How much of the next block is being read when that much of this one is used: evenly, since
+    both may have different lengths."""
+    if first >= block.length:
+        return block.ahead
+    if block.ahead == block.length:
+        return first
+    return first * block.ahead // block.length // TOGETHER * TOGETHER
 
 
 @compiled
