@@ -141,7 +141,8 @@ def decoding(model: LoadedModel, prompts: np.ndarray, steps: int, share: bool = 
         engine.submit(Request(index, prompt, max_tokens=steps + 64))
     while engine.waiting or not all(request.decoding for request in engine.running):
         engine.step()
-    engine.step()
+    for _ in range(2):  # the first step of a batch is planned, the next follows it
+        engine.step()
     return engine
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.engine.limits import Machine, Pass, measure, plot_roofline
 from benchmarks.engine.network import make_network
 from benchmarks.engine.parts.beside import DTYPES
-from benchmarks.engine.sizes import choose
+from benchmarks.engine.sizes import FULL, Sizes, choose
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
@@ -29,6 +29,7 @@ class Limit(Part):
     name = "limit"
     title = "Beside the machine's limit"
     found: dict[str, tuple[Machine, list[Pass]]] = field(default_factory=dict)
+    sizes: Sizes = FULL
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
@@ -39,7 +40,7 @@ class Limit(Part):
         from relquery.model.networks.load import load
 
         torch.set_num_threads(settings.threads)
-        sizes = choose(settings.quick)
+        self.sizes = sizes = choose(settings.quick)
         with TemporaryDirectory() as temporary:
             folder = Path(temporary)
             make_network(folder, sizes, settings.data, settings.seed)
@@ -56,12 +57,18 @@ class Limit(Part):
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        for dtype, (machine, _) in self.found.items():
+        for dtype, (machine, passes) in self.found.items():
+            batch = self.sizes.batches[-1]
+            (one,) = (each for each in passes if each.tokens == batch)
+            computing, reading = shared_step(one, machine, self.sizes)
             yield WORDS.block(
                 "limit",
                 dtype=dtype,
                 bandwidth=machine.bandwidth / 1e9,
                 peak=machine.peak / 1e9,
+                batch=batch,
+                overlapped=1e3 * max(computing, reading),
+                apart=1e3 * (computing + reading),
             )
         yield from table(
             ("numbers", "tokens", "pass", "products and attention", "weights read", "transformers"),
@@ -84,6 +91,17 @@ class Limit(Part):
     def pictures(self) -> Mapping[str, Plot]:
         """See Part."""
         return {PICTURE: partial(plot_roofline, self.found)}
+
+
+def shared_step(one: Pass, machine: Machine, sizes: Sizes) -> tuple[float, float]:
+    """Seconds for the operations and for the reading of a decode step whose requests share a part
+    of their context. one: the pass of as many tokens without context."""
+    own = sizes.own + sizes.steps / 2  # keys of a request, in the middle of what is measured
+    width = sizes.hidden * sizes.layers
+    operations = one.operations + 4 * one.tokens * (sizes.shared + own) * width
+    number = 2 * one.weights / (one.operations / one.tokens)  # bytes: a weight has two operations
+    read = one.weights + 2 * (sizes.shared + one.tokens * own) * width * number
+    return operations / machine.peak, read / machine.bandwidth
 
 
 def figures(dtype: str, machine: Machine, passes: list[Pass]) -> Iterator[Figure]:
