@@ -121,14 +121,14 @@ class Holdings:
             self._publish(request, 0, last // size)
         if piece.run == 0:
             piece.run = next(_RUNS)
-        slots, start, draw = piece.slots, piece.start, request.draw
+        slots, start = piece.slots, piece.start
         return Chunk(
             request.id,
             np.array(output[-1:], np.int32),
             start + last,
             (Segment(slots[:last], start),),
             slots[last : last + 1],
-            _next_draw(request) if draw.temperature or request.rules.labels else draw,
+            _next_draw(request),
             run=piece.run,
         )
 
