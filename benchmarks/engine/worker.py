@@ -56,7 +56,7 @@ def ours(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
         assert [len(output) for output in outputs] == [tokens] * len(prompts)
         return seconds
 
-    run([[1]], 1)
+    run([[1]], 2)
     executor.reserve()  # vLLM writes to all of its cache when it starts, too
     forget()
     return run, forget

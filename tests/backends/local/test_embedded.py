@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import warnings
@@ -102,6 +103,22 @@ def test_memory_taken_beforehand_changes_no_answer(backend: EmbeddedBackend) -> 
     (after,) = ask(backend, ["x" * 40], max_tokens=3)
     assert (after.text, after.prompt_tokens) == (before[0].text, before[0].prompt_tokens)
     assert after.cached_tokens > 0
+
+
+def test_memory_taken_beforehand_is_that_of_the_whole_cache() -> None:
+    one = load_backend("demo", cache_tokens=65_536)
+    before = _resident()
+    one.reserve()
+    taken = _resident() - before
+    one.close()
+    layers, kv_width, keys_and_values = 4, 192, 2
+    assert taken > 0.9 * 65_536 * layers * kv_width * keys_and_values * 4
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_calibration_fits_the_machine_and_leaves_nothing_wrong_in_the_cache() -> None:

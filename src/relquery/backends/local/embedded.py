@@ -207,9 +207,10 @@ class EmbeddedBackend(Backend):
         """Take the memory of the whole KV cache now; otherwise it is taken as the cache fills.
 
         That costs up to a second per GiB, which a service would rather spend before the first
-        request. Runs one request of one token.
+        request. Runs one request.
         """
-        for _ in self.answer([(Span("."),)], Sampling(max_tokens=1)):
+        # Two tokens: the states of a prompt whose answer has one may never enter the cache.
+        for _ in self.answer([(Span("."),)], Sampling(max_tokens=2)):
             pass
         self._executor.reserve()
 
