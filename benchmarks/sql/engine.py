@@ -189,7 +189,9 @@ def shared_figures(shared: Mapping[tuple[str, str], Speeds]) -> Iterator[Figure]
     """The gain from sharing a context, and how far it is from the most that is possible."""
     goals = {"float32": 1.3, "bfloat16": 3.0}
     for (spec, dtype), at in shared.items():
+        most = at[WITHOUT] / at[UNSHARED]  # if reading the context took no time
         note = f"{at[SHARED]:,.0f} / {at[UNSHARED]:,.0f} tokens/s, {spec} in {dtype}"
+        note += f"; {most:.2f} if the context cost nothing"
         ratio = at[SHARED] / at[UNSHARED]
         name = f"decode_shared_over_unshared_{dtype}"
         yield Figure(name, ratio, goals[dtype], note=note, any_size=True)

@@ -100,6 +100,7 @@ class LlamaForward:
             projected = run.multiply(layer.inward, run.normalize(layer.first, hidden, added))
             queries = run.rotate(number, layer, projected)
             del projected
+            added = None  # a slice that waits for its turn holds no more than it has to
             if turn is not None:
                 turn(number, ())
             if number == last and wanted is not None and len(wanted) < run.batch.tokens:
