@@ -122,6 +122,7 @@ def _machine_runs(dtype: Any) -> list[Run]:
 def _pass_runs(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached: int) -> Runs:
     """The forward pass of prompts with `tokens` new tokens each after `cached` cached ones."""
     import torch
+    from transformers import DynamicCache
 
     from relquery.engine.executor import Chunk, Segment
     from relquery.model.attention.batch import PackedBatch
@@ -159,15 +160,15 @@ def _pass_runs(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached
         weights += packed.nbytes
         operations += 2.0 * count * packed.count
     whole = torch.from_numpy(ids)
-    past = stock(whole[:, :cached], use_cache=True).past_key_values if cached else None
+    past = None
+    if cached:
+        past = DynamicCache(config=stock.config)
+        stock(whole[:, :cached], None, None, past, use_cache=True, logits_to_keep=1)
 
     def run_stock() -> None:
-        stock(
-            whole[:, cached:],
-            past_key_values=past,
-            use_cache=past is not None,
-            logits_to_keep=1,
-        )
+        # By position: the name of the fourth argument differs between versions of transformers.
+        new = whole[:, cached:]
+        stock(new, None, None, past, use_cache=past is not None, logits_to_keep=1)
         if past is not None:
             past.crop(-tokens)
 

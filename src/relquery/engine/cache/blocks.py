@@ -55,22 +55,48 @@ class BlockPool:
 
     def take(self, block: int) -> None:
         """Hold a block found by `lookup`."""
-        if self._references[block] == 0:
-            del self._cached[block]
-        self._references[block] += 1
+        self.take_all((block,))
+
+    def take_all(self, blocks: Iterable[int]) -> None:
+        """Hold blocks found by `lookups`."""
+        references, cached = self._references, self._cached
+        for block in blocks:
+            if references[block] == 0:
+                del cached[block]
+            references[block] += 1
 
     def allocate(self, count: int) -> list[int] | None:
         """Hold `count` fresh blocks, evicting cached ones if needed; None if too few are left."""
         if count > self.available:
             return None
-        return [self._fresh() for _ in range(count)]
+        if len(self._free) < count:
+            self.evict(count - len(self._free))
+        blocks = self._free[len(self._free) - count :][::-1]
+        del self._free[len(self._free) - count :]
+        for block in blocks:
+            self._references[block] = 1
+        return blocks
 
     def publish(self, key: bytes, block: int) -> None:
         """Make a held block findable by its key. The first block with a key stays."""
-        if key not in self._block_of and self._key_of[block] is None:
-            self._block_of[key] = block
-            self._key_of[block] = key
-            self.changes.append(key)
+        self.publish_all((key,), (block,), (self.place[block],))
+
+    def publish_all(
+        self, keys: Iterable[bytes], blocks: Iterable[int], places: Iterable[int]
+    ) -> None:
+        """Make held blocks findable by their keys, and note where they are; see `place`."""
+        block_of, key_of, place_of, changes = (
+            self._block_of,
+            self._key_of,
+            self.place,
+            self.changes,
+        )
+        for key, block, place in zip(keys, blocks, places, strict=True):
+            place_of[block] = place
+            if key not in block_of and key_of[block] is None:
+                block_of[key] = block
+                key_of[block] = key
+                changes.append(key)
 
     def withdraw(self, block: int) -> None:
         """Forget a held block's key if its content was never computed."""
@@ -85,19 +111,22 @@ class BlockPool:
 
         Later blocks become the first to be evicted: a prefix is worth more than what follows it.
         """
+        references, key_of, cached = self._references, self._key_of, self._cached
         for block in reversed(blocks):
-            self._references[block] -= 1
-            if self._references[block] == 0:
-                if self._key_of[block] is None:
+            references[block] -= 1
+            if references[block] == 0:
+                if key_of[block] is None:
                     self._free.append(block)
                 else:
-                    self._cached[block] = None
+                    cached[block] = None
 
     def evict(self, count: int) -> int:
         """Drop up to `count` cached blocks, least recently used first; returns how many."""
         dropped = min(count, len(self._cached))
         for _ in range(dropped):
-            self._free.append(self._evict_oldest())
+            block, _ = self._cached.popitem(last=False)
+            self.withdraw(block)
+            self._free.append(block)
         return dropped
 
     def check(self) -> None:
@@ -113,13 +142,3 @@ class BlockPool:
         assert all(self._key_of[block] is not None for block in cached), "a cached block has none"
         keyed = {key: block for block, key in enumerate(self._key_of) if key is not None}
         assert keyed == self._block_of, "keys and blocks disagree"
-
-    def _fresh(self) -> int:
-        block = self._free.pop() if self._free else self._evict_oldest()
-        self._references[block] = 1
-        return block
-
-    def _evict_oldest(self) -> int:
-        block, _ = self._cached.popitem(last=False)
-        self.withdraw(block)
-        return block

@@ -35,7 +35,7 @@ class Draft:
 
     def advance(self, request: Request) -> bool:
         """Plan work of a running request; False if there are not enough blocks."""
-        pieces, size = request.pieces, self._limits.block_size
+        pieces = request.pieces
         piece = pieces[-1]
         tokens = len(piece.tokens) + len(request.output)
         if tokens > len(piece.slots):
@@ -43,8 +43,8 @@ class Draft:
             if needed > self.blocks:
                 return False
             self.blocks -= needed
-        if request.output and len(pieces) == 1 and tokens - piece.done == 1 and tokens % size:
-            # The usual case: a decode step that fills no block.
+        if request.output and len(pieces) == 1 and tokens - piece.done == 1:
+            # The usual case: a decode step. What it fills can be found when the request ends.
             self.tokens -= 1
             self.work.append(Work(request, 1))
             return True
@@ -137,6 +137,7 @@ class Draft:
                 self.tokens -= request.beside
         if self._limits.prefix_caching:
             for index, start, stop in spread(request, work.tokens, done):
-                for block in filled(request, index, start - loaded, stop, size, work.kept):
-                    place = request.place(index, block, size)
-                    self._reuse.fill(request.key(index, block, size), place)
+                blocks = filled(request, index, start - loaded, stop, size, work.kept)
+                if blocks:
+                    keys = request.keys(index, blocks.stop, size)[blocks.start :]
+                    self._reuse.fill(keys, request.places(index, blocks, size))

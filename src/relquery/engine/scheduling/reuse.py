@@ -93,9 +93,10 @@ class Reuse:
         self._taken |= hits.found
         self._places |= hits.places
 
-    def fill(self, key: bytes, place: int) -> None:
-        """Note that work fills a block with this key, whose first token is at that position."""
-        self._filled.setdefault(key, place)
+    def fill(self, keys: Iterable[bytes], places: Iterable[int]) -> None:
+        """Note that work fills blocks with these keys, whose first tokens have these positions."""
+        for key, place in zip(keys, places, strict=True):
+            self._filled.setdefault(key, place)
 
     def release(self, blocks: Iterable[int]) -> int:
         """Release blocks; returns how many become free."""
@@ -153,8 +154,7 @@ def cached_tokens(request: Request, limits: EngineConfig, pool: BlockPool) -> li
     size = limits.block_size
     found = []
     for index in range(len(request.pieces)):
-        blocks = range(servable(request, index, size) if limits.prefix_caching else 0)
-        keys = (request.key(index, block, size) for block in blocks)
-        hits = sum(1 for _ in takewhile(lambda key: pool.lookup(key) is not None, keys))
+        blocks = servable(request, index, size) if limits.prefix_caching else 0
+        hits = _first(None, pool.lookups(request.keys(index, blocks, size)))
         found.append(min(hits * size, request.size(index)))
     return found

@@ -74,8 +74,7 @@ class Holdings:
         for index, start, stop in spread(request, work.tokens):
             piece, first = request.pieces[index], start - work.loaded * size
             if self._limits.prefix_caching:
-                for block in filled(request, index, first, stop, size, work.kept):
-                    self._publish(request, index, block)
+                self._publish(request, index, filled(request, index, first, stop, size, work.kept))
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
             chunks.append(
@@ -106,19 +105,21 @@ class Holdings:
                     self._pool.withdraw(block)
 
     def release(self, request: Request) -> None:
-        """Take all blocks back."""
+        """Take all blocks back. Those that it filled while decoding can be found from now on."""
+        size = self._limits.block_size
+        if len(request.pieces) == 1 and request.output and self._limits.prefix_caching:
+            first, stop = request.prompt_tokens // size, request.pieces[0].done // size
+            self._publish(request, 0, range(first, min(stop, len(request.blocks))))
         self._pool.release(request.blocks)
         for piece in request.pieces:
             piece.let_go()
 
     def _decode(self, request: Request) -> Chunk:
         """A chunk with the newest token of a prompt without spans. Most chunks are like this."""
-        (piece,), size, output = request.pieces, self._limits.block_size, request.output
+        (piece,), output = request.pieces, request.output
         last = len(piece.tokens) + len(output) - 1
         if last >= len(piece.slots):
             self._hold(request, 0)
-        if (last + 1) % size == 0 and self._limits.prefix_caching:
-            self._publish(request, 0, last // size)
         if piece.run == 0:
             piece.run = next(_RUNS)
         slots, start = piece.slots, piece.start
@@ -132,11 +133,14 @@ class Holdings:
             run=piece.run,
         )
 
-    def _publish(self, request: Request, index: int, number: int) -> None:
-        """Make a block that this step fills findable by its key."""
-        block, size = request.pieces[index].blocks[number], self._limits.block_size
-        self._pool.publish(request.key(index, number, size), block)
-        self._pool.place[block] = request.place(index, number, size)
+    def _publish(self, request: Request, index: int, numbers: range) -> None:
+        """Make blocks that this step fills findable by their keys."""
+        if not numbers:
+            return
+        size, blocks = self._limits.block_size, request.pieces[index].blocks
+        keys = request.keys(index, numbers.stop, size)[numbers.start :]
+        filled_blocks = blocks[numbers.start : numbers.stop]
+        self._pool.publish_all(keys, filled_blocks, request.places(index, numbers, size))
 
     def _before(self, request: Request, index: int) -> Iterator[Segment]:
         """The pieces before one that its tokens attend to."""

@@ -32,10 +32,10 @@ class StepHits:
         for index, count in enumerate(work.hits):
             blocks = self._pool.lookups(request.keys(index, count, size))
             held.append(blocks)
-            for number, block in enumerate(blocks):
-                if block is not None:
-                    self._pool.take(block)
-                    if self._limits.relocation == "cidra":
+            self._pool.take_all(block for block in blocks if block is not None)
+            if self._limits.relocation == "cidra":
+                for number, block in enumerate(blocks):
+                    if block is not None:
                         self._bring(blocks, number, request.place(index, number, size))
         return held
 
