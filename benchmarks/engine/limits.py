@@ -111,7 +111,7 @@ def _machine_runs(dtype: Any) -> list[Run]:
     """Reading memory, and a product of large matrices."""
     import torch
 
-    from relquery.model.forward.linear import PackedWeight
+    from relquery.model.forward.packed import PackedWeight
 
     array = torch.ones(READ_BYTES // 8, dtype=torch.float64)
     weight = PackedWeight(torch.randn(SQUARE, SQUARE, dtype=dtype), None)
@@ -127,7 +127,7 @@ def _pass_runs(model: LoadedModel, stock: Any, prompts: int, tokens: int, cached
     from relquery.engine.executor import Chunk, Segment
     from relquery.model.attention.batch import PackedBatch
     from relquery.model.cache.device import KVCache
-    from relquery.model.forward.linear import padded_rows
+    from relquery.model.forward.packed import padded_rows
 
     cache = KVCache(prompts * (cached + tokens))
     device = torch.device("cpu")

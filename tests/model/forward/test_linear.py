@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
+from relquery.model.forward import packed as weights_in_order
 from relquery.model.forward.linear import (
     PackedLinear,
-    can_pack,
     pack,
     pack_all,
     packed_bytes,
     packed_weights,
-    padded_rows,
 )
+from relquery.model.forward.packed import PackedWeight, can_pack, padded_rows
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -66,6 +66,31 @@ def test_products_of_few_rows_have_a_kernel_of_their_own(
         expected = nn.functional.linear(rows.double(), weight, plain)
         torch.testing.assert_close(
             packed(rows).double(), expected, rtol=4 * room, atol=room * inputs**0.5
+        )
+
+
+@pytest.mark.parametrize("outputs", [64, 100, 1, 193])
+@pytest.mark.parametrize("inputs", [2, 40, 301])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("is_fast", [False, True])
+@torch.inference_mode()
+def test_our_own_kernel_computes_all_products_where_the_processor_has_no_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, outputs: int, inputs: int, bias: bool, is_fast: bool
+) -> None:
+    monkeypatch.setattr(weights_in_order, "FAST_BFLOAT16", is_fast)
+    torch.manual_seed(outputs)
+    weight = torch.randn(outputs, inputs).bfloat16()
+    biases = torch.randn(outputs).bfloat16() if bias else None
+    packed = PackedWeight(weight, biases)
+    assert torch.equal(packed.dense(), weight)
+    assert packed.is_ours or is_fast or inputs % 2
+    assert packed.nbytes >= weight.nbytes
+    added = 0 if biases is None else biases.double()
+    for shape in [(1,), (65,), (2, 1, 7), (3, 50), (200,), (0,), (2, 0)]:
+        rows = torch.randn(*shape, inputs).bfloat16()
+        expected = rows.double() @ weight.double().T + added
+        torch.testing.assert_close(
+            packed(rows).double(), expected, rtol=2**-7, atol=2**-8 * inputs**0.5
         )
 
 

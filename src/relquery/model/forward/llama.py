@@ -24,7 +24,8 @@ from transformers import (
 from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import AttentionOptions
-from relquery.model.forward.linear import pack, packed_weights, padded_rows
+from relquery.model.forward.linear import pack, packed_weights
+from relquery.model.forward.packed import padded_rows
 from relquery.model.forward.recorded import RecordedStep, can_record
 from relquery.model.forward.run import Layer, Norm, Run, Tables
 from relquery.model.kernels import elementwise

@@ -18,7 +18,7 @@ from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.compiled import CompiledAttention
 from relquery.model.cache.device import KVCache
-from relquery.model.forward.linear import PackedWeight, padded_rows
+from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.forward.run import Layer, Run, Tables
 from relquery.model.kernels import panels
 from relquery.model.kernels import rows as row_passes

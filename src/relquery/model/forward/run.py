@@ -11,7 +11,7 @@ from torch import Tensor
 from relquery.engine.executor import SCRATCH
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import AttentionOptions
-from relquery.model.forward.linear import PackedWeight
+from relquery.model.forward.packed import PackedWeight
 from relquery.model.kernels import rows as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, places
 from relquery.model.kernels.threads import Body, threads

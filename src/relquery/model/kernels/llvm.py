@@ -28,9 +28,16 @@ _STORED = {FLOAT32: F32, BFLOAT16: I16, FLOAT16: _F16}
 BYTES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
 
 
-PAIRS = bool(binding.get_host_cpu_features().get("avx512bf16"))
+_FEATURES = binding.get_host_cpu_features()
+IS_X86 = binding.get_default_triple().startswith("x86_64")
+PAIRS = bool(_FEATURES.get("avx512bf16"))
 """Whether the machine rounds to bfloat16, and multiplies pairs of such numbers, in one instruction.
 """
+WIDE = bool(_FEATURES.get("avx512f"))
+"""Whether a register holds LANES float32 numbers, and there are 32 of them."""
+FAST_BFLOAT16 = PAIRS or not IS_X86
+"""Whether libraries multiply bfloat16 as fast as float32, if they can do it at all. On processors
+of the x86 family without such instructions oneDNN takes seven times as long."""
 
 
 class BFloat(ir.Type):  # type: ignore[misc]

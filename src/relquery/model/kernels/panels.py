@@ -1,4 +1,4 @@
-"""Products of few rows with a matrix that oneDNN has packed, at the speed of reading it.
+"""Products with a matrix in panels, as oneDNN packs it: of few rows at the speed of reading it.
 
 oneDNN's own product of one row reads memory at two thirds of the speed that the machine has.
 """
@@ -17,7 +17,8 @@ from relquery.model.kernels.vectors import narrow, take_number, widen
 PANEL = 64
 """Outputs that are next to each other in a packed matrix, for each input."""
 MOST = 64
-"""Rows at most. One row takes three quarters of oneDNN's time, 32 rows nine tenths, 64 the same."""
+"""Rows at a time. One row takes three quarters of oneDNN's time, 32 rows nine tenths, 64 the same;
+more only if oneDNN has no fast product."""
 PAGE = 4096
 """Bytes of a page of memory, at whose end processors stop to read ahead by themselves. One row
 takes 8 percent less when the next page is asked for."""
@@ -29,9 +30,9 @@ takes 8 percent less when the next page is asked for."""
     KIND,  # of all numbers
     ROWS,
     INPUTS,  # a row has
-    OUTPUTS,  # a multiple of PANEL
+    OUTPUTS,
     SOURCE,  # (rows, inputs)
-    MATRIX,  # (outputs / PANEL, inputs, PANEL); bfloat16: two inputs are a pair
+    MATRIX,  # panels (inputs, PANEL), the last one filled up; bfloat16: two inputs are a pair
     BIAS,  # (outputs,), 0 for none
     RESULT,  # (rows, outputs)
     WORK,  # memory of the threads
@@ -45,40 +46,51 @@ WORK_BYTES = MOST * PANEL * 4 + MOST * 8 + PANEL * 4
 @compiled
 def _multiply_panels(a: Int64s) -> None:
     """What one thread does: take panels until none is left."""
-    kind, rows, inputs, outputs = a[KIND], a[ROWS], a[INPUTS], a[OUTPUTS]
-    paired = kind == BFLOAT16
-    size = 2 if paired else 4
-    sums = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * WORK_BYTES
-    listed, bias = sums + MOST * PANEL * 4, sums + MOST * PANEL * 4 + MOST * 8
-    sources = integers(listed, rows)
-    for row in range(rows):
-        sources[row] = a[SOURCE] + row * inputs * size
+    kind, rows = a[KIND], a[ROWS]
+    size = 2 if kind == BFLOAT16 else 4
+    count = -(-a[OUTPUTS] // PANEL)
+    work = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * WORK_BYTES
     while True:
         panel = take_number(a.ctypes.data + 8 * NEXT)
-        if panel >= outputs // PANEL:
+        if panel >= count:
             return
-        numbers = floats(sums, rows * PANEL)
-        numbers[:] = 0
-        if a[BIAS] != 0:
-            widen(bias, a[BIAS] + panel * PANEL * size, kind, PANEL)
-            for row in range(rows):
-                numbers[row * PANEL : (row + 1) * PANEL] = floats(bias, PANEL)
-        add_scores(
-            sums,
-            PANEL * 4,
-            listed,
-            rows,
-            a[MATRIX] + panel * inputs * PANEL * size,
-            PANEL * 4,
-            PANEL,
-            inputs // 2 if paired else inputs,
-            paired,
-            PAGE,
-            1,
-        )
+        for first in range(0, rows, MOST):
+            _multiply_rows(a, panel, first, min(MOST, rows - first), size, work)
+
+
+@compiled
+def _multiply_rows(a: Int64s, panel: int, first: int, rows: int, size: int, work: int) -> None:
+    """The products of some rows with one panel."""
+    kind, inputs, outputs = a[KIND], a[INPUTS], a[OUTPUTS]
+    paired = kind == BFLOAT16
+    begin = panel * PANEL
+    wanted = min(PANEL, outputs - begin)
+    sums, listed, bias = work, work + MOST * PANEL * 4, work + MOST * PANEL * 4 + MOST * 8
+    sources = integers(listed, rows)
+    for row in range(rows):
+        sources[row] = a[SOURCE] + (first + row) * inputs * size
+    numbers = floats(sums, rows * PANEL)
+    numbers[:] = 0
+    if a[BIAS] != 0:
+        widen(bias, a[BIAS] + begin * size, kind, wanted)
         for row in range(rows):
-            target = a[RESULT] + (row * outputs + panel * PANEL) * size
-            narrow(target, sums + row * PANEL * 4, kind, PANEL)
+            numbers[row * PANEL : row * PANEL + wanted] = floats(bias, wanted)
+    add_scores(
+        sums,
+        PANEL * 4,
+        listed,
+        rows,
+        a[MATRIX] + begin * inputs * size,
+        PANEL * 4,
+        PANEL,
+        inputs // 2 if paired else inputs,
+        paired,
+        PAGE,
+        1,
+    )
+    for row in range(rows):
+        target = a[RESULT] + ((first + row) * outputs + begin) * size
+        narrow(target, sums + row * PANEL * 4, kind, wanted)
 
 
 def _multiply(place: Any) -> None:

@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 
 from relquery.arrays import Int64s
 from relquery.model.kernels.arguments import Arguments
 from relquery.model.kernels.compiled import compiled, integers
-from relquery.model.kernels.llvm import I64, declared, instructions
+from relquery.model.kernels.llvm import I64, IS_X86, declared, instructions
 from relquery.model.kernels.threads import Body, openmp, threads
 from relquery.model.kernels.vectors import take_number
 
@@ -129,7 +129,7 @@ def _look(typing: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         place = builder.inttoptr(given[0], I64.as_pointer())
         found = builder.load_atomic(place, ordering="acquire", align=8)
-        if binding.get_default_triple().startswith("x86_64"):
+        if IS_X86:
             shape = ir.FunctionType(ir.VoidType(), [])
             builder.call(declared(builder, shape, "llvm.x86.sse2.pause"), [])
         return found

@@ -14,6 +14,7 @@ from relquery.model.kernels.llvm import (
     I64,
     LANES,
     PAIRS,
+    WIDE,
     BFloat,
     Loop,
     addresses,
@@ -30,9 +31,19 @@ from relquery.model.kernels.llvm import (
     store,
 )
 
-TILE_ROWS = 4, 1
-TILE_VECTORS = 4, 2, 1
-"""Sizes of tiles that stay in registers, from the largest to what remains."""
+
+def _sizes(paired: bool) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Sizes of tiles that stay in registers: rows, and vectors of each, from the largest to what
+    remains.
+
+    AVX-512 has 32 registers of a vector, AVX2 16 of half a vector: there a tile of 4 rows and 4
+    vectors takes three times as long as these. Pairs that are widened need some for that.
+    """
+    if WIDE:
+        return (4, (4, 2, 1)), (1, (4, 2, 1))
+    if paired:
+        return (4, (1,)), (2, (2, 1)), (1, (2, 1))
+    return (6, (1,)), (4, (1,)), (2, (2, 1)), (1, (4, 2, 1))
 
 
 @instructions
@@ -190,11 +201,11 @@ def _tiles(
 
     def fill_all(paired: bool) -> None:
         first = I64(0)
-        for down in TILE_ROWS:
-            last = builder.and_(rows, I64(-down))
+        for down, sizes in _sizes(paired):
+            last = builder.sub(rows, builder.urem(builder.sub(rows, first), I64(down)))
             with steps(builder, first, last, down) as row:
                 left = I64(0)
-                for vectors in TILE_VECTORS:
+                for vectors in sizes:
                     right = builder.and_(across, I64(-vectors * LANES))
                     with steps(builder, left, right, vectors * LANES) as at:
                         fill(row, at, _Tile(builder, down, vectors, paired))
