@@ -176,13 +176,21 @@ def _command(benchmark: Benchmark, settings: Settings) -> str:
     return f"scripts/bench {benchmark.name}{parts}{quick}{scale}{vllm}"
 
 
+_VECTORS = {"avx512_bf16": "AVX-512 and bfloat16", "avx512f": "AVX-512", "avx2": "AVX2"}
+"""The vector instructions that matter most for what is measured, by their flag."""
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{len(models)} x {models[0]}" if models else platform.machine()
+    flags = {flag for line in lines if line.startswith("flags") for flag in line.split()}
+    widest = next((name for flag, name in _VECTORS.items() if flag in flags), None)
+    if not models:
+        return platform.machine()
+    return f"{len(models)} x {models[0]}" + (f" with {widest}" if widest else "")
 
 
 def _version(name: str) -> str:
