@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 from relquery.config import RELOCATIONS, EngineConfig, Relocation
 from relquery.engine.clock import RealClock
 from relquery.engine.loop import Loop
-from relquery.engine.request.pieces import Chain, Placing
+from relquery.engine.request.pieces import At, Chain, Placeholder, Placing
 from relquery.engine.request.request import Request
 from relquery.model.networks.load import LoadedModel, prepare
 from tests.model.oracle.architectures import VOCABULARY, NoTokenizer, build
 from tests.model.oracle.dense import dense_logits
 from tests.model.oracle.recorded import Recorded
 
-Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
+Spec = tuple[Any, ...]
+"""Token ids, independent spans as tuples of the same, `At`, and `Placeholder`."""
 ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]
 ANSWER = 3  # tokens
 
@@ -38,17 +39,16 @@ def loaded(name: str) -> LoadedModel:
 
 def engine_chain(spec: Spec) -> Chain:
     return Chain(
-        tuple(
-            np.array([part], np.int32) if isinstance(part, int) else engine_chain(part)
-            for part in spec
-        )
+        tuple(engine_chain(part) if isinstance(part, tuple) else _plain(part) for part in spec)
     )
 
 
 def dense_chain(spec: Spec) -> Any:
-    return tuple(
-        np.array([part], np.int32) if isinstance(part, int) else dense_chain(part) for part in spec
-    )
+    return tuple(dense_chain(part) if isinstance(part, tuple) else _plain(part) for part in spec)
+
+
+def _plain(part: Any) -> Any:
+    return np.array([part], np.int32) if isinstance(part, int) else part
 
 
 def serve(
@@ -116,6 +116,63 @@ def prompts(draw: st.DrawFn) -> list[Spec]:
     relocation=st.sampled_from(RELOCATIONS),
 )
 def test_logits_are_those_of_a_dense_network_with_a_block_mask(
+    name: str, specs: list[Spec], budget: int, share: bool, relocation: Relocation
+) -> None:
+    limits = {"max_num_batched_tokens": budget, "segment_sharing": share}
+    check(name, specs, relocation=relocation, **limits)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> list[Spec]:
+    """Prompts that import modules of one schema, with arguments and text in gaps (paper 001).
+
+    A module has placeholders and gaps of its own. Whatever is imported keeps its position; what
+    is new has any position, before modules too, and the answer follows the end.
+    """
+    modules: list[tuple[int, Spec]] = []
+    begin = 0
+    for _ in range(draw(st.integers(1, 4))):
+        parts: list[Any] = []
+        length = 0
+        for _ in range(draw(st.integers(1, 3))):
+            own = draw(st.lists(TOKEN, min_size=1, max_size=9))
+            parts += own
+            length += len(own)
+            match draw(st.sampled_from(["placeholder", "gap", "none"])):
+                case "placeholder":
+                    ids = draw(st.lists(TOKEN, min_size=1, max_size=5))
+                    parts.append(Placeholder(np.array(ids, np.int32)))
+                    length += len(ids)
+                case "gap":
+                    length += draw(st.integers(1, 6))
+                    parts.append(At(length))
+        if isinstance(parts[-1], At):
+            parts.pop()
+        modules.append((begin, tuple(parts)))
+        begin += length + draw(st.integers(0, 3))
+    prompts = []
+    for _ in range(draw(st.integers(1, 4))):
+        imported = draw(st.lists(st.sampled_from(modules), unique_by=lambda m: m[0], max_size=4))
+        parts = [part for at, module in imported for part in (At(at), module)]
+        for _ in range(draw(st.integers(0, 2))):
+            parts += [
+                At(draw(st.integers(0, begin))),
+                *draw(st.lists(TOKEN, min_size=1, max_size=5)),
+            ]
+        parts += [At(begin + 8), *draw(st.lists(TOKEN, min_size=1, max_size=4))]
+        prompts.append(tuple(parts))
+    return prompts
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@settings(max_examples=25)
+@given(
+    specs=schemas(),
+    budget=st.sampled_from([3, 16, 2048]),
+    share=st.booleans(),
+    relocation=st.sampled_from(RELOCATIONS),
+)
+def test_modules_with_gaps_and_arguments_are_those_of_a_dense_network(
     name: str, specs: list[Spec], budget: int, share: bool, relocation: Relocation
 ) -> None:
     limits = {"max_num_batched_tokens": budget, "segment_sharing": share}

@@ -2,14 +2,15 @@
 
 A request is a *chain*: a tuple of token arrays and of chains nested in it. A token sees every
 earlier token of its own chain, those of chains nested in it included, and nothing outside its own
-chain. Positions count tokens in document order, nested ones too.
+chain. Positions count tokens in document order, nested ones too, but go on elsewhere after an `At`.
+A `Placeholder`'s tokens are seen by those of its own chain alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -18,75 +19,96 @@ from transformers import BloomForCausalLM
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from relquery.arrays import TokenIds
+from relquery.engine.request.pieces import At, Placeholder
 
-Chain: TypeAlias = "tuple[TokenIds | Chain, ...]"
+Chain: TypeAlias = "tuple[TokenIds | Chain | At | Placeholder, ...]"
+
+
+class Token(NamedTuple):
+    """A token in document order. first: where its own chain starts in the document."""
+
+    id: int
+    position: int
+    first: int
+    hidden: bool
+
+
+def tokens_of(chain: Chain, begin: int = 0, first: int = 0) -> tuple[list[Token], int]:
+    """The tokens of a chain, and the position after it. begin: the position where it begins."""
+    found: list[Token] = []
+    at = begin
+    for part in chain:
+        match part:
+            case At(position):
+                at = begin + position
+            case tuple():
+                inner, at = tokens_of(part, at, first + len(found))
+                found += inner
+            case _:
+                is_hidden = isinstance(part, Placeholder)
+                ids = part.tokens if isinstance(part, Placeholder) else part
+                found += [Token(int(one), at + i, first, is_hidden) for i, one in enumerate(ids)]
+                at += len(ids)
+    return found, at
 
 
 def flat_tokens(chain: Chain) -> TokenIds:
     """(tokens,) of a chain in document order."""
-    parts = [flat_tokens(part) if isinstance(part, tuple) else part for part in chain]
-    return np.concatenate([np.empty(0, dtype=np.int32), *parts])
-
-
-def starts(chain: Chain, at: int = 0) -> list[int]:
-    """By token: where its own chain starts. at: position of the chain's first token."""
-    found: list[int] = []
-    for part in chain:
-        if isinstance(part, tuple):
-            found += starts(part, at + len(found))
-        else:
-            found += [at] * len(part)
-    return found
+    return np.array([token.id for token in tokens_of(chain)[0]], dtype=np.int32)
 
 
 def visible_tokens(chain: Chain, window: int | None = None) -> Tensor:
-    """(tokens, tokens) booleans, [query, key]; window: the query's own position included.
+    """(tokens, tokens) booleans, [query, key]; window: the query's own position included."""
+    tokens, _ = tokens_of(chain)
+    seen = torch.zeros(len(tokens), len(tokens), dtype=torch.bool)
+    for query, one in enumerate(tokens):
+        for key in range(one.first, query + 1):
+            other = tokens[key]
+            seen[query, key] = not other.hidden or other.first == one.first
+    return _within(seen, [token.position for token in tokens], window)
 
-    What a token sees is one run of the document: from the start of its own chain to itself.
-    """
-    start = torch.tensor(starts(chain))
-    at = torch.arange(len(start))
-    seen = (at[None, :] >= start[:, None]) & (at[None, :] <= at[:, None])
-    return _within(seen, window)
 
-
-def _within(visible: Tensor, window: int | None) -> Tensor:
-    """What is visible no further back than the window, counted in the document."""
+def _within(visible: Tensor, positions: Sequence[int], window: int | None) -> Tensor:
+    """What is visible no further back than the window."""
     if window is None:
         return visible
-    at = torch.arange(len(visible))
+    at = torch.tensor(positions)
     return visible & (at[:, None] - at[None, :] < window)
 
 
 def dense_logits(network: Any, chain: Chain) -> Tensor:
     """(tokens, vocabulary) logits of the stock network. network: as built, in float32."""
-    return masked_logits(network, flat_tokens(chain), visible_tokens(chain))
+    positions = [token.position for token in tokens_of(chain)[0]]
+    return masked_logits(network, flat_tokens(chain), visible_tokens(chain), positions)
 
 
 @torch.inference_mode()
-def masked_logits(network: Any, tokens: TokenIds, visible: Tensor) -> Tensor:
+def masked_logits(
+    network: Any, tokens: TokenIds, visible: Tensor, positions: Sequence[int] | None = None
+) -> Tensor:
     """The same for tokens and what each of them sees, (tokens, tokens) [query, key]."""
     ids = torch.from_numpy(tokens).long()[None]
-    with _stock(network, len(tokens)):
+    at = list(range(len(tokens))) if positions is None else positions
+    with _stock(network, at):
         output = network(
             input_ids=ids,
-            attention_mask=_mask(network.config, visible),
-            position_ids=torch.arange(len(tokens))[None],
+            attention_mask=_mask(network.config, visible, at),
+            position_ids=torch.tensor(at)[None],
             use_cache=False,
         )
     logits: Tensor = output.logits[0]
     return logits
 
 
-def _mask(config: Any, visible: Tensor) -> Tensor | dict[str, Tensor]:
+def _mask(config: Any, visible: Tensor, at: Sequence[int]) -> Tensor | dict[str, Tensor]:
     """The prepared mask, (1, 1, tokens, tokens); by layer type where a network has several."""
     window = getattr(config, "sliding_window", None)
     if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
         return {
             "full_attention": _additive(visible),
-            "sliding_attention": _additive(_within(visible, window)),
+            "sliding_attention": _additive(_within(visible, at, window)),
         }
-    return _additive(_within(visible, window))
+    return _additive(_within(visible, at, window))
 
 
 def _additive(visible: Tensor) -> Tensor:
@@ -94,10 +116,10 @@ def _additive(visible: Tensor) -> Tensor:
 
 
 @contextmanager
-def _stock(network: Any, tokens: int) -> Iterator[None]:
+def _stock(network: Any, positions: Sequence[int]) -> Iterator[None]:
     """The network on its own eager attention, which adds a prepared mask as it is."""
     if isinstance(network, BloomForCausalLM):
-        with _alibi_by_document(network.transformer, tokens):
+        with _alibi_by_position(network.transformer, positions):
             yield
         return
     ours = network.config._attn_implementation
@@ -111,15 +133,16 @@ def _stock(network: Any, tokens: int) -> Iterator[None]:
 
 
 @contextmanager
-def _alibi_by_document(decoder: Any, tokens: int) -> Iterator[None]:
-    """Bloom counts positions in the mask, which must then have two dimensions: count them here.
+def _alibi_by_position(decoder: Any, positions: Sequence[int]) -> Iterator[None]:
+    """Bloom counts positions in the mask, which must then have two dimensions: given here instead.
 
     Its biases grow with the key's position alone, which the softmax makes a distance.
     """
 
     def build(mask: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
         assert mask.dim() == 4
-        return build_alibi_tensor(torch.ones(1, tokens), heads, dtype)
+        slopes = build_alibi_tensor(torch.ones(1, 2), heads, dtype)[..., 1:]
+        return slopes * torch.tensor(positions, dtype=dtype)
 
     decoder.build_alibi_tensor = build
     try:

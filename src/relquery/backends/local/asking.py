@@ -89,7 +89,7 @@ class Asking:
         Raises PromptTooLongError if its prompt leaves no room for one, and RequestError if there is
         none for labels that must be weighed.
         """
-        size, context = request.prompt_tokens, self._model.context
+        size, context = request.end, self._model.context
         if size >= context:
             raise PromptTooLongError(size, context, "the model's context")
         if self._must_score:

@@ -33,6 +33,13 @@ def key_after(previous: bytes, span: bytes, position: int) -> bytes:
     return blake2b(content, digest_size=16, person=b"span").digest()
 
 
-def key_at(position: int) -> bytes:
-    """Key before the first block of a span whose states are bound to a position."""
-    return blake2b(position.to_bytes(8), digest_size=16, person=b"position").digest()
+def key_at(position: int, previous: bytes = ROOT) -> bytes:
+    """Key before the first block of what begins at a position that does not follow from what is
+    before it: a span whose states are bound to a position, and what follows a gap."""
+    content = position.to_bytes(8) + previous
+    return blake2b(content, digest_size=16, person=b"position").digest()
+
+
+def key_of_placeholder(previous: bytes) -> bytes:
+    """Key before the first block of a placeholder: what follows its chain does not attend to it."""
+    return blake2b(previous, digest_size=16, person=b"placeholder").digest()

@@ -3,20 +3,21 @@
 A chain is a sequence of tokens that attend to what comes before them in the chain; independent
 spans are chains inside another chain. Each run of a chain's own tokens, up to the next span, is a
 piece. In document order a piece attends to all pieces since the beginning of its chain: to those of
-the chain itself and to those of the spans in it.
+the chain itself and to those of the spans in it. Positions follow one another in document order,
+unless a chain says `At`; what attends to what does not depend on them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.keys import ROOT, key_after, key_at
+from relquery.engine.request.keys import ROOT, key_after, key_at, key_of_placeholder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +27,25 @@ class Chain:
     parts: token ids (n,), and between them other chains: independent spans.
     """
 
-    parts: tuple[TokenIds | Chain, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """What follows in a chain begins at this position, counted from where the chain begins."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placeholder:
+    """Tokens (n,) of a chain that later tokens of the chain itself attend to, and nothing else
+    (paper 001, section 3.3: the states of an argument take the place of theirs)."""
+
+    tokens: TokenIds
+
+
+Part: TypeAlias = "TokenIds | Chain | At | Placeholder"
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +57,8 @@ class Piece:
         where that is, in the request. anchor: position that its states are bound to.
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
+    jumps: whether its positions do not follow those of what is before it. hidden: whether its
+        chain alone attends to it.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
         the slots, with room for more. done: tokens computed or served from the cache. run: of the
         decode steps since it holds its blocks (see Chunk). keys: of its blocks, as far as they were
@@ -52,6 +73,8 @@ class Piece:
     previous: int | None
     spans: tuple[tuple[int, int], ...]
     closed: bool = True
+    jumps: bool = False
+    hidden: bool = False
     blocks: list[int] = field(default_factory=list)
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     room: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -92,15 +115,20 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A chain being laid out. begin: its position in the request. length: its tokens so far."""
+    """A chain being laid out.
 
-    todo: list[TokenIds | Chain]
+    begin: its position in the request. end: the position after what is laid out, in the chain. own:
+    tokens that are not laid out yet. jumps: whether the next of them follow a gap.
+    """
+
+    todo: list[Part]
     first: int
     begin: int
-    length: int = 0
+    end: int = 0
     own: list[TokenIds] = field(default_factory=list)
     previous: int | None = None
     spans: list[tuple[int, int]] = field(default_factory=list)
+    jumps: bool = False
 
 
 Placing = Literal["chain", "request", "bound"]
@@ -119,22 +147,30 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
     while True:
         at = path[-1]
         if at.todo:
-            part = at.todo.pop()
-            if isinstance(part, Chain):
-                _close(pieces, at, placing)
-                path.append(_open(part, len(pieces), at.begin + at.length))
-            elif len(part):
-                at.own.append(part)
+            match at.todo.pop():
+                case Chain() as span:
+                    _close(pieces, at, placing)
+                    path.append(_open(span, len(pieces), at.begin + at.end))
+                case At(position):
+                    _jump(pieces, at, placing, position)
+                case Placeholder(tokens) if len(tokens):
+                    _close(pieces, at, placing)
+                    at.own.append(tokens)
+                    _close(pieces, at, placing, hidden=True)
+                case Placeholder():
+                    pass
+                case tokens:
+                    at.own += [tokens] if len(tokens) else []
             continue
         path.pop()
         if not path:
             _close(pieces, at, placing, ends=True)
             pieces[-1].closed = False
             return pieces
-        if at.length or at.own:
+        if at.own or at.spans or at.previous is not None:
             _close(pieces, at, placing, ends=True)
-            path[-1].spans.append((len(pieces) - 1, path[-1].length))
-            path[-1].length += at.length
+            path[-1].spans.append((len(pieces) - 1, path[-1].end))
+            path[-1].end += at.end
         else:
             _reopen(pieces, path[-1])
 
@@ -143,8 +179,10 @@ def _open(chain: Chain, first: int, begin: int) -> _Open:
     return _Open(list(reversed(chain.parts)), first, begin)
 
 
-def _close(pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False) -> None:
-    """End a piece at the beginning of a span or the end of the chain.
+def _close(
+    pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False, hidden: bool = False
+) -> None:
+    """End a piece at a gap, the beginning of a span or the end of the chain.
 
     A chain that ends with a span has an empty piece after it, whose key names the whole chain.
     """
@@ -153,19 +191,28 @@ def _close(pieces: list[Piece], at: _Open, placing: Placing, ends: bool = False)
     tokens = np.concatenate(at.own) if at.own else np.empty(0, np.int32)
     origin = at.begin if placing == "chain" else 0
     anchor = at.begin if placing == "bound" else 0
-    start = at.begin + at.length - origin
-    spans = tuple(at.spans)
-    pieces.append(Piece(tokens, at.first, start, origin, anchor, at.previous, spans))
-    at.previous, at.length = len(pieces) - 1, at.length + len(tokens)
-    at.own, at.spans = [], []
+    start = at.begin + at.end - origin
+    piece = Piece(tokens, at.first, start, origin, anchor, at.previous, tuple(at.spans))
+    piece.jumps, piece.hidden = at.jumps, hidden
+    pieces.append(piece)
+    at.previous, at.end = len(pieces) - 1, at.end + len(tokens)
+    at.own, at.spans, at.jumps = [], [], False
+
+
+def _jump(pieces: list[Piece], at: _Open, placing: Placing, position: int) -> None:
+    """Go on at a position of the chain."""
+    if position != at.end + sum(map(len, at.own)):
+        _close(pieces, at, placing)
+        at.end, at.jumps = position, True
 
 
 def _reopen(pieces: list[Piece], at: _Open) -> None:
     """Undo the end of a piece before a span that has no tokens."""
-    if at.previous is not None and not at.spans:
-        piece = pieces.pop()
-        at.own, at.spans, at.previous = [piece.tokens], list(piece.spans), piece.previous
-        at.length -= len(piece.tokens)
+    last = None if at.previous is None or at.spans or at.jumps else pieces[at.previous]
+    if last is not None and not last.hidden:
+        pieces.pop()
+        at.own, at.spans, at.previous = [last.tokens], list(last.spans), last.previous
+        at.end, at.jumps = at.end - len(last.tokens), last.jumps
 
 
 def depths(pieces: list[Piece]) -> list[int]:
@@ -193,4 +240,6 @@ def find_root(pieces: list[Piece], piece: Piece) -> bytes:
         key = key_at(piece.anchor) if piece.anchor else ROOT
     for last, position in piece.spans:
         key = key_after(key, pieces[last].last_key, position)
-    return key
+    if piece.jumps:
+        key = key_at(piece.start, key)
+    return key_of_placeholder(key) if piece.hidden else key

@@ -92,6 +92,13 @@ class Request:
         return sum(piece.done for piece in self.pieces)
 
     @property
+    def end(self) -> int:
+        """The position after all tokens of the prompt. Without gaps it is their number."""
+        if len(self.pieces) == 1:
+            return self.prompt_tokens
+        return max(piece.origin + piece.start + len(piece.tokens) for piece in self.pieces)
+
+    @property
     def prefill_only(self) -> bool:
         """Whether the step that ends the prompt gives the answer, so that only requests with the
         same beginning read its states."""

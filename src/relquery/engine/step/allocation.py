@@ -146,7 +146,8 @@ class Holdings:
         """The pieces before one that its tokens attend to."""
         piece = request.pieces[index]
         for other in request.pieces[piece.first : index]:
-            if len(other.tokens):
+            is_seen = not other.hidden or other.first == piece.first
+            if len(other.tokens) and is_seen:
                 slots = other.slots[: len(other.tokens)]
                 yield Segment(slots, other.start, other.origin - piece.origin)
 

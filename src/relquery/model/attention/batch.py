@@ -59,9 +59,8 @@ class PackedBatch:
         self._writes = self._split_writes(self.slots)
         self.positions = _positions(chunks)
         self.tokens = len(self.positions)
-        kernels = kernels_of(device)
-        turns_keys = rotate == "keys"
-        self.kernels = kernels(chunks, share, scheme, turns_keys) if kernels else None
+        self._is_ordered = is_ordered(chunks)
+        self.kernels = self._kernels_for(chunks)
 
     def follow(self, chunks: Sequence[Chunk]) -> bool:
         """Become the batch of a step whose chunks follow this one's by their runs (see Chunk).
@@ -86,11 +85,22 @@ class PackedBatch:
         """Whether all that a layer does beside computing is to write to the cache."""
         return self.turn is None and self.scratch is None and not self._saves and not self._loads
 
+    def _kernels_for(self, chunks: Sequence[Chunk]) -> CompiledAttention | GpuAttention | None:
+        kernels = kernels_of(self.device)
+        if kernels is None:
+            return None
+        if not self._is_ordered:
+            chunks = numbered(chunks)
+        return kernels(chunks, self.share, self.scheme, self.rotate == "keys")
+
     @cached_property
     def bucketed(self) -> BucketedAttention:
         """The step's attention by torch's operators."""
+        return self._bucketed_for(self.chunks)
+
+    def _bucketed_for(self, chunks: Sequence[Chunk]) -> BucketedAttention:
         return BucketedAttention(
-            self.chunks,
+            chunks,
             self.cache,
             self.scratch,
             self.share,
@@ -114,20 +124,26 @@ class PackedBatch:
         """Outputs (tokens, heads, value_dim) of queries (tokens, heads, head_dim), for keys and
         values that are stored.
 
-        Where there are kernels of ours, `out` may be given to hold them in its first rows, and
-        `rows` for queries of some of the batch's tokens alone: which, ascending.
+        `out` may be given to hold them in its first rows, and `rows` for queries of some of the
+        batch's tokens alone: which, ascending.
         """
         options: Any = {"scale": scale, "window": window, "softcap": softcap, "slopes": slopes}
-        if self.kernels is None or queries.dtype not in KINDS:
-            return self.bucketed.attend(layer, queries, *self._read_own(layer), **options)
+        chunks = None if rows is None else chunks_at(self.chunks, rows)
+        kernels = self.kernels if chunks is None else self._kernels_for(chunks)
+        # Numbers in the place of positions tell who sees whom, but not how far away it is.
+        knows_distance = self._is_ordered or (window is None and slopes is None)
+        if kernels is None or queries.dtype not in KINDS or not knows_distance:
+            bucketed = self.bucketed if chunks is None else self._bucketed_for(chunks)
+            keys, values = self._read_own(layer)
+            if rows is not None:
+                keys, values = keys[list(rows)], values[list(rows)]
+            found = bucketed.attend(layer, queries, keys, values, **options)
+            if out is None:
+                return found
+            out[: len(found)] = found
+            return out
         own = None if self.scratch is None else self.scratch.stored(layer)
         stored = self.cache.stored(layer)
-        kernels = self.kernels
-        if rows is not None:
-            turns_keys = self.rotate == "keys"
-            kernels = type(kernels)(
-                chunks_at(self.chunks, rows), self.share, self.scheme, turns_keys
-            )
         return kernels.attend(layer, queries, stored, own, out=out, **options)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
@@ -241,6 +257,34 @@ def kernels_of(device: torch.device) -> type[CompiledAttention] | type[GpuAttent
     if device.type == "cpu":
         return CompiledAttention
     return GpuAttention if device.type == "cuda" and has_triton() else None
+
+
+def is_ordered(chunks: Sequence[Chunk]) -> bool:
+    """Whether each chunk's positions come after those of all that it attends to."""
+    return all(
+        segment.start + segment.shift + len(segment.slots) <= chunk.position
+        for chunk in chunks
+        for segment in chunk.context
+    )
+
+
+def numbered(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Chunks whose positions are numbers in the order of their contexts.
+
+    By their positions the kernels know what a token sees. So a token that attends to something at a
+    later position (an argument in the middle of a module, paper 001) needs others.
+    """
+    found = []
+    for chunk in chunks:
+        context, count = [], 0
+        for segment in chunk.context:
+            if segment.shift:  # before all others
+                context.append(segment._replace(start=-segment.shift - len(segment.slots)))
+            else:
+                context.append(segment._replace(start=count))
+                count += len(segment.slots)
+        found.append(chunk._replace(context=tuple(context), position=count))
+    return found
 
 
 def chunks_at(chunks: Sequence[Chunk], rows: Sequence[int]) -> list[Chunk]:
