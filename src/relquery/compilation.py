@@ -56,7 +56,7 @@ class _Listener(event.Listener):
 @cache
 def _tell() -> None:
     logging.getLogger("relquery").warning(
-        "Compiling loops for this machine. This can take a minute, once per installation."
+        "Compiling loops for this machine. This can take some minutes, once per installation."
     )
 
 

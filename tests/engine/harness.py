@@ -15,17 +15,24 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.pieces import Chain, Placing
+from relquery.engine.request.pieces import At, Chain, Placeholder, Placing
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.plan import Policy
 from relquery.engine.scheduling.policies.sarathi import sarathi
 
 Answer = Callable[[int, int], int]
-Spec = tuple[Any, ...]  # token ids, and independent spans as tuples of the same
+Spec = tuple[Any, ...]  # token ids, independent spans as tuples of the same, At, and Hidden
 Seen = tuple[int, tuple[Any, ...]]  # position in a chain, meaning
 VOCABULARY = 5
 UNWRITTEN = ("unwritten",)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """A placeholder in a spec."""
+
+    tokens: tuple[int, ...]
 
 
 def answer_of(request: int, position: int) -> int:
@@ -173,6 +180,7 @@ class Place:
     begin: where its chain begins in the request. position: in its chain. meaning: the chain up to
     it, spans in it as tuples: all that its states depend on. chain: (position, meaning) of all
     that the chain holds; the first `before` of them are what the token attends to besides itself.
+    hidden: whether it is of a placeholder.
     """
 
     token: int
@@ -181,6 +189,7 @@ class Place:
     meaning: tuple[Any, ...]
     chain: list[Seen]
     before: int
+    hidden: bool = False
 
     def visible(self) -> set[Seen]:
         return set(self.chain[: self.before])
@@ -191,37 +200,49 @@ def places(spec: Spec) -> list[Place]:
     return _places(spec, 0)[0]
 
 
-def _places(spec: Spec, start: int) -> tuple[list[Place], list[Any]]:
-    """The tokens, and the meaning of the whole chain.
+def _places(spec: Spec, start: int) -> tuple[list[Place], list[Any], int]:
+    """The tokens, the meaning of the whole chain, and the position after it.
 
-    A span that begins its chain attends to what it would without being one.
+    A span that begins its chain attends to what it would without being one, unless it hides some.
     """
     found: list[Place] = []
     chain: list[Seen] = []
     prefix: list[Any] = []
+    end = 0
     for part in spec:
-        if isinstance(part, int):
-            prefix.append(part)
-            place = Place(part, start, len(chain), tuple(prefix), chain, len(chain))
-            found.append(place)
-            chain.append((place.position, place.meaning))
-        else:
-            begin = len(chain)
-            inner, whole = _places(part, start + begin)
-            chain += [(begin + at, place.meaning) for at, place in enumerate(inner)]
-            prefix += (whole if begin == 0 else [tuple(whole)]) if inner else []
+        if isinstance(part, At):
+            prefix += [part] if part.position != end else []
+            end = part.position
+        elif isinstance(part, tuple):
+            inner, whole, length = _places(part, start + end)
+            seen = [place for place in inner if not place.hidden]
+            chain += [(place.begin + place.position - start, place.meaning) for place in seen]
+            if inner:
+                prefix += [tuple(whole)] if prefix or len(seen) < len(inner) else whole
+                end += length
             found += inner
-    return found, prefix
+        else:
+            is_hidden = isinstance(part, Hidden)
+            for token in part.tokens if isinstance(part, Hidden) else (part,):
+                prefix.append(Hidden((token,)) if is_hidden else token)
+                place = Place(token, start, end, tuple(prefix), chain, len(chain), is_hidden)
+                found.append(place)
+                chain.append((end, place.meaning))
+                end += 1
+    return found, prefix, end
 
 
 def chain_of(spec: Spec) -> Chain:
     """The same as what the engine takes."""
     return Chain(
-        tuple(
-            np.array([part], dtype=np.int32) if isinstance(part, int) else chain_of(part)
-            for part in spec
-        )
+        tuple(chain_of(part) if isinstance(part, tuple) else _part_of(part) for part in spec)
     )
+
+
+def _part_of(part: int | At | Hidden) -> Any:
+    if isinstance(part, Hidden):
+        return Placeholder(tokens_of(*part.tokens))
+    return part if isinstance(part, At) else tokens_of(part)
 
 
 def branches_of(request: Request) -> list[tuple[int, ...]]:
@@ -277,7 +298,8 @@ class Harness:
     ) -> Request:
         """prompt: token ids, and independent spans as tuples of the same."""
         number = len(self.executor.requests)
-        spec = tuple(part if isinstance(part, tuple) else int(part) for part in prompt)
+        kept = tuple, At, Hidden
+        spec = tuple(part if isinstance(part, kept) else int(part) for part in prompt)
         placing: Placing = "request" if self.config.relocation == "cidra" else "chain"
         rules = Rules(**{name: options.pop(name) for name in _RULES if name in options})
         request = Request(

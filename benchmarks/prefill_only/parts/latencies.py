@@ -50,12 +50,12 @@ class Latencies(Part):
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
         from relquery.model.networks.load import load
-        from relquery.model.networks.stock import set_threads
+        from relquery.model.networks.stock import parameters, set_threads
 
         set_threads(settings.threads)
         self.sizes = sizes = choose(settings)
         model = load(sizes.model)
-        self.parameters = sum(each.numel() for each in model.network.parameters())
+        self.parameters = parameters(model.network)
         posts, credits = sizes.workloads(len(model.tokenizer), settings.seed)
         self.cost = cost = calibrated(model, settings.seed)
         self._simulate((posts, credits), cost, settings.seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from relquery.backends.base import Answers, Backend, Heard, SpanState
 from relquery.prompt import Prompt, Sampling
@@ -17,6 +18,11 @@ class LazyBackend(Backend):
     def __init__(self, load: Callable[[], Backend]) -> None:
         self._load = load
         self._opened: Backend | None = None
+        self._opening = 0.0
+
+    def clock(self) -> float:
+        """Seconds from any start, without those that opening the backend took."""
+        return perf_counter() - self._opening
 
     @property
     def name(self) -> str:
@@ -66,5 +72,7 @@ class LazyBackend(Backend):
     @property
     def _backend(self) -> Backend:
         if self._opened is None:
+            begin = perf_counter()
             self._opened = self._load()
+            self._opening = perf_counter() - begin
         return self._opened

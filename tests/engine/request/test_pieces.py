@@ -9,14 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relquery.engine.request.pieces import Chain, Placing, depths
+from relquery.engine.request.pieces import At, Chain, Placing, depths
 from relquery.engine.request.request import Request
-from tests.engine.harness import Place, Spec, chain_of, numbered, places
+from tests.engine.harness import Hidden, Place, Spec, chain_of, numbered, places
 
 PLACINGS: list[Placing] = ["chain", "request", "bound"]
 TOKEN = st.integers(0, 2)  # few, so that different trees hold equal runs of tokens
+# A gap or a placeholder is one of few, too.
+PART = (
+    TOKEN | TOKEN | st.integers(0, 9).map(At) | st.lists(TOKEN, max_size=2).map(tuple).map(Hidden)
+)
 SPECS = st.lists(
-    st.recursive(TOKEN, lambda inner: st.lists(inner, max_size=6).map(tuple), max_leaves=12),
+    st.recursive(PART, lambda inner: st.lists(inner, max_size=6).map(tuple), max_leaves=12),
     min_size=1,
     max_size=8,
 ).map(tuple)
@@ -49,9 +53,12 @@ def test_a_piece_is_a_run_of_one_chain_and_attends_to_what_the_chain_holds_befor
         assert all(place.chain is own[0].chain for place in own)
         begin = own[0].begin if placing != "chain" else 0
         assert piece.start == own[0].position + begin
+        assert piece.hidden == own[0].hidden
         seen = set()
         for other in range(piece.first, index):
             shift = one.pieces[other].origin - piece.origin
+            if one.pieces[other].hidden and one.pieces[other].chain != piece.chain:
+                continue
             for i, place in enumerate(of.get(other, [])):
                 seen.add((one.pieces[other].start + shift + i - begin, place.meaning))
         assert seen == own[0].visible()
@@ -59,11 +66,16 @@ def test_a_piece_is_a_run_of_one_chain_and_attends_to_what_the_chain_holds_befor
 
 def depths_of(spec: Spec, depth: int = 0) -> list[int]:
     """By token: in how many spans it stands."""
-    return [
-        inside
-        for part in spec
-        for inside in ([depth] if isinstance(part, int) else depths_of(part, depth + 1))
-    ]
+    found: list[int] = []
+    for part in spec:
+        match part:
+            case tuple():
+                found += depths_of(part, depth + 1)
+            case Hidden(tokens):
+                found += [depth] * len(tokens)
+            case int():
+                found.append(depth)
+    return found
 
 
 @given(SPECS, st.sampled_from(PLACINGS))
@@ -122,6 +134,21 @@ def test_bound_spans_share_keys_only_at_the_same_position() -> None:
     again = request((8, 8, span, 5), "bound")
     assert at_two.key(1, 0, 4) != at_three.key(1, 0, 4)
     assert at_two.key(1, 0, 4) == again.key(1, 0, 4)
+
+
+def test_a_gap_that_is_none_changes_nothing() -> None:
+    one, plain = request((1, At(1), 2, At(2), 3, 4)), request((1, 2, 3, 4))
+    assert len(one.pieces) == 1
+    assert one.key(0, 1, 2) == plain.key(0, 1, 2)
+
+
+def test_what_follows_a_placeholder_differs_from_what_follows_plain_tokens() -> None:
+    hidden, plain = request((1, (2, Hidden((3,)), 4), 5)), request((1, (2, 3, 4), 5))
+    gap = request((1, (2, At(2), 4), 5))
+    keys = [one.key(len(one.pieces) - 1, 0, 1) for one in (hidden, plain, gap)]
+    assert len(set(keys)) == 3
+    assert hidden.prompt_tokens == 5
+    assert gap.end == plain.end == hidden.end == 5
 
 
 @pytest.mark.parametrize("spec", [(1, (), 2), ((), 1, 2), (1, 2, ((), ())), (1, ((),), 2)])

@@ -30,11 +30,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "differences of two attentions": (
         lambda: tf.DiffLlamaForCausalLM(tf.DiffLlamaConfig(**LLAMA_LIKE)),
-        "act on each other in another way",
+        "compute something else than the attention",
     ),
     "a mask that depends on the tokens": (
         lambda: tf.DogeForCausalLM(tf.DogeConfig(**LLAMA_LIKE)),
-        "act on each other in another way",
+        "compute something else than the attention",
     ),
 }
 

@@ -25,29 +25,38 @@ Chain: TypeAlias = "tuple[TokenIds | Chain | At | Placeholder, ...]"
 
 
 class Token(NamedTuple):
-    """A token in document order. first: where its own chain starts in the document."""
+    """A token in document order.
+
+    path: where its chain is, by part of each chain around it. first: where the chain starts in the
+    document.
+    """
 
     id: int
     position: int
+    path: tuple[int, ...]
     first: int
     hidden: bool
 
 
-def tokens_of(chain: Chain, begin: int = 0, first: int = 0) -> tuple[list[Token], int]:
+def tokens_of(
+    chain: Chain, begin: int = 0, first: int = 0, path: tuple[int, ...] = ()
+) -> tuple[list[Token], int]:
     """The tokens of a chain, and the position after it. begin: the position where it begins."""
     found: list[Token] = []
     at = begin
-    for part in chain:
+    for number, part in enumerate(chain):
         match part:
             case At(position):
                 at = begin + position
             case tuple():
-                inner, at = tokens_of(part, at, first + len(found))
+                inner, at = tokens_of(part, at, first + len(found), (*path, number))
                 found += inner
             case _:
                 is_hidden = isinstance(part, Placeholder)
                 ids = part.tokens if isinstance(part, Placeholder) else part
-                found += [Token(int(one), at + i, first, is_hidden) for i, one in enumerate(ids)]
+                found += [
+                    Token(int(one), at + i, path, first, is_hidden) for i, one in enumerate(ids)
+                ]
                 at += len(ids)
     return found, at
 
@@ -64,7 +73,7 @@ def visible_tokens(chain: Chain, window: int | None = None) -> Tensor:
     for query, one in enumerate(tokens):
         for key in range(one.first, query + 1):
             other = tokens[key]
-            seen[query, key] = not other.hidden or other.first == one.first
+            seen[query, key] = not other.hidden or other.path == one.path
     return _within(seen, [token.position for token in tokens], window)
 
 

@@ -140,7 +140,9 @@ def sql(
     write = None if output is None else _writer(output, tables)
     backend = LazyBackend(partial(_load, model or _demo(table or []), options))
     kept = ":memory:" if ledger is None else ledger
-    with connect(backend, database=database, order=_order(order), ledger=kept) as connection:
+    with connect(
+        backend, database=database, order=_order(order), ledger=kept, clock=backend.clock
+    ) as connection:
         for name, path in tables.items():
             connection.register(name, path)
         sampling: dict[str, Any] = {

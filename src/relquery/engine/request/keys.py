@@ -40,6 +40,9 @@ def key_at(position: int, previous: bytes = ROOT) -> bytes:
     return blake2b(content, digest_size=16, person=b"position").digest()
 
 
-def key_of_placeholder(previous: bytes) -> bytes:
-    """Key before the first block of a placeholder: what follows its chain does not attend to it."""
+def key_around_placeholder(previous: bytes) -> bytes:
+    """Key before the first block of a placeholder, or of what follows it in its chain.
+
+    What follows the chain does not attend to the placeholder, so where it begins and ends matters.
+    """
     return blake2b(previous, digest_size=16, person=b"placeholder").digest()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.keys import ROOT, key_after, key_at, key_of_placeholder
+from relquery.engine.request.keys import ROOT, key_after, key_around_placeholder, key_at
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,8 @@ Part: TypeAlias = "TokenIds | Chain | At | Placeholder"
 class Piece:
     """A run of a chain's own tokens, and how far its states are in the cache.
 
-    tokens: (n,) ids of the prompt. first: number of the piece that its chain begins with.
+    tokens: (n,) ids of the prompt. chain: which of the request's chains has it, by number. first:
+        number of the piece that its chain begins with, which may be of a span.
     start: position of its first token, counted from where its chain's positions begin; origin:
         where that is, in the request. anchor: position that its states are bound to.
     previous: the piece before it in its chain. spans: the last piece of each span between both,
@@ -66,6 +67,7 @@ class Piece:
     """
 
     tokens: TokenIds
+    chain: int
     first: int
     start: int
     origin: int
@@ -117,11 +119,13 @@ class Piece:
 class _Open:
     """A chain being laid out.
 
-    begin: its position in the request. end: the position after what is laid out, in the chain. own:
-    tokens that are not laid out yet. jumps: whether the next of them follow a gap.
+    number: of the chain in the request. begin: its position there. end: the position after what is
+    laid out, in the chain. own: tokens that are not laid out yet. jumps: whether the next of them
+    follow a gap.
     """
 
     todo: list[Part]
+    number: int
     first: int
     begin: int
     end: int = 0
@@ -143,14 +147,15 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
     Spans without tokens vanish.
     """
     pieces: list[Piece] = []
-    path = [_open(chain, 0, 0)]
+    path, chains = [_open(chain, 0, 0, 0)], 1
     while True:
         at = path[-1]
         if at.todo:
             match at.todo.pop():
                 case Chain() as span:
                     _close(pieces, at, placing)
-                    path.append(_open(span, len(pieces), at.begin + at.end))
+                    path.append(_open(span, chains, len(pieces), at.begin + at.end))
+                    chains += 1
                 case At(position):
                     _jump(pieces, at, placing, position)
                 case Placeholder(tokens) if len(tokens):
@@ -175,8 +180,8 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
             _reopen(pieces, path[-1])
 
 
-def _open(chain: Chain, first: int, begin: int) -> _Open:
-    return _Open(list(reversed(chain.parts)), first, begin)
+def _open(chain: Chain, number: int, first: int, begin: int) -> _Open:
+    return _Open(list(reversed(chain.parts)), number, first, begin)
 
 
 def _close(
@@ -192,7 +197,8 @@ def _close(
     origin = at.begin if placing == "chain" else 0
     anchor = at.begin if placing == "bound" else 0
     start = at.begin + at.end - origin
-    piece = Piece(tokens, at.first, start, origin, anchor, at.previous, tuple(at.spans))
+    spans = tuple(at.spans)
+    piece = Piece(tokens, at.number, at.first, start, origin, anchor, at.previous, spans)
     piece.jumps, piece.hidden = at.jumps, hidden
     pieces.append(piece)
     at.previous, at.end = len(pieces) - 1, at.end + len(tokens)
@@ -235,11 +241,12 @@ def find_root(pieces: list[Piece], piece: Piece) -> bytes:
     All pieces before it must have all their keys.
     """
     if piece.previous is not None:
-        key = pieces[piece.previous].last_key
+        before = pieces[piece.previous]
+        key = key_around_placeholder(before.last_key) if before.hidden else before.last_key
     else:
         key = key_at(piece.anchor) if piece.anchor else ROOT
     for last, position in piece.spans:
         key = key_after(key, pieces[last].last_key, position)
     if piece.jumps:
         key = key_at(piece.start, key)
-    return key_of_placeholder(key) if piece.hidden else key
+    return key_around_placeholder(key) if piece.hidden else key

@@ -146,7 +146,7 @@ class Holdings:
         """The pieces before one that its tokens attend to."""
         piece = request.pieces[index]
         for other in request.pieces[piece.first : index]:
-            is_seen = not other.hidden or other.first == piece.first
+            is_seen = not other.hidden or other.chain == piece.chain
             if len(other.tokens) and is_seen:
                 slots = other.slots[: len(other.tokens)]
                 yield Segment(slots, other.start, other.origin - piece.origin)

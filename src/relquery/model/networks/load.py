@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import torch
 from huggingface_hub import model_info
+from huggingface_hub.errors import HfHubHTTPError
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
@@ -93,8 +95,8 @@ def load(
         tokenizer = tokenizer or byte_tokenizer()
         network = build_network(RandomSpec.parse(spec), tokenizer, DTYPES[dtype])
     else:
-        tokenizer = tokenizer or _from_hub(AutoTokenizer, spec)
-        network = _from_hub(AutoModelForCausalLM, spec, dtype=DTYPES[dtype], use_safetensors=True)
+        tokenizer = tokenizer or _tokenizer(spec)
+        network = _network(spec, DTYPES[dtype])
     network = cast(PreTrainedModel, cast(Any, network).to(device))
     version = _version(network, tokenizer)
     return replace(prepare(network, tokenizer, spec), version=version)
@@ -126,7 +128,10 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         positions = probe_positions(network, context)
         forward, release = _forward(network, own.whole, watched)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
-        raise ModelError(f"Model '{name}' cannot run on the local engine: {error}") from error
+        raise ModelError(
+            f"Model '{name}' cannot run on the local engine: {error} Run it on a server such as "
+            "vLLM instead, and give model='openai:NAME' and base_url='http://localhost:8000/v1'."
+        ) from error
     end = _end_tokens(network, tokenizer)
     return LoadedModel(name, forward, tokenizer, context or 2**31, end, positions, release)
 
@@ -198,6 +203,44 @@ def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     return frozenset(t for t in [*listed, tokenizer.eos_token_id] if t is not None)
 
 
+def _tokenizer(spec: str) -> PreTrainedTokenizerBase:
+    folder = Path(spec)
+    try:
+        return cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec))
+    except ModelError as error:
+        if not (folder / "config.json").exists():
+            raise
+        raise ModelError(
+            f"The model folder {spec} has no tokenizer that can be read. Write one to it with "
+            "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
+        ) from error
+
+
+def _network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
+    try:
+        network, found = _from_hub(
+            AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True, output_loading_info=True
+        )
+    except SafetensorError as error:
+        raise ModelError(
+            f"The weights of model '{spec}' cannot be read: {error}. A file may be cut short; "
+            "download it again."
+        ) from error
+    except RuntimeError as error:
+        raise ModelError(
+            f"The weights of model '{spec}' do not have the sizes that its config.json says. "
+            "Use the config.json that belongs to them."
+        ) from error
+    missing = sorted(found["missing_keys"])
+    if missing:  # they would be random numbers
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ModelError(
+            f"Model '{spec}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
+            "Download it again, or give a model that generates text."
+        )
+    return cast(PreTrainedModel, network)
+
+
 def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
     """Load from a folder, from the local cache, or otherwise from the hub."""
     here = Path(spec).is_dir()
@@ -215,8 +258,10 @@ def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
             return kind.from_pretrained(spec, trust_remote_code=False, **options)
     except (OSError, ValueError, KeyError) as error:
         what = "is not a model folder" if here else "is neither a folder nor found on the hub"
+        has_config = not here or (Path(spec) / "config.json").exists()
+        why = str(error).strip().splitlines()[0] if has_config else "it has no config.json."
         raise ModelError(
-            f"Model '{spec}' {what}: {str(error).strip().splitlines()[0]} Give 'demo', a folder "
+            f"Model '{spec}' {what}: {why} Give 'demo', a folder "
             "with config.json and model.safetensors, a Hugging Face name, or "
             "'random:layers=8,hidden=256'." + did_you_mean(spec, ["demo"])
         ) from error
@@ -226,5 +271,7 @@ def _ask_hub(spec: str) -> None:
     """Fail at once if the hub does not have a model; a download would keep retrying."""
     try:
         model_info(spec, timeout=10)
-    except Exception as error:  # anything the hub's client raises, including network errors
+    except HfHubHTTPError as error:
         raise OSError(f"The hub said: {str(error).strip()}.") from error
+    except Exception as error:  # anything the hub's client raises, including network errors
+        raise OSError(f"The hub cannot be reached: {str(error).strip()}.") from error

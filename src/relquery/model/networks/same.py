@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from relquery.model.cache.device import KVCache
 from relquery.model.forward.stock import Forward, StockForward
 
 TOKENS, FIRST = 12, 7
-"""Of the prompt that is computed, and those of it that our first step computes."""
+"""Of the prompt that is computed, and those of it that our first step computes. The last step
+computes a single token, as when decoding."""
 MOST_APART = {torch.float32: 1e-3}
 MOST_APART_ROUNDED = 0.3
 """Distance of the logits, relative to their size. Rounding may send a token to other experts."""
@@ -67,12 +69,13 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
     for size in sorted(watched.asked - watched.used):
         if context is None or size < context:
             raise NotImplementedError(
-                f"its attention is limited to {size} tokens in a way that the engine does not know."
+                f"its attention is limited to {size} tokens in a way that the engine does not "
+                "support."
             )
     if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
         raise NotImplementedError(
-            "its tokens act on each other in another way than by attention that the engine knows; "
-            f"its logits would be off by {apart:.1%}."
+            "its layers compute something else than the attention that the engine supports; its "
+            f"logits would be off by {apart:.1%}."
         )
     if own.narrow is not None:
         with _narrowed(network):
@@ -89,12 +92,12 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
 def distance(forward: Forward, own: Tensor) -> float:
     """How far the prompt's logits are from a network's own, relative to their size.
 
-    The prompt is computed in two steps.
+    The prompt is computed in three steps, the last of which is a decode step.
     """
     network, cache = forward.network, KVCache(TOKENS)
     ids, slots = _prompt(network), np.arange(TOKENS)
     last = own
-    for start, stop in ((0, FIRST), (FIRST, TOKENS)):
+    for start, stop in pairwise((0, FIRST, TOKENS - 1, TOKENS)):
         seen = (Segment(slots[:start]),) if start else ()
         chunk = Chunk(0, ids[start:stop], start, seen, slots[start:stop])
         batch = PackedBatch([chunk], cache, share=True, device=network.device)
