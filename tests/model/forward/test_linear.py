@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 import torch
 from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from relquery.model.forward import packed as weights_in_order
 from relquery.model.forward.linear import (
@@ -17,6 +18,9 @@ from relquery.model.forward.linear import (
     packed_weights,
 )
 from relquery.model.forward.packed import PackedWeight, can_pack, padded_rows
+from relquery.model.networks.load import prepare
+from relquery.model.networks.random import byte_tokenizer
+from relquery.model.networks.stock import parameters
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -121,3 +125,19 @@ def test_rows_are_padded_to_few_different_numbers() -> None:
     assert [padded_rows(rows) for rows in (0, 1, 3, 16, 17, 65, 257)] == [0, 1, 4, 16, 20, 80, 272]
     assert all(rows <= padded_rows(rows) <= rows + max(rows / 16, 15) for rows in range(5_000))
     assert len({padded_rows(rows) for rows in range(1, 4_097)}) == 94
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        tie_word_embeddings=tied,
+    )
+    network = LlamaForCausalLM(config)
+    before = parameters(network)
+    prepare(network, byte_tokenizer(), "tiny")
+    assert parameters(network) == before

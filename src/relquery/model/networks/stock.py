@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from transformers import PreTrainedModel
 
-from relquery.model.forward.linear import packed_weights
+from relquery.model.forward.linear import PackedLinear
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
 
 
@@ -18,9 +18,15 @@ def set_threads(count: int) -> None:
 
 def parameters(network: PreTrainedModel) -> int:
     """Parameters of a network, without embeddings."""
-    embeddings = {id(p) for p in network.get_input_embeddings().parameters()}
-    others = sum(p.numel() for p in network.parameters() if id(p) not in embeddings)
-    return others + sum(packed.count for packed in packed_weights(network))
+    embeddings = list(network.get_input_embeddings().parameters())
+    known, places = {id(p) for p in embeddings}, {p.data_ptr() for p in embeddings}
+    others = sum(p.numel() for p in network.parameters() if id(p) not in known)
+    packed = {
+        module.packed
+        for module in network.modules()
+        if isinstance(module, PackedLinear) and module.place not in places  # not tied to them
+    }
+    return others + sum(each.count for each in packed)
 
 
 def random_network(spec: str) -> PreTrainedModel:
