@@ -57,7 +57,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
     "engine": [
-        "cost", "request", "cache", "clock", "executor", "scheduling.plan",
+        "interrupts", "cost", "request", "cache", "clock", "executor", "scheduling.plan",
         "scheduling.reuse", "scheduling.draft",
         "scheduling.policies.steps", "scheduling.policies.jobs", "scheduling.policies.prompts",
         "scheduling", "step", "calibration",

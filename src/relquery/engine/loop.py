@@ -11,6 +11,7 @@ from relquery.engine.cache.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import Chunk, Drawn, Executor, seconds_of
+from relquery.engine.interrupts import postponed, unwrapped
 from relquery.engine.request.open_requests import OpenRequests
 from relquery.engine.request.progress import spread
 from relquery.engine.request.queue import Queue
@@ -52,6 +53,7 @@ class Loop:
         self._holdings = Holdings(self.pool, config, self._offload)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
+        self._finished: list[Request] = []
 
     @property
     def waiting(self) -> Queue:
@@ -105,32 +107,27 @@ class Loop:
         return max(room, 1)
 
     def step(self) -> list[Request]:
-        """Run one batch; returns the requests that finished in it."""
-        plan = self._schedule()
-        try:
-            chunks = self._prepare(plan)
-            begin = self.clock.now()
-            drawn = self._execute(chunks)
-        except BaseException:
-            self._undo()
-            raise
-        finally:
-            self._offload.release()
-        if self._cost is not None:
-            predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
-            self.experience.step(self.clock.now() - begin, predicted)
-        return self._apply(plan, drawn)
+        """Run one batch; returns the requests that finished in it.
+
+        Signals interrupt it only while it computes. What an interrupted step has finished is
+        returned by the next.
+        """
+        if self._open:
+            self._step()
+        finished, self._finished = self._finished, []
+        return finished
 
     def run(self) -> Iterator[Request]:
         """Step until no request is left; yields requests as they finish."""
-        while self._open:
+        while self._open or self._finished:
             yield from self.step()
 
     def cancel(self, request: Request) -> bool:
         """End a request now; False if it had ended already."""
         if request.finish is not None:
             return False
-        self._end(request, Finish.CANCELLED)
+        with postponed():
+            self._end(request, Finish.CANCELLED)
         return True
 
     def forecast(self, number: int) -> float | None:
@@ -147,6 +144,27 @@ class Loop:
         known = self._memo.order(state) if isinstance(self._memo, Ordering) else None
         order = known or self.relqueries.values()
         return forecast(order, number, self.config, self._cost, self.experience)
+
+    def _step(self) -> None:
+        """Run one batch, and note what finished in it."""
+        try:
+            with postponed():
+                plan = self._schedule()
+                chunks = self._prepare(plan)
+            begin = self.clock.now()
+            drawn = self._execute(chunks)
+            seconds = self.clock.now() - begin
+        except BaseException as error:
+            with postponed():
+                self._undo()
+            raise unwrapped(error) from None
+        finally:
+            self._offload.release()
+        with postponed():
+            if self._cost is not None:
+                predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
+                self.experience.step(seconds, predicted)
+            self._finished += self._apply(plan, drawn)
 
     def _ends_at_once(self, request: Request) -> bool:
         """Whether one step can take the whole request, whatever is cached."""

@@ -6,10 +6,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 import transformers as tf
 
+from relquery.engine.executor import Chunk
+from relquery.model.attention.batch import PackedBatch
+from relquery.model.cache.device import KVCache
 from relquery.model.forward import recorded
 from relquery.model.forward.llama import LlamaForward
 from relquery.model.kernels.program import can_run
@@ -118,3 +122,20 @@ def test_a_recorded_step_does_not_keep_a_cache() -> None:
     Decoding(network, forward, 2, 5).step(2)
     assert forward._recorded is not None
     assert forward._recorded._cache() is None
+
+
+@pytest.mark.parametrize("token", [-1, SIZES["vocab_size"], 10**6])
+@torch.inference_mode()
+def test_a_token_that_the_network_does_not_have_is_refused(token: int) -> None:
+    _, forward = ready("llama")
+    cache = KVCache(4)
+    slots = np.arange(1)
+    chunk = Chunk(0, np.array([token], np.int32), 0, (), slots)
+    batch = PackedBatch([chunk], cache, share=True, device=torch.device("cpu"))
+    with pytest.raises(IndexError):
+        forward(chunk.tokens.astype(np.int64), batch, [0])
+    again = Chunk(0, np.array([3], np.int32), 0, (), slots)
+    batch = PackedBatch([again], cache, share=True, device=torch.device("cpu"))
+    forward(again.tokens.astype(np.int64), batch, [0])
+    with pytest.raises(IndexError):  # by the recorded step
+        forward(chunk.tokens.astype(np.int64), batch, [0])

@@ -22,6 +22,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         "limited to 64 tokens",
     ),
+    "queries that grow with positions of their own": (
+        lambda: tf.Llama4ForCausalLM(
+            tf.Llama4TextConfig(
+                **EIGHT,
+                attention_chunk_size=256,
+                intermediate_size_mlp=64,
+                attn_temperature_tuning=True,
+                floor_scale=16,
+                attn_scale=0.5,
+                no_rope_layers=[1, 0],
+            )
+        ),
+        "counts by itself",
+    ),
     "a window that attention is not told": (
         lambda: tf.PhimoeForCausalLM(
             tf.PhimoeConfig(**LLAMA_LIKE, sliding_window=100, num_local_experts=2)
@@ -49,6 +63,18 @@ def test_what_the_engine_does_not_know_is_refused(name: str) -> None:
             parameter.normal_(0, 0.2)
     with pytest.raises(ModelError, match=why):
         prepare(network, NoTokenizer(), name)
+
+
+def test_a_window_that_no_layer_has_limits_nothing() -> None:
+    sizes: dict[str, Any] = {**LLAMA_LIKE, "layer_types": ["full_attention"] * 2}
+    sizes["num_hidden_layers"] = 2
+    experts = {"moe_intermediate_size": 32, "shared_expert_intermediate_size": 32}
+    moe = tf.Qwen2MoeConfig(**sizes, **experts, num_experts=4, num_experts_per_tok=2)
+    for network in (
+        tf.Qwen2MoeForCausalLM(moe),
+        tf.Gemma2ForCausalLM(tf.Gemma2Config(**sizes, sliding_window=20, head_dim=16)),
+    ):
+        assert prepare(network.eval(), NoTokenizer(), "whole").context == 256
 
 
 def test_a_limit_beyond_the_context_limits_nothing() -> None:

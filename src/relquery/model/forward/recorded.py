@@ -72,6 +72,10 @@ class RecordedStep:
         if len(prepared.plan.shift_values):
             return None
         rows = padded_rows(count)
+        if tokens.min() < 0 or tokens.max() >= len(self._embedding):
+            raise IndexError(
+                f"A token id is not among the {len(self._embedding):,} of the network."
+            )
         ids = np.zeros(rows, dtype=np.int64)
         ids[:count] = tokens
         logits = self._embedding.new_empty(rows, self._outputs)

@@ -128,8 +128,11 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
         positions = probe_positions(network, context)
         forward, release = _forward(network, own.whole, watched)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
+        why = str(error)
+        if not isinstance(error, NotImplementedError):
+            why = f"its code does not run with the engine's attention function ({error})."
         raise ModelError(
-            f"Model '{name}' cannot run on the local engine: {error} Run it on a server such as "
+            f"Model '{name}' cannot run on the local engine: {why} Run it on a server such as "
             "vLLM instead, and give model='openai:NAME' and base_url='http://localhost:8000/v1'."
         ) from error
     end = _end_tokens(network, tokenizer)

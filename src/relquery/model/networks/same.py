@@ -31,17 +31,22 @@ MOST_APART_ROUNDED = 0.3
 
 
 NARROW = 4
-"""Tokens of sliding windows when they are tried; the network's are longer than the prompt."""
+"""Tokens of a limit when it is tried; the network's own are longer than the prompt."""
+LIMITS = {
+    "sliding_window": "its sliding windows hide other tokens than the engine's",
+    "floor_scale": "its queries grow with positions that it counts by itself",
+}
+"""Attributes that change attention after so many tokens, and what is wrong if ours differs then."""
 
 
 class Own(NamedTuple):
     """(vocabulary,) logits after a fixed prompt, by a network's own attention.
 
-    narrow: with sliding windows of NARROW tokens; None if the network has no windows.
+    narrow: with a limit of NARROW tokens, for each of LIMITS that the network has.
     """
 
     whole: Tensor
-    narrow: Tensor | None
+    narrow: dict[str, Tensor]
 
 
 @torch.inference_mode()
@@ -52,9 +57,12 @@ def own_logits(network: PreTrainedModel) -> Own:
     def last() -> Tensor:
         return _centred(network(input_ids=given, use_cache=False).logits[0, -1])
 
-    whole = last()
-    with _narrowed(network) as has_windows:
-        return Own(whole, last() if has_windows else None)
+    narrow = {}
+    for limit in LIMITS:
+        with _narrowed(network, limit) as is_there:
+            if is_there:
+                narrow[limit] = last()
+    return Own(last(), narrow)
 
 
 @torch.inference_mode()
@@ -66,7 +74,7 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
     """
     with watch_calls() as watched:
         apart = distance(StockForward(network), own.whole)
-    for size in sorted(watched.asked - watched.used):
+    for size in sorted(watched.asked - watched.used if _has_limits(network) else ()):
         if context is None or size < context:
             raise NotImplementedError(
                 f"its attention is limited to {size} tokens in a way that the engine does not "
@@ -77,15 +85,19 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
             "its layers compute something else than the attention that the engine supports; its "
             f"logits would be off by {apart:.1%}."
         )
-    if own.narrow is not None:
-        with _narrowed(network):
-            apart = distance(StockForward(network), own.narrow)
+    for limit, expected in own.narrow.items():
+        with _narrowed(network, limit):
+            apart = distance(StockForward(network), expected)
         if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
-            raise NotImplementedError(
-                "its sliding windows hide other tokens than the engine's; its logits would be off "
-                f"by {apart:.1%}."
-            )
+            raise NotImplementedError(f"{LIMITS[limit]}; its logits would be off by {apart:.1%}.")
     return watched
+
+
+def _has_limits(network: PreTrainedModel) -> bool:
+    """Whether any layer may attend to fewer tokens than there are. A network may ask for masks of
+    a window that none of its layers has."""
+    kinds = getattr(network.config.get_text_config(), "layer_types", None)
+    return not kinds or set(kinds) != {"full_attention"}
 
 
 @torch.inference_mode()
@@ -107,18 +119,18 @@ def distance(forward: Forward, own: Tensor) -> float:
 
 
 @contextmanager
-def _narrowed(network: PreTrainedModel) -> Iterator[bool]:
-    """Give all sliding windows NARROW tokens meanwhile. Yields whether there are any."""
+def _narrowed(network: PreTrainedModel, limit: str) -> Iterator[bool]:
+    """Make a limit NARROW tokens meanwhile, wherever it is. Yields whether it is anywhere."""
     holders: list[Any] = [network.config.get_text_config(), *network.modules()]
-    sizes = [(each, getattr(each, "sliding_window", None)) for each in holders]
-    windows = [(each, size) for each, size in sizes if type(size) is int and size > NARROW]
-    for each, _ in windows:
-        each.sliding_window = NARROW
+    sizes = [(each, getattr(each, limit, None)) for each in holders]
+    narrowed = [(each, size) for each, size in sizes if type(size) is int and size > NARROW]
+    for each, _ in narrowed:
+        setattr(each, limit, NARROW)
     try:
-        yield bool(windows)
+        yield bool(narrowed)
     finally:
-        for each, size in windows:
-            each.sliding_window = size
+        for each, size in narrowed:
+            setattr(each, limit, size)
 
 
 def _prompt(network: PreTrainedModel) -> np.ndarray[tuple[int], np.dtype[np.int32]]:

@@ -1,0 +1,52 @@
+"""Signals wait while the engine changes its state, which must not stop half-way."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_SIGNALS = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Run a block whole: Python's handlers of signals, such as Ctrl-C's, run after it.
+
+    They run in the main thread alone, so nothing needs to be done in another.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    handled = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in handled:
+        signal.signal(number, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        try:
+            _restore(handled)
+        except BaseException:  # what a handler raised that was there again
+            _restore(handled)
+            raise
+        for number, frame in came:
+            handled[signal.Signals(number)](number, frame)
+
+
+def _restore(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], Any]]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """The exception that a handler raised: compiled code wraps it if it called Python meanwhile."""
+    if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+        return error.__cause__
+    return error
