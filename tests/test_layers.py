@@ -56,6 +56,7 @@ ROOMS: dict[str, list[str]] = {
         "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
+    "markup": ["reader", "files", "parts", "define", "schema", "imports", "draw"],
     "engine": [
         "interrupts", "cost", "request", "cache", "clock", "executor", "scheduling.plan",
         "scheduling.reuse", "scheduling.draft",

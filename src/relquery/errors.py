@@ -3,6 +3,7 @@
 RelqueryError
 ├── QueryError               the SQL text or what it names is wrong
 │   ├── SqlSyntaxError       does not parse; carries line, column and a caret
+│   ├── MarkupError          prompt markup that is wrong; carries line, column and a caret
 │   ├── UnknownColumnError   names the nearest column
 │   ├── UnknownTableError    names the nearest table
 │   ├── LateQueryError       found after calls were paid for
@@ -41,11 +42,18 @@ class SqlSyntaxError(QueryError):
 
     def __init__(self, message: str, sql: str, line: int, column: int) -> None:
         self.line, self.column = line, column
-        lines = sql.splitlines() or [""]
-        text = lines[min(line, len(lines)) - 1]
-        before = text[: column - 1].split("\t")  # a tab is as wide as the one above it
-        caret = "\t".join(" " * cell_len(part) for part in before) + "^"
-        super().__init__(f"{message} (line {line}, column {column})\n  {text}\n  {caret}")
+        super().__init__(_pointed(message, sql, line, column))
+
+
+class MarkupError(QueryError):
+    """Prompt markup that does not parse, or a prompt that does not fit its schema.
+
+    `line` and `column` count from 1; 0 where the error is in no place.
+    """
+
+    def __init__(self, message: str, text: str = "", line: int = 0, column: int = 0) -> None:
+        self.line, self.column = line, column
+        super().__init__(_pointed(message, text, line, column) if line else message)
 
 
 class UnknownColumnError(QueryError):
@@ -145,6 +153,22 @@ class LedgerWarning(UserWarning):
 
 class SamplingWarning(UserWarning):
     """A server that rejects a setting and answers with its own default instead."""
+
+
+def _pointed(message: str, text: str, line: int, column: int) -> str:
+    """A message with the line that it is about, and a caret below."""
+    lines = text.splitlines() or [""]
+    shown = lines[min(line, len(lines)) - 1]
+    at = column - 1
+    if at > _WIDEST:  # of a very long line, what is around the place
+        shown, at = shown[at - _WIDEST // 2 :], _WIDEST // 2
+    before = shown[:at].split("\t")  # a tab is as wide as the one above it
+    caret = "\t".join(" " * cell_len(part) for part in before) + "^"
+    return f"{message} (line {line}, column {column})\n  {shown[: 2 * _WIDEST]}\n  {caret}"
+
+
+_WIDEST = 200
+"""Columns before a place in a line that is shown."""
 
 
 def unknown(what: str, name: object, known: Iterable[str], *, of: str = "", more: str = "") -> str:

@@ -264,3 +264,25 @@ def _answers(ledger: Path) -> int:
             return int(count)
     except (sqlite3.OperationalError, TypeError):
         return 0
+
+
+def test_a_schema_and_a_prompt_over_it_are_drawn(relquery: Run, tmp_path: Path) -> None:
+    schema, asked = tmp_path / "s.xml", tmp_path / "p.xml"
+    schema.write_text(
+        "<schema name='s'>Hello.<module name='a'>A <param name='b' len='2'/></module></schema>"
+    )
+    asked.write_text("<prompt schema='s'><a b='c'/>Why?</prompt>")
+    out, _ = relquery("prompt", "draw", str(schema))
+    assert out.splitlines() == [
+        "schema s",
+        '├── "Hello."',
+        "└── module a",
+        '    ├── "A"',
+        "    └── parameter b (2 tokens)",
+    ]
+    out, _ = relquery("prompt", "draw", str(schema), str(asked))
+    assert out.splitlines() == ["prompt of schema s", '├── + a b="c"', '└── "Why?"']
+    asked.write_text("<prompt schema='s'><aa/></prompt>")
+    _, err = relquery("prompt", "draw", str(schema), str(asked), code=1)
+    assert "has no module 'aa'. Modules: a. Did you mean 'a'?" in err
+    assert "<prompt schema='s'><aa/></prompt>" in err

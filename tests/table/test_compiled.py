@@ -104,7 +104,7 @@ def test_compiling_is_told_once_whatever_is_compiled(tmp_path: Path) -> None:
         check=True,
     )
     (line,) = told.stderr.splitlines()
-    assert "This can take a minute, once per installation" in line
+    assert "This can take some minutes, once per installation" in line
 
 
 CALLED_FROM_ANOTHER_FILE = """

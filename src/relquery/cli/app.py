@@ -9,6 +9,7 @@ import typer
 
 from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
+from relquery.cli.prompt import prompt
 from relquery.cli.reorder.command import reorder
 from relquery.cli.span.command import span
 from relquery.cli.sql.command import sql
@@ -35,6 +36,7 @@ app.command()(simulate)
 app.command()(replay)
 app.command()(calibrate)
 app.add_typer(span, name="span")
+app.add_typer(prompt, name="prompt")
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 
 class BlockPool:
@@ -122,12 +123,16 @@ class BlockPool:
 
     def evict(self, count: int) -> int:
         """Drop up to `count` cached blocks, least recently used first; returns how many."""
-        dropped = min(count, len(self._cached))
-        for _ in range(dropped):
-            block, _ = self._cached.popitem(last=False)
-            self.withdraw(block)
-            self._free.append(block)
-        return dropped
+        dropped = list(islice(self._cached, count))
+        cached, key_of, block_of = self._cached, self._key_of, self._block_of
+        for block in dropped:
+            key = key_of[block]
+            assert key is not None, "a cached block has a key"
+            del cached[block], block_of[key]
+            key_of[block] = None
+            self.changes.append(key)
+        self._free += dropped
+        return len(dropped)
 
     def check(self) -> None:
         """Verify the pool's invariants. Raises AssertionError on a leak or a dangling key."""

@@ -10,6 +10,7 @@ unless a chain says `At`; what attends to what does not depend on them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -100,12 +101,12 @@ class Piece:
             room[:before] = self.slots[:before]
             self.room = room
         slots = self.room[before:whole]
+        own = _numbers(block_size)
         if len(blocks) == 1:  # while it decodes
-            first = blocks[0] * block_size
-            slots[:] = np.arange(first, first + block_size)
+            np.add(own, blocks[0] * block_size, out=slots)
         else:
             firsts = np.array(blocks, np.int64)[:, None] * block_size
-            slots.reshape(-1, block_size)[:] = firsts + np.arange(block_size)
+            np.add(firsts, own, out=slots.reshape(-1, block_size))
         self.slots = self.room[:whole]
         self.blocks += blocks
 
@@ -113,6 +114,11 @@ class Piece:
         """Forget the blocks and what they held."""
         self.blocks, self.done, self.run = [], 0, 0
         self.slots = self.room = np.empty(0, np.int64)
+
+
+@cache
+def _numbers(count: int) -> npt.NDArray[np.int64]:
+    return np.arange(count)
 
 
 @dataclass(slots=True, eq=False)

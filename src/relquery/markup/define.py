@@ -1,0 +1,195 @@
+"""From the elements of a document to a schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relquery.errors import MarkupError, did_you_mean, unknown
+from relquery.markup.files import find, read_text
+from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, named
+from relquery.markup.reader import Element, Words, read
+from relquery.prompt import Role
+
+ROLES = {role.value: role for role in Role}
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "schema": ("name",),
+    "module": ("name", "src", "cache", "priority"),
+    "union": ("scaffold",),
+    "param": ("name", "len", "length", "scaffold"),
+    "parameter": ("name", "len", "length", "scaffold"),
+    **dict.fromkeys(ROLES, ()),
+}
+RESERVED = {*ATTRIBUTES, "prompt"}
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_EDGES = re.compile(r"\A\s*\n\s*|\s*\n\s*\Z")
+
+
+def define(text: str, folder: Path | None) -> tuple[str, tuple[Part, ...]]:
+    """The name and the parts of the schema that a text defines.
+
+    folder: where `src=` finds files. Raises MarkupError.
+    """
+    return _Definition(text, folder).schema()
+
+
+def tidy(text: str) -> str:
+    """Text between tags, without the line breaks and indentation next to the tags.
+
+    A line break there becomes one, so that words do not join; text of nothing else vanishes.
+    """
+    return "" if text.isspace() and "\n" in text else _EDGES.sub("\n", text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Where a part is: in a module, in a message."""
+
+    module: bool = False
+    message: bool = False
+
+
+class _Definition:
+    """One schema in the making."""
+
+    def __init__(self, text: str, folder: Path | None) -> None:
+        self._text, self._folder = text, folder
+
+    def schema(self) -> tuple[str, tuple[Part, ...]]:
+        root = read(self._text)
+        if root.tag != "schema":
+            raise self._error(f"A schema begins with <schema name=...>, not <{root.tag}>.", root)
+        self._check_attributes(root)
+        parts = self._parts(root, _Inside())
+        self._check_names(parts, root)
+        return self._name(root), parts
+
+    def _parts(self, element: Element, inside: _Inside) -> tuple[Part, ...]:
+        return tuple(self._each_part(element, inside))
+
+    def _each_part(self, element: Element, inside: _Inside) -> Iterator[Part]:
+        for child in element.children:
+            if isinstance(child, Words):
+                if content := tidy(child.text):
+                    yield Text(content)
+                continue
+            self._check_attributes(child)
+            match child.tag:
+                case "module":
+                    yield self._module(child, inside)
+                case "union":
+                    yield self._union(child, inside)
+                case "param" | "parameter":
+                    if not inside.module:
+                        raise self._error("A parameter must be in a module.", child)
+                    yield self._parameter(child)
+                case tag if tag in ROLES:
+                    if inside.message:
+                        raise self._error(f"<{tag}> is inside another message.", child)
+                    parts = self._parts(child, replace(inside, message=True))
+                    yield Message(ROLES[tag], parts, child.place)
+                case tag:
+                    raise self._error(f"<{tag}> must not be inside <{element.tag}>.", child)
+
+    def _module(self, element: Element, inside: _Inside) -> Module:
+        parts = self._parts(element, replace(inside, module=True))
+        if "src" in element.attributes:
+            if parts:
+                raise self._error("A module with src= must not have text of its own.", element)
+            parts = (Text(self._file(element)),)
+        self._check_names(parts, element)
+        cache = element.attributes.get("cache", "true")
+        if cache not in ("true", "false"):
+            raise self._error(f"cache is '{cache}'; it must be 'true' or 'false'.", element)
+        return Module(
+            self._name(element),
+            parts,
+            cache == "true",
+            self._integer(element, "priority", least=None, default=0),
+            element.place,
+        )
+
+    def _union(self, element: Element, inside: _Inside) -> Union:
+        modules = []
+        for part in self._parts(element, inside):
+            if not isinstance(part, Module):
+                raise self._error("A union holds modules and nothing else.", element)
+            modules.append(part)
+        if not modules:
+            raise self._error("A union must hold at least one module.", element)
+        scaffold = element.attributes.get("scaffold", "")
+        names = [module.name for module in modules]
+        if scaffold and scaffold not in names:
+            said = unknown("module", scaffold, names, of="this union")
+            raise self._error(f"scaffold: {said}", element)
+        return Union(tuple(modules), scaffold, element.place)
+
+    def _parameter(self, element: Element) -> Parameter:
+        if element.children:
+            raise self._error("A parameter must be empty; its argument is in the prompt.", element)
+        given = [name for name in ("len", "length") if name in element.attributes]
+        if len(given) != 1:
+            raise self._error("A parameter needs its length in tokens: len='10'.", element)
+        length = self._integer(element, given[0], least=1, default=1)
+        scaffold = element.attributes.get("scaffold", "")
+        return Parameter(self._name(element), length, scaffold, element.place)
+
+    def _file(self, element: Element) -> str:
+        if self._folder is None:
+            raise self._error("src= needs the folder of the schema; use Schema.load.", element)
+        try:
+            return read_text(find(self._folder, element.attributes["src"]))
+        except (ValueError, MarkupError) as error:
+            raise self._error(str(error), element) from error
+
+    def _integer(self, element: Element, name: str, *, least: int | None, default: int) -> int:
+        given = element.attributes.get(name, str(default))
+        is_whole = re.fullmatch(r"-?\d{1,9}", given, re.ASCII) is not None
+        if not is_whole or (least is not None and int(given) < least):
+            enough = "" if least is None else f" of at least {least}"
+            raise self._error(f"{name} is '{given}'; it must be a whole number{enough}.", element)
+        return int(given)
+
+    def _name(self, element: Element) -> str:
+        name = element.attributes.get("name", "")
+        if not name:
+            raise self._error(f"<{element.tag}> needs a name: name='...'.", element)
+        if element.tag != "schema" and not _NAME.fullmatch(name):
+            raise self._error(
+                f"The name '{name}' cannot be a tag in a prompt. Use letters, digits, '.', '-' and "
+                "'_', beginning with a letter or '_'.",
+                element,
+            )
+        if name in RESERVED and element.tag == "module":
+            raise self._error(f"A module cannot have the name of the tag <{name}>.", element)
+        return name
+
+    def _check_attributes(self, element: Element) -> None:
+        known = ATTRIBUTES.get(element.tag)
+        if known is None:
+            tags = [tag for tag in ATTRIBUTES if tag != "schema"]
+            raise self._error(
+                f"A schema has no <{element.tag}>. Tags: {', '.join(tags)}."
+                + did_you_mean(element.tag, tags),
+                element,
+            )
+        for name in element.attributes:
+            if name not in known:
+                said = unknown("attribute", name, known, of=f"<{element.tag}>")
+                raise self._error(said, element)
+
+    def _check_names(self, parts: Sequence[Part], element: Element) -> None:
+        seen: set[str] = set()
+        for one in named(tuple(parts)):
+            if one.name in seen:
+                raise MarkupError(
+                    f"<{element.tag}> has two things named '{one.name}'. Rename one of them.",
+                    self._text,
+                    *one.place,
+                )
+            seen.add(one.name)
+
+    def _error(self, message: str, element: Element) -> MarkupError:
+        return MarkupError(message, self._text, *element.place)

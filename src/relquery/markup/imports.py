@@ -1,0 +1,161 @@
+"""A prompt: what it imports from its schema, arguments, and its own text (paper 001, §3.2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from relquery.errors import MarkupError, did_you_mean, unknown
+from relquery.markup.define import ROLES, tidy
+from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, named
+from relquery.markup.reader import Element, Words, read
+from relquery.markup.schema import Schema
+from relquery.prompt import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A module that a prompt imports.
+
+    arguments: by the module's parameters. parts: what is imported from inside it, and text that is
+    new there, in the prompt's order.
+    """
+
+    module: Module
+    arguments: Mapping[str, str]
+    parts: tuple[PromptPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Text that is in the prompt alone. role: who says it; None for who says what is around it."""
+
+    content: str
+    role: Role | None = None
+
+
+PromptPart: TypeAlias = "Import | New"
+
+
+@dataclass(frozen=True, slots=True)
+class MarkupPrompt:
+    """A prompt over a schema, all of whose imports exist."""
+
+    schema: Schema
+    parts: tuple[PromptPart, ...]
+
+    @classmethod
+    def parse(cls, text: str, schemas: Mapping[str, Schema] | Schema) -> MarkupPrompt:
+        """A prompt from its text. schemas: those it may name, or its own. Raises MarkupError."""
+        return _Reading(text, schemas).prompt()
+
+    def imports(self) -> Iterator[tuple[str, ...]]:
+        """The path of each imported module, in the prompt's order."""
+        yield from _paths(self.parts, ())
+
+
+def _paths(parts: tuple[PromptPart, ...], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for part in parts:
+        if isinstance(part, Import):
+            yield (*path, part.module.name)
+            yield from _paths(part.parts, (*path, part.module.name))
+
+
+class _Reading:
+    """One prompt being read."""
+
+    def __init__(self, text: str, schemas: Mapping[str, Schema] | Schema) -> None:
+        self._text, self._schemas = text, schemas
+
+    def prompt(self) -> MarkupPrompt:
+        root = read(self._text)
+        if root.tag != "prompt":
+            raise self._error(f"A prompt begins with <prompt schema=...>, not <{root.tag}>.", root)
+        for name in root.attributes:
+            if name != "schema":
+                raise self._error(unknown("attribute", name, ["schema"], of="<prompt>"), root)
+        schema = self._schema(root)
+        return MarkupPrompt(schema, self._parts(root, schema.parts, f"schema '{schema.name}'"))
+
+    def _schema(self, root: Element) -> Schema:
+        name = root.attributes.get("schema", "")
+        known = self._schemas
+        if isinstance(known, Schema):
+            known = {known.name: known}
+        if name not in known:
+            raise self._error(unknown("schema", name, sorted(known)), root)
+        return known[name]
+
+    def _parts(
+        self, element: Element, around: Sequence[Part], where: str
+    ) -> tuple[PromptPart, ...]:
+        """around: the parts of the schema or module whose element this is."""
+        modules = {one.name: one for one in named(tuple(around)) if isinstance(one, Module)}
+        unions = dict(_union_of(tuple(around)))
+        taken: dict[str, str] = {}  # by name of a module, or of the first in a union
+        found: list[PromptPart] = []
+        for child in element.children:
+            if isinstance(child, Words):
+                if content := tidy(child.text):
+                    found.append(New(content))
+                continue
+            if child.tag in ROLES and child.tag not in modules:
+                found.append(self._said(child))
+                continue
+            module = modules.get(child.tag)
+            if module is None:
+                raise self._error(
+                    f"{where[0].upper()}{where[1:]} has no module '{child.tag}'. "
+                    + (f"Modules: {', '.join(modules)}." if modules else "It has none.")
+                    + did_you_mean(child.tag, modules),
+                    child,
+                )
+            group = unions.get(child.tag, child.tag)
+            if group in taken:
+                other = taken[group]
+                why = (
+                    f"Module '{other}' is imported twice."
+                    if other == child.tag
+                    else f"Modules '{other}' and '{child.tag}' are in one union; import one."
+                )
+                raise self._error(why, child)
+            taken[group] = child.tag
+            found.append(self._import(child, module))
+        return tuple(found)
+
+    def _import(self, element: Element, module: Module) -> Import:
+        parameters = [one.name for one in named(module.parts) if isinstance(one, Parameter)]
+        for name in element.attributes:
+            if name not in parameters:
+                said = unknown("parameter", name, parameters, of=f"module '{module.name}'")
+                raise self._error(said, element)
+        parts = self._parts(element, module.parts, f"module '{module.name}'")
+        return Import(module, dict(element.attributes), parts)
+
+    def _said(self, element: Element) -> New:
+        if element.attributes:
+            raise self._error(f"<{element.tag}> has no attributes.", element)
+        texts = [child.text for child in element.children if isinstance(child, Words)]
+        if len(texts) < len(element.children):
+            raise self._error(
+                f"<{element.tag}> in a prompt holds text and nothing else. Import modules outside "
+                "it.",
+                element,
+            )
+        return New(tidy("".join(texts)).strip("\n"), ROLES[element.tag])
+
+    def _error(self, message: str, element: Element) -> MarkupError:
+        return MarkupError(message, self._text, *element.place)
+
+
+def _union_of(parts: tuple[Part, ...]) -> Iterator[tuple[str, str]]:
+    """For each module of a union, the union's first module."""
+    for part in parts:
+        match part:
+            case Union(modules):
+                yield from ((module.name, modules[0].name) for module in modules)
+            case Message(_, inner):
+                yield from _union_of(inner)
+            case Text() | Parameter() | Module():
+                pass

@@ -1,0 +1,137 @@
+"""Reads XML into elements that know where they are, and nothing that could harm the reader.
+
+Documents cannot define entities or load anything, and are limited in size and depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from xml.parsers import expat
+
+from relquery.errors import MarkupError
+
+MOST_BYTES = 16 * 2**20
+MOST_LEVELS = 200
+
+
+class Place(NamedTuple):
+    """Line and column in a document, from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Text between tags, as it is written."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A tag with its attributes and what it contains. place: of its opening tag."""
+
+    tag: str
+    attributes: dict[str, str]
+    children: tuple[Element | Words, ...]
+    place: Place
+
+
+@dataclass(slots=True)
+class _Open:
+    """An element whose end has not been read. words: the parts of a text in it that goes on."""
+
+    tag: str
+    attributes: dict[str, str]
+    place: Place
+    children: list[Element | Words] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    words_at: Place | None = None
+
+    def end_words(self) -> None:
+        """Make a child of the text."""
+        if self.words:
+            assert self.words_at is not None
+            self.children.append(Words("".join(self.words), self.words_at))
+            self.words = []
+
+
+def read(text: str) -> Element:
+    """The root element of a document. Raises MarkupError."""
+    content = text.encode("utf-8", "replace")
+    if len(content) > MOST_BYTES:
+        raise MarkupError(
+            f"The document has {len(content):,} bytes; it must have at most {MOST_BYTES:,}. "
+            "Split it into several schemas, or load long texts with src=."
+        )
+    return _Reader(text).read(content)
+
+
+class _Reader:
+    """One pass through a document."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._path: list[_Open] = []
+        self._root: Element | None = None
+        self._parser = parser = expat.ParserCreate("utf-8")
+        parser.buffer_text = False  # each text must know where it begins
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._words
+        parser.StartDoctypeDeclHandler = self._refuse_doctype
+
+    def read(self, content: bytes) -> Element:
+        try:
+            self._parser.Parse(content, True)
+        except expat.ExpatError as error:
+            why = expat.ErrorString(error.code)
+            hint = (
+                " Write &lt; for <, and &amp; for &; code may stand in <![CDATA[ ... ]]>."
+                if why == expat.errors.XML_ERROR_INVALID_TOKEN
+                else ""
+            )
+            place = Place(error.lineno, error.offset + 1)
+            raise self.error(f"This is not well-formed XML: {why}.{hint}", place) from None
+        assert self._root is not None, "a well-formed document has a root"
+        return self._root
+
+    def error(self, message: str, place: Place) -> MarkupError:
+        return MarkupError(message, self._text, *place)
+
+    @property
+    def _place(self) -> Place:
+        return Place(self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        if len(self._path) == MOST_LEVELS:
+            raise self.error(f"Tags are nested more than {MOST_LEVELS} levels deep.", self._place)
+        if self._path:
+            self._path[-1].end_words()
+        self._path.append(_Open(tag, attributes, self._place))
+
+    def _end(self, tag: str) -> None:
+        ended = self._path.pop()
+        ended.end_words()
+        made = Element(ended.tag, ended.attributes, tuple(ended.children), ended.place)
+        if self._path:
+            self._path[-1].children.append(made)
+        else:
+            self._root = made
+
+    def _words(self, text: str) -> None:
+        """Text comes in parts: line by line, and around entities and comments."""
+        inside = self._path[-1]
+        if not inside.words:
+            inside.words_at = self._place
+        inside.words.append(text)
+
+    def _refuse_doctype(self, *declared: Any) -> None:
+        before = self._text[: self._text.find("<!DOCTYPE")].split("\n")  # expat tells its end
+        raise self.error(
+            "A document type is declared, which could define entities. Remove <!DOCTYPE ...>.",
+            Place(len(before), len(before[-1]) + 1),
+        )

@@ -1,0 +1,66 @@
+"""Documents are read with the place of everything in them, and nothing harmful is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from relquery.errors import MarkupError
+from relquery.markup import reader
+from relquery.markup.reader import MOST_LEVELS, Element, Place, Words, read
+
+
+def test_elements_and_texts_know_where_they_are() -> None:
+    found = read("<a>\n  one<b c='d'/>two &amp; <![CDATA[<three>]]><!-- no -->four</a>")
+    assert found == Element(
+        "a",
+        {},
+        (
+            Words("\n  one", Place(1, 4)),
+            Element("b", {"c": "d"}, (), Place(2, 6)),
+            Words("two & <three>four", Place(2, 16)),
+        ),
+        Place(1, 1),
+    )
+
+
+BOMB = """<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;&b;&b;">]>
+<a>&c;</a>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "column"),
+    [
+        (BOMB, "document type", 1, 1),
+        ("<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>", "document type", 1, 1),
+        ("<a>&b;</a>", "undefined entity", 1, 4),
+        ("<a>\n  <b>\n</a>", "mismatched tag", 3, 3),
+        ("<a>1 < 2</a>", "Write &lt;", 1, 7),
+        ("", "no element found", 1, 1),
+        ("<a/><b/>", "junk after", 1, 5),
+        ("<a>" * (MOST_LEVELS + 1), f"more than {MOST_LEVELS} levels", 1, 3 * MOST_LEVELS + 1),
+        ("<a>" * 10_000 + "</a>" * 10_000, "levels", 1, 3 * MOST_LEVELS + 1),
+    ],
+)
+def test_what_is_no_document_is_refused_at_its_place(
+    text: str, message: str, line: int, column: int
+) -> None:
+    with pytest.raises(MarkupError, match=message) as caught:
+        read(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert len(str(caught.value)) < 1_000
+
+
+def test_a_document_of_many_bytes_is_refused_before_it_is_parsed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reader, "MOST_BYTES", 1_000)
+    read(f"<a>{'x' * 900}</a>")
+    with pytest.raises(MarkupError, match=r"has 1,007 bytes; it must have at most 1,000"):
+        read(f"<a>{'x' * 1_000}</a>")
+
+
+def test_a_long_text_is_read_in_time_proportional_to_its_length() -> None:
+    lines = "a line\n" * 200_000
+    (words,) = read(f"<a>{lines}</a>").children
+    assert isinstance(words, Words)
+    assert words.text == lines

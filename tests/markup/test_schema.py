@@ -1,0 +1,209 @@
+"""Schemas: what they define, and why others are refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relquery.errors import MarkupError
+from relquery.markup.define import tidy
+from relquery.markup.draw import draw
+from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union
+from relquery.markup.schema import Schema
+
+TRAVEL = """
+<schema name="travel">
+  <system>You plan travels.</system>
+  <user>
+    <module name="plan" priority="2">
+      A journey of <param name="duration" len="4"/>
+      <union scaffold="home">
+        <module name="home">at home,
+          in <parameter name="city" length="10" scaffold="a city"/></module>
+        <module name="abroad" cache="false">abroad</module>
+      </union>
+    </module>
+    Be short.
+  </user>
+</schema>"""
+
+
+def test_a_schema_is_a_tree_of_modules_unions_parameters_and_messages() -> None:
+    assert draw(Schema.parse(TRAVEL)).splitlines() == [
+        "schema travel",
+        "├── system",
+        '│   └── "You plan travels."',
+        "└── user",
+        "    ├── module plan (priority 2)",
+        '    │   ├── "A journey of"',
+        "    │   ├── parameter duration (4 tokens)",
+        "    │   └── union",
+        "    │       ├── module home",
+        '    │       │   ├── "at home, in"',
+        "    │       │   └── parameter city (10 tokens)",
+        "    │       └── module abroad (not cached)",
+        '    │           └── "abroad"',
+        '    └── "Be short."',
+    ]
+
+
+def test_modules_are_found_with_their_paths() -> None:
+    found = [path for path, _ in Schema.parse(TRAVEL).modules()]
+    assert found == [("plan",), ("plan", "home"), ("plan", "abroad")]
+
+
+@pytest.mark.parametrize(
+    ("inside", "message", "line", "column"),
+    [
+        ("<modul name='a'/>", "no <modul>.*Did you mean 'module'", 1, 18),
+        ("<module/>", "needs a name", 1, 18),
+        ("<module name='a b'/>", "cannot be a tag", 1, 18),
+        ("<module name='1'/>", "cannot be a tag", 1, 18),
+        ("<module name='user'/>", "the name of the tag <user>", 1, 18),
+        ("<module name='a'/>\n<module name='a'/>", "two things named 'a'", 2, 1),
+        ("<module name='a'/><union><module name='a'/></union>", "two things named", 1, 43),
+        ("<module name='a'/><user><module name='a'/></user>", "two things named", 1, 42),
+        ("<module name='a' nam='b'/>", "attribute 'nam'.*Did you mean 'name'", 1, 18),
+        ("<module name='a' cache='no'/>", "cache is 'no'", 1, 18),
+        ("<module name='a' priority='x'/>", "priority is 'x'", 1, 18),
+        ("<module name='a' src='b'>c</module>", "must not have text of its own", 1, 18),
+        ("<module name='a' src='b'/>", "needs the folder", 1, 18),
+        ("<param name='a' len='3'/>", "must be in a module", 1, 18),
+        ("<user><param name='a' len='3'/></user>", "must be in a module", 1, 24),
+        ("<module name='a'><param name='b'/></module>", "needs its length", 1, 35),
+        ("<module name='a'><param name='b' len='0'/></module>", "at least 1", 1, 35),
+        ("<module name='a'><param name='b' len='²'/></module>", "whole number", 1, 35),
+        ("<module name='a'><param name='b' len='1'>c</param></module>", "must be empty", 1, 35),
+        ("<union/>", "at least one module", 1, 18),
+        ("<union>text</union>", "modules and nothing else", 1, 18),
+        ("<union scaffold='b'><module name='a'/></union>", "module 'b' of this union", 1, 18),
+        ("<user><system>a</system></user>", "inside another message", 1, 24),
+        ("<schema name='b'/>", "must not be inside <schema>", 1, 18),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(
+    inside: str, message: str, line: int, column: int
+) -> None:
+    with pytest.raises(MarkupError, match=message) as caught:
+        Schema.parse(f"<schema name='s'>{inside}</schema>")
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert str(caught.value).splitlines()[-1].endswith("^")
+
+
+@pytest.mark.parametrize("text", ["<prompt schema='a'/>", "<module name='a'/>"])
+def test_other_documents_are_no_schemas(text: str) -> None:
+    with pytest.raises(MarkupError, match="begins with <schema name="):
+        Schema.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "tidied"),
+    [
+        ("\n   a b\n  ", "\na b\n"),
+        (" a ", " a "),
+        ("\n\n  ", ""),
+        (" ", " "),
+        ("a\n\n  b", "a\n\n  b"),
+        ("  \n\n  a", "\na"),
+    ],
+)
+def test_indentation_next_to_tags_is_no_text(text: str, tidied: str) -> None:
+    assert tidy(text) == tidied
+
+
+class TestFiles:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "secret.txt").write_text("secret")
+        folder = tmp_path / "schemas"
+        (folder / "texts").mkdir(parents=True)
+        (folder / "texts" / "a.txt").write_text("text <of> a")
+        return folder
+
+    def load(self, folder: Path, src: str) -> Schema:
+        file = folder / "s.xml"
+        file.write_text(f"<schema name='s'><module name='a' src='{src}'/></schema>")
+        return Schema.load(file)
+
+    def test_a_module_may_be_a_file_in_the_folder(self, folder: Path) -> None:
+        (module,) = self.load(folder, "texts/a.txt").parts
+        assert isinstance(module, Module)
+        assert module.parts == (Text("text <of> a"),)
+
+    @pytest.mark.parametrize("src", ["../secret.txt", "texts/../../secret.txt", "/etc/passwd"])
+    def test_no_file_outside_it_is_read(self, folder: Path, src: str) -> None:
+        with pytest.raises(MarkupError, match="outside the schema's folder"):
+            self.load(folder, src)
+
+    def test_no_link_leads_out_of_it(self, folder: Path) -> None:
+        os.symlink(folder.parent / "secret.txt", folder / "link.txt")
+        os.symlink(folder.parent, folder / "up")
+        for src in ("link.txt", "up/secret.txt"):
+            with pytest.raises(MarkupError, match="outside the schema's folder"):
+                self.load(folder, src)
+
+    def test_what_is_no_text_is_told(self, folder: Path) -> None:
+        (folder / "bytes.txt").write_bytes(b"\xff\xfe\xfa")
+        for src, why in {
+            "b.txt": "not a file",
+            "texts": "not a file",
+            "bytes.txt": "UTF-8",
+        }.items():
+            with pytest.raises(MarkupError, match=why):
+                self.load(folder, src)
+        with pytest.raises(MarkupError, match="cannot be read"):
+            Schema.load(folder / "none.xml")
+
+
+WORDS = st.text("abc ", min_size=1, max_size=8).filter(lambda text: not text.isspace())
+
+
+@st.composite
+def written(draw: st.DrawFn, names: list[str], depth: int = 0) -> str:
+    """The inside of a module. names: those used so far, all different."""
+    parts = []
+    for _ in range(draw(st.integers(0, 3))):
+        kind = draw(st.sampled_from(["text", "module", "union", "parameter"]))
+        if kind == "text" or depth == 3:
+            parts.append(f"[{draw(WORDS)}{len(names)}]")
+            names.append("")
+        elif kind == "parameter":
+            names.append("")
+            parts.append(f"<param name='p{len(names)}' len='{draw(st.integers(1, 9))}'/>")
+        else:
+            count = draw(st.integers(1, 3)) if kind == "union" else 1
+            modules = []
+            for _ in range(count):
+                names.append("")
+                name = f"m{len(names)}"
+                modules.append(f"<module name='{name}'>{draw(written(names, depth + 1))}</module>")
+            inside = "".join(modules)
+            parts.append(f"<union>{inside}</union>" if kind == "union" else inside)
+    return "".join(parts)
+
+
+def texts_of(parts: tuple[Part, ...]) -> str:
+    found = ""
+    for part in parts:
+        match part:
+            case Text(content):
+                found += content
+            case Module(_, inner) | Message(_, inner):
+                found += texts_of(inner)
+            case Union(modules):
+                found += texts_of(modules)
+            case Parameter():
+                pass
+    return found
+
+
+@given(st.data())
+def test_every_text_of_a_schema_is_in_it_once_and_in_order(data: st.DataObject) -> None:
+    inside = data.draw(written([]))
+    schema = Schema.parse(f"<schema name='s'><module name='all'>{inside}</module></schema>")
+    plain = "".join(part.partition(">")[2] for part in f">{inside}".split("<"))
+    assert texts_of(schema.parts) == plain
