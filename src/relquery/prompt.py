@@ -40,7 +40,8 @@ class Span:
     """A piece of a prompt.
 
     content: text; existing token ids; or an exchange or a nest, which are independent.
-    position: position id of the first token; None means directly after what precedes it.
+    position: position id of the first token, in a nest counted from where the nest begins; None
+        means directly after what precedes it. What a span attends to does not depend on positions.
     begins: whether a message begins with it. If False, consecutive spans of one role are parts of
         one message; a span of another role always begins a message.
     """

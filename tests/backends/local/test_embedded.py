@@ -174,7 +174,7 @@ def test_a_prompt_that_cannot_be_rendered_gets_an_error_and_the_others_answers(
     backend: EmbeddedBackend,
 ) -> None:
     prompts = [prompt(f"row {n}") for n in range(7)]
-    wrong = {2: (Span("x", position=3),), 3: prompt("\ud800"), 6: (Span((3, 999)), Span("x"))}
+    wrong = {2: (Span("x", position=-1),), 3: prompt("\ud800"), 6: (Span((3, 999)), Span("x"))}
     asked = [wrong.get(n, each) for n, each in enumerate(prompts)]
     sampling = Sampling(max_tokens=4)
     answers, alone = (dict(backend.answer(each, sampling)) for each in (asked, prompts))
@@ -182,6 +182,21 @@ def test_a_prompt_that_cannot_be_rendered_gets_an_error_and_the_others_answers(
     assert all(answers[n].text == alone[n].text for n in alone if n not in wrong)
     with pytest.raises(RequestError, match="999"):
         backend.inspect(wrong[6])
+
+
+def test_spans_have_the_positions_that_they_are_given(backend: EmbeddedBackend) -> None:
+    """As if what is between them were not seen: a span that is moved along changes nothing else."""
+    passage = Span("a passage", reuse=Reuse.INDEPENDENT, position=20)
+    asked = (Span("Read: "), passage, Span("And?", position=60))
+    sampling = Sampling(max_tokens=3)
+    (first,), (again,) = (
+        [answer for _, answer in backend.answer([asked], sampling)] for _ in range(2)
+    )
+    assert first.text == again.text
+    assert again.cached_tokens >= len("a passage") // 4 * 4
+    (late,) = [a for _, a in backend.answer([(Span("x"), Span("y", position=300))], sampling)]
+    assert late.finish is Finish.ERROR
+    assert "256" in str(late.error) or "255" in str(late.error)
 
 
 def test_a_prompt_beyond_the_context_gets_an_error_and_the_others_answers(

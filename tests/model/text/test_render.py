@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from relquery.engine.request.pieces import Chain
+from relquery.engine.request.pieces import At, Chain
 from relquery.errors import RequestError
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.render import Renderer
@@ -299,9 +299,28 @@ def test_an_exchange_may_stand_in_a_nest() -> None:
     assert flat_tokens(inner) == [*tokens_of(one, (Span("Inner."),)), *one.encode(" Yes.")]
 
 
-def test_a_span_at_a_given_position_is_refused() -> None:
-    with pytest.raises(RequestError, match="given position"):
-        renderer("gpt2").render([(Span("x", position=7),)])
+def test_what_has_a_given_position_is_tokenised_by_itself() -> None:
+    one = renderer("gpt2", CHAT)
+    passage = Span("A passage", reuse=Reuse.INDEPENDENT, position=40)
+    (chain,) = one.render([(Span("some "), Span("words", position=30), passage, Span(" more"))])
+    places = [at for at, part in enumerate(chain.parts) if isinstance(part, At)]
+    assert [chain.parts[at] for at in places] == [At(30), At(40)]
+    first, second = places
+    before = [token for part in chain.parts[:first] for token in part.tolist()]
+    assert tuple(before[-len(one.encode("some ")) :]) == one.encode("some ")
+    assert [tuple(part.tolist()) for part in chain.parts[first + 1 : second]] == [
+        one.encode("words")
+    ]
+    assert flat_tokens(chain.parts[second + 1]) == list(one.encode("A passage"))
+
+
+def test_positions_in_a_nest_are_the_nest_s() -> None:
+    one = renderer("gpt2")
+    nest = Nest((Span("a"), Span("b", position=9)))
+    (chain,) = one.render([(Span(nest, reuse=Reuse.INDEPENDENT, position=5), Span("c"))])
+    (inner,) = [part for part in chain.parts if isinstance(part, Chain)]
+    assert At(5) in chain.parts
+    assert [part for part in inner.parts if isinstance(part, At)] == [At(9)]
 
 
 def test_an_independent_span_is_a_chain_of_its_own_tokens() -> None:

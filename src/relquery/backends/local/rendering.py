@@ -40,6 +40,9 @@ def render_each(
 def _check(prompt: Prompt, vocabulary: int) -> None:
     """Raise RequestError for content that would break the tokenizer or the step of all."""
     for span in prompt:
+        at = span.position
+        if at is not None and not (type(at) is int and at >= 0):
+            raise RequestError(f"A span has the position {at!r}; it must be an int from 0 on.")
         match span.content:
             case str(text):
                 try:

@@ -94,8 +94,6 @@ class Request:
     @property
     def end(self) -> int:
         """The position after all tokens of the prompt. Without gaps it is their number."""
-        if len(self.pieces) == 1:
-            return self.prompt_tokens
         return max(piece.origin + piece.start + len(piece.tokens) for piece in self.pieces)
 
     @property

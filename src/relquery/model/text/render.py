@@ -10,14 +10,14 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.pieces import Chain
-from relquery.errors import RequestError
+from relquery.engine.request.pieces import At, Chain, Part
 from relquery.model.text.template import ChatTemplate
 from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
 
 _KEPT_PIECES = 200_000
-_Run: TypeAlias = "int | Span | list[str] | tuple[_Run, ...]"
-"""A special token, a separate span, text cut into pieces, or the runs of a nested group."""
+_Run: TypeAlias = "int | Span | At | list[str] | tuple[_Run, ...]"
+"""A special token, a separate span, where the next run begins, text cut into pieces, or the runs
+of a nested group."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
 
 
@@ -42,7 +42,8 @@ class Renderer:
     def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
         """Token ids of each prompt, with the turn of the assistant opened.
 
-        Independent spans are chains in it, tokenised separately; equal exchanges are one object.
+        Independent spans are chains in it, tokenised separately, as is what follows a given
+        position; equal exchanges are one object.
         If the template refuses consecutive messages of one role, they are joined by a line break.
 
         Raises RequestError for a prompt that the template refuses or that is not text.
@@ -62,11 +63,13 @@ class Renderer:
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
-        parts: list[TokenIds | Chain] = []
+        parts: list[Part] = []
         for run in runs:
             match run:
                 case int():
                     parts.append(np.array([run], dtype=np.int32))
+                case At():
+                    parts.append(run)
                 case Span(content=str(text)):
                     parts.append(Chain((self._pieces[text],)))
                 case Span(content=Exchange() as exchange):
@@ -99,7 +102,7 @@ class Renderer:
         yield from self._start if not self._tokenizer.chat_template else ()
         yield from self._grouped(self._parts(prompt))
 
-    def _grouped(self, parts: Iterable[str | int | Span]) -> Iterator[_Run]:
+    def _grouped(self, parts: Iterable[str | int | Span | At]) -> Iterator[_Run]:
         text: list[str] = []
         for part in parts:
             if isinstance(part, str):
@@ -109,7 +112,7 @@ class Renderer:
                 yield self._cut(text)
                 text = []
             if isinstance(part, Span) and isinstance(part.content, Nest):
-                yield tuple(self._grouped(map(_text_or_span, part.content.spans)))
+                yield tuple(self._grouped(_texts_and_spans(part.content.spans)))
             else:
                 yield part
         if text:
@@ -127,12 +130,12 @@ class Renderer:
                 pieces[-1] += text
         return pieces
 
-    def _parts(self, prompt: Prompt) -> Iterator[str | int | Span]:
+    def _parts(self, prompt: Prompt) -> Iterator[str | int | Span | At]:
         """The template's text and special tokens around the spans' text, and separate spans."""
         said, literals = self._template.around(prompt)
         for literal, (_, spans) in zip(literals, said, strict=False):
             yield from self._literal(literal)
-            yield from map(_text_or_span, spans)
+            yield from _texts_and_spans(spans)
         yield from self._literal(literals[-1])
 
     def _literal(self, text: str) -> Iterator[str | int]:
@@ -162,15 +165,14 @@ class Renderer:
 _PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
 
 
-def _text_or_span(span: Span) -> str | Span:
-    """A span's text, to be joined with the text around it, or the span if it is separate."""
-    if span.position is not None:
-        raise RequestError(
-            "A span has a given position, which the embedded engine does not support. Remove it."
-        )
-    if isinstance(span.content, str) and span.reuse is Reuse.PREFIX:
-        return span.content
-    return span
+def _texts_and_spans(spans: Iterable[Span]) -> Iterator[str | Span | At]:
+    """The texts of spans, to be joined with the text around them, and the spans that are separate,
+    after the positions of those that have one."""
+    for span in spans:
+        if span.position is not None:
+            yield At(span.position)
+        is_text = isinstance(span.content, str) and span.reuse is Reuse.PREFIX
+        yield span.content if is_text and isinstance(span.content, str) else span
 
 
 def _exchanges(prompt: Prompt) -> Iterator[Exchange]:
