@@ -527,3 +527,11 @@ def test_a_policy_gets_its_memo_back() -> None:
 
 def test_the_reference_of_these_tests_is_no_constant() -> None:
     assert len({answer_of(r, p) for r in range(3) for p in range(9)}) > 2
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_a_request_without_room_for_an_answer_is_refused(count: int) -> None:
+    harness = Harness()
+    with pytest.raises(RequestError, match=f"max_tokens is {count}; it must be at least 1"):
+        harness.submit(range(3), max_tokens=count)
+    assert not harness.engine.waiting

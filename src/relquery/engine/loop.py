@@ -82,6 +82,8 @@ class Loop:
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
+        if request.max_tokens < 1:
+            raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.arrival = self.clock.now() if arrival is None else arrival
         return self._open.join(request, tenant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -141,3 +142,23 @@ def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
     before = parameters(network)
     prepare(network, byte_tokenizer(), "tiny")
     assert parameters(network) == before
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_packed_network_can_be_saved(tied: bool, dtype: str, tmp_path: Path) -> None:
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        tie_word_embeddings=tied,
+    )
+    network = LlamaForCausalLM(config).to(getattr(torch, dtype))
+    expected = {name: one.clone() for name, one in network.state_dict().items()}
+    packed = prepare(network, byte_tokenizer(), "tiny").network
+    assert packed.state_dict().keys() == expected.keys()
+    packed.save_pretrained(tmp_path)
+    again = LlamaForCausalLM.from_pretrained(tmp_path).state_dict()
+    assert all(torch.equal(again[name], one) for name, one in expected.items())

@@ -7,7 +7,7 @@ gives its weight to whoever asks for it, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,13 @@ class PackedLinear(nn.Linear):
     def weight(self) -> Tensor:  # type: ignore[override]
         """The weight (outputs, inputs), copied for the caller."""
         return self.packed.dense()[self.outputs]
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Called by `state_dict`, without which a network that is saved would lack the weight."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[f"{prefix}weight"] = self.weight
 
     def forward(self, input: Tensor) -> Tensor:
         """See nn.Linear."""

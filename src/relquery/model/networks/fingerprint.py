@@ -63,7 +63,7 @@ def _tokenizer(tokenizer: PreTrainedTokenizerBase) -> list[object]:
 def _pieces(network: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """(description, bytes), large weights in pieces; weights with several names occur once."""
     seen: dict[tuple[int, torch.Size], str] = {}
-    weights = network.state_dict()
+    weights = dict(_unpacked(network))
     packed = {
         f"{name}.weight": module
         for name, module in network.named_modules()
@@ -80,6 +80,15 @@ def _pieces(network: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
         for at in range(0, len(data), _PIECE_BYTES):
             what = f"{name} {weight.dtype} {tuple(weight.shape)} {at}"
             yield what, data[at : at + _PIECE_BYTES]
+
+
+def _unpacked(network: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """What `state_dict` has, without the packed weights, which it would copy all at once."""
+    for prefix, module in network.named_modules(remove_duplicate=False):
+        kept = {**module._parameters, **module._buffers}
+        for name, tensor in kept.items():
+            if tensor is not None and name not in module._non_persistent_buffers_set:
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
 
 def _hash(piece: tuple[str, torch.Tensor]) -> bytes:
