@@ -128,8 +128,9 @@ class Loop:
         """End a request now; False if it had ended already."""
         if request.finish is not None:
             return False
+        now = self.clock.now()
         with postponed():
-            self._end(request, Finish.CANCELLED)
+            self._end(request, Finish.CANCELLED, now)
         return True
 
     def forecast(self, number: int) -> float | None:
@@ -203,6 +204,7 @@ class Loop:
 
     def _prepare(self, plan: Plan) -> list[list[Chunk]]:
         """Move requests between queues, hold blocks, and describe the work to the executor."""
+        now = self.clock.now()
         for request in plan.preempt:
             self._preempt(request)
         self._holdings.begin_step()
@@ -215,7 +217,7 @@ class Loop:
         chunks = []
         for work, blocks in zip(plan.work, held, strict=True):
             if blocks:
-                self._open.start(work.request, self.clock.now())
+                self._open.start(work.request, now)
                 self._holdings.admit(work, blocks)
                 if work.request.cached is None:
                     work.request.cached = work.request.computed
@@ -259,7 +261,7 @@ class Loop:
 
     def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
         """Apply a step's results; returns the requests that now have their answers."""
-        finished = []
+        finished, now = [], self.clock.now()
         relqueries, changed = self._open.relqueries, self._open.changed
         for work, given in zip(plan.work, drawn, strict=True):
             request = work.request
@@ -272,15 +274,17 @@ class Loop:
             else:
                 for index, _, stop in list(spread(request, work.tokens)):
                     request.pieces[index].done = stop
-            if given and self._take_in(request, relquery, given):
+            if given and self._take_in(request, relquery, given, now):
                 finished.append(request)
         return finished
 
-    def _take_in(self, request: Request, relquery: RelQuery, given: list[Drawn]) -> bool:
+    def _take_in(
+        self, request: Request, relquery: RelQuery, given: list[Drawn], now: float
+    ) -> bool:
         """Apply the results of a request's draws; returns whether it has its answer."""
         before = len(request.output)
         if not before:
-            relquery.prefilled = self.clock.now()
+            relquery.prefilled = now
         relquery.computed_prompts += request.beside
         finish = take_in(request, given)
         if not request.scored:
@@ -289,9 +293,9 @@ class Loop:
             return False
         if not request.scored:  # no step was spent on the answer of a scored request
             self.experience.answered(request)
-        self._end(request, finish)
+        self._end(request, finish, now)
         return True
 
-    def _end(self, request: Request, finish: Finish) -> None:
-        self._open.end(request, finish, self.clock.now())
+    def _end(self, request: Request, finish: Finish, now: float) -> None:
+        self._open.end(request, finish, now)
         self._holdings.release(request)
