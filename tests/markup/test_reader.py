@@ -47,7 +47,7 @@ def test_what_is_no_document_is_refused_at_its_place(
     with pytest.raises(MarkupError, match=message) as caught:
         read(text)
     assert (caught.value.line, caught.value.column) == (line, column)
-    assert len(str(caught.value)) < 1_000
+    assert len(str(caught.value)) < 5_000
 
 
 def test_a_document_of_many_bytes_is_refused_before_it_is_parsed(
