@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from relquery.errors import MarkupError
 from relquery.markup.imports import MarkupPrompt
 from relquery.markup.schema import Schema
+from tests.data import data_path
 
-FOLDER = Path(os.environ.get("RELQUERY_DATA", "../shared/data")) / "pml"
-pytestmark = [
-    pytest.mark.data,
-    pytest.mark.skipif(not FOLDER.exists(), reason=f"{FOLDER} does not exist"),
-]
+pytestmark = pytest.mark.data
 REFUSED = {
     "code_generation_game.xml": r"Write &lt; for <.*line 167, column 20",
     "prompt_mbti.xml": "begins with <schema name=",
@@ -23,7 +17,7 @@ REFUSED = {
 
 
 def test_schemas_load_or_are_refused_with_a_reason() -> None:
-    files = sorted(FOLDER.rglob("*.xml"))
+    files = sorted(data_path("pml").rglob("*.xml"))
     assert len(files) > len(REFUSED)
     for file in files:
         if file.name in REFUSED:
@@ -34,7 +28,7 @@ def test_schemas_load_or_are_refused_with_a_reason() -> None:
 
 
 def test_a_prompt_that_others_wrote_fits_its_schema() -> None:
-    folder = FOLDER / "benchmark" / "schema" / "test"
+    folder = data_path("pml/benchmark/schema/test")
     for name in ("schema_mbti.xml", "schema_mbti_short.xml"):
         schema = Schema.load(folder / name)
         made = MarkupPrompt.parse((folder / "prompt_mbti.xml").read_text(), schema)

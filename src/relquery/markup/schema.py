@@ -32,7 +32,7 @@ class Schema:
     def load(cls, path: str | Path) -> Schema:
         """A schema from a file, in whose folder `src=` finds others.
 
-        Raises MarkupError, also if there is no such file.
+        Raises MarkupError if the file cannot be read or is not a schema.
         """
         file = Path(path)
         return cls.parse(read_text(file), file.parent)

@@ -128,8 +128,7 @@ def test_rows_are_padded_to_few_different_numbers() -> None:
     assert len({padded_rows(rows) for rows in range(1, 4_097)}) == 94
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
+def tiny(tied: bool) -> LlamaForCausalLM:
     config = LlamaConfig(
         vocab_size=300,
         hidden_size=32,
@@ -138,7 +137,12 @@ def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
         num_attention_heads=2,
         tie_word_embeddings=tied,
     )
-    network = LlamaForCausalLM(config)
+    return LlamaForCausalLM(config)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
+    network = tiny(tied)
     before = parameters(network)
     prepare(network, byte_tokenizer(), "tiny")
     assert parameters(network) == before
@@ -147,15 +151,7 @@ def test_packed_networks_have_the_parameters_that_they_had(tied: bool) -> None:
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_packed_network_can_be_saved(tied: bool, dtype: str, tmp_path: Path) -> None:
-    config = LlamaConfig(
-        vocab_size=300,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        tie_word_embeddings=tied,
-    )
-    network = LlamaForCausalLM(config).to(getattr(torch, dtype))
+    network = tiny(tied).to(getattr(torch, dtype))
     expected = {name: one.clone() for name, one in network.state_dict().items()}
     packed = prepare(network, byte_tokenizer(), "tiny").network
     assert packed.state_dict().keys() == expected.keys()
