@@ -15,6 +15,8 @@ settings.load_profile("same")
 if shutil.which("nvidia-smi") is None:  # without a GPU, Triton's kernels are interpreted
     os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton reads it when it is imported
 
+os.environ.setdefault("RELQUERY_CACHE", "off")  # networks are checked in every run
+
 # A shell starts what runs in the background with signals ignored; tests send them to themselves.
 for sent, handler in {
     signal.SIGINT: signal.default_int_handler,

@@ -6,7 +6,8 @@ keys and values of its context. NVIDIA's data sheet of the A100 with 40 GB: 312 
 1,555 GB/s. Shares: 0.5 of the operations and 0.8 of the bandwidth on one GPU; under tensor
 parallelism 0.45 and 0.75 on two, 0.4 and 0.7 on four. A step's own overhead (Python of the
 scheduler, launches, sampling; and, on several GPUs, the exchange of activations): 8, 10 and 12 ms.
-Context of a request: 200 tokens. Table 3 of paper 003 gives which GPUs a model runs on.
+Context of a request: 200 tokens. Blocks of the cache: 16 tokens, as in vLLM. Table 3 of paper 003
+gives which GPUs a model runs on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from relquery.engine.cost.linear import LinearCost
 _OPERATIONS = 312e12
 _BANDWIDTH = 1.555e12
 _CONTEXT = 200
+_BLOCK = 16
 _ASIDE = 1e9  # bytes per GPU for activations
 
 
@@ -73,7 +75,9 @@ def derive(
         decode_slope=_CONTEXT * state_bytes / bandwidth + 2e-5,
         decode_intercept=weights / bandwidth + hardware.overhead,
     )
-    limits = EngineConfig(max_num_batched_tokens=step_tokens, cache_tokens=cache_tokens)
+    limits = EngineConfig(
+        max_num_batched_tokens=step_tokens, cache_tokens=cache_tokens, block_size=_BLOCK
+    )
     return Served(cost, limits)
 
 

@@ -11,7 +11,6 @@ import torch
 from huggingface_hub import model_info
 from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError
-from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -23,13 +22,14 @@ from transformers.utils import logging as transformers_logging
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError, did_you_mean, unknown
 from relquery.model.attention.batch import PackedBatch
-from relquery.model.attention.function import NAME, Watched
+from relquery.model.attention.function import NAME
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.rotary import PositionScheme
 from relquery.model.forward.linear import pack_all
 from relquery.model.forward.llama import LlamaForward, knows
 from relquery.model.forward.stock import Forward, StockForward
 from relquery.model.networks.adapters.adapt import adapt
+from relquery.model.networks.findings import Findings, keep, last_calls, name_of, recall
 from relquery.model.networks.positions import probe_positions
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
 from relquery.model.networks.same import check_same, distance, own_logits
@@ -99,7 +99,7 @@ def load(
         network = _network(spec, DTYPES[dtype])
     network = cast(PreTrainedModel, cast(Any, network).to(device))
     version = _version(network, tokenizer)
-    return replace(prepare(network, tokenizer, spec), version=version)
+    return replace(prepare(network, tokenizer, spec, known=True), version=version)
 
 
 def _check_device(device: str) -> None:
@@ -115,18 +115,17 @@ def _check_device(device: str) -> None:
         )
 
 
-def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str) -> LoadedModel:
-    """Give a network our attention function and check that it is called. Raises ModelError."""
+def prepare(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: str, *, known: bool = False
+) -> LoadedModel:
+    """Give a network our attention function and check that it is called. Raises ModelError.
+
+    known: whether the network's code is what its configuration says, so that findings about such
+    a network are used again and kept.
+    """
     network.train(False)
     try:
-        own = own_logits(network)
-        if not adapt(network):
-            network.set_attn_implementation(NAME)
-        _check_attention(network)
-        context = _context(network)
-        watched = check_same(network, own, context)
-        positions = probe_positions(network, context)
-        forward, release = _forward(network, own.whole, watched)
+        forward, release, positions = _prepare(network, known)
     except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
         why = str(error)
         if not isinstance(error, NotImplementedError):
@@ -135,19 +134,36 @@ def prepare(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, name: 
             f"Model '{name}' cannot run on the local engine: {why} Run it on a server such as "
             "vLLM instead, and give model='openai:NAME' and base_url='http://localhost:8000/v1'."
         ) from error
-    end = _end_tokens(network, tokenizer)
-    return LoadedModel(name, forward, tokenizer, context or 2**31, end, positions, release)
+    end, context = _end_tokens(network, tokenizer), _context(network) or 2**31
+    return LoadedModel(name, forward, tokenizer, context, end, positions, release)
 
 
-def _forward(network: PreTrainedModel, own: Tensor, watched: Watched) -> tuple[Forward, Release]:
+def _prepare(network: PreTrainedModel, known: bool) -> tuple[Forward, Release, PositionScheme]:
     """The fastest forward pass that computes what the network computes, with packed weights."""
-    if knows(network):
-        layers = [watched.layers[layer][-1] for layer in sorted(watched.layers)]
+    name = name_of(network) if known else None
+    found = recall(name) if name else None
+    own = own_logits(network) if found is None else None
+    if not adapt(network):
+        network.set_attn_implementation(NAME)
+    context = _context(network)
+    if found is None:
+        assert own is not None
+        _check_attention(network)
+        layers = last_calls(check_same(network, own, context))
+    else:
+        layers = found.layers
+    positions = probe_positions(network, context)
+    ours = None
+    if found.ours if found else knows(network):
         ours = LlamaForward(network, layers)
-        if distance(ours, own) <= MOST_APART_OURS[network.dtype]:
-            return ours, NOTHING
+        if own is not None and distance(ours, own.whole) > MOST_APART_OURS[network.dtype]:
+            ours = None
+    if name and found is None:
+        keep(name, Findings(layers, ours is not None))
+    if ours is not None:
+        return ours, NOTHING, positions
     pack_all(network)
-    return StockForward(network), probe_release(network)
+    return StockForward(network), probe_release(network), positions
 
 
 def _context(network: PreTrainedModel) -> int | None:
