@@ -29,7 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "table": BASE,
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
-    "markup": BASE | {"ir"},
+    "markup": BASE | {"backends.base"},
     "sql": BASE | RECORDS | {"ir", "table", "markup", "backends.base"},
     # when and where
     "engine": BASE,
@@ -56,7 +56,8 @@ ROOMS: dict[str, list[str]] = {
         "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
-    "markup": ["reader", "files", "parts", "define", "schema", "imports", "draw"],
+    "markup": ["reader", "files", "parts", "define", "schema", "imports", "draw",
+               "asked", "plain", "tokens", "layout", "lower", "schemas"],
     "engine": [
         "interrupts", "cost", "request", "cache", "clock", "executor", "scheduling.plan",
         "scheduling.reuse", "scheduling.draft",

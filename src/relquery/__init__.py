@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
     from relquery.ir.optimize import optimize
+    from relquery.markup.schema import Schema
+    from relquery.markup.schemas import PromptResult
     from relquery.prompt import Sampling
     from relquery.report import Report
     from relquery.sql.result import Result, RowError
@@ -44,6 +46,8 @@ _HOMES = {
     "Price": "relquery.table.cost.price:Price",
     "reorder": "relquery.table.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",
+    "Schema": "relquery.markup.schema:Schema",
+    "PromptResult": "relquery.markup.schemas:PromptResult",
     "span": "relquery.span",
     "Sampling": "relquery.prompt:Sampling",
     "RelqueryError": "relquery.errors:RelqueryError",
@@ -58,12 +62,14 @@ __all__ = [
     "Job",
     "PartialResultWarning",
     "Price",
+    "PromptResult",
     "RelqueryError",
     "Report",
     "Result",
     "RowError",
     "Sampling",
     "Schedule",
+    "Schema",
     "Scores",
     "connect",
     "demo_table",

@@ -14,6 +14,7 @@ from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.ledger import Ledger
+from relquery.markup.schemas import PromptResult, Schemas
 from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
+    from relquery.markup.schema import Schema
     from relquery.spans.corpus import Corpora
     from relquery.spans.explain import SpanExplanation
     from relquery.spans.result import SpanResult
@@ -103,10 +105,42 @@ class Connection:
     owns_backend: bool
     orders: Orders = field(default_factory=Orders)
     """The order in which bags of span queries were asked."""
+    schemas: Schemas = field(init=False)
+    """The schemas that prompts may name."""
 
-    def register(self, name: str, data: object) -> None:
-        """Make a file or an object of another library readable as a table; see sql.hosts."""
-        hosts.register(self.database, name, data)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schemas", Schemas(self.backend))
+
+    @overload
+    def register(self, name: Schema, *, prepare: bool = False) -> None: ...
+
+    @overload
+    def register(self, name: str, data: object) -> None: ...
+
+    def register(self, name: str | Schema, data: object = None, *, prepare: bool = False) -> None:
+        """Make a file or an object of another library readable as a table; see sql.tables.
+
+        Or let prompts name a schema (see `prompt`). prepare: compute the states of its modules now;
+        otherwise those of each are computed when a prompt first imports it.
+        """
+        if isinstance(name, str):
+            hosts.register(self.database, name, data)
+            return
+        with self._turn():
+            self.schemas.add(name, prepare=prepare)
+
+    def prompt(self, text: str, **sampling: Any) -> PromptResult:
+        """Answer a prompt over a registered schema, written in markup (see docs/markup.md).
+
+        The local engine computes the states of each module once, whatever is around it, so an
+        answer may differ from that to the same text without modules. Other backends are sent plain
+        text. sampling: labels, max_tokens, temperature, top_p, top_k, seed or stop.
+
+        Raises MarkupError if the prompt does not fit its schema, and RequestError if it has no
+        answer.
+        """
+        with self._turn():
+            return self.schemas.ask(text, _sampling(sampling))
 
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view, by name."""

@@ -17,11 +17,18 @@ from relquery.errors import ConfigError
 
 
 class Role(Enum):
-    """The role of a span in a chat template."""
+    """The role of a span in a chat template.
+
+    NONE: nobody's. A prompt of such spans alone is what the model reads, without the template.
+    """
 
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    NONE = "none"
+
+
+SPEAKERS = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 
 
 class Reuse(Enum):
@@ -39,14 +46,14 @@ class Reuse(Enum):
 class Span:
     """A piece of a prompt.
 
-    content: text; existing token ids; or an exchange or a nest, which are independent.
+    content: text; existing token ids; an exchange or a nest, which are independent; or a blank.
     position: position id of the first token, in a nest counted from where the nest begins; None
         means directly after what precedes it. What a span attends to does not depend on positions.
     begins: whether a message begins with it. If False, consecutive spans of one role are parts of
         one message; a span of another role always begins a message.
     """
 
-    content: str | tuple[int, ...] | Exchange | Nest
+    content: str | tuple[int, ...] | Exchange | Nest | Blank
     role: Role = Role.USER
     reuse: Reuse = Reuse.PREFIX
     position: int | None = None
@@ -85,6 +92,17 @@ class Nest:
     """
 
     spans: Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """Tokens in a nest that stand for text that is not known yet, such as an argument.
+
+    Only what follows them in the nest itself attends to them (paper 001, section 3.3).
+    tokens: their ids, or how many times the tokenizer's unknown token stands there.
+    """
+
+    tokens: tuple[int, ...] | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +216,8 @@ class Answer:
     text: the answer, even if it was cut off (`finish` is LENGTH); None if there is none.
     error: why there is no complete answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
+    first_token: seconds from when the prompt was handed in until its first token was there; None
+        where that is not measured.
     tokens: ids of the answer, which continue the prompt's own; None where they are not known.
     scores: log-probability of each of `Sampling.labels` among all labels, normalised as requested;
         by default as drawn by decoding restricted to the labels at temperature 1. None if labels
@@ -213,3 +233,4 @@ class Answer:
     attempts: int = 1
     tokens: tuple[int, ...] | None = None
     scores: Mapping[str, float] | None = field(default=None, hash=False)
+    first_token: float | None = field(default=None, compare=False)

@@ -252,6 +252,18 @@ def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_pat
     assert document["report"]["ledger_hits"] == kept
 
 
+def test_an_interrupt_that_no_command_took_note_of_says_so(
+    relquery: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relquery.cli.prompt.drawn", press)
+    monkeypatch.setattr("relquery.cli.prompt.Schema.load", lambda path: None)
+    _, err = relquery("prompt", "draw", "s.xml", code=130)
+    assert err == "Interrupted.\n"
+
+
 def _answers(ledger: Path) -> int:
     import sqlite3
 

@@ -12,6 +12,8 @@ from tests.data import data_path
 pytestmark = pytest.mark.data
 REFUSED = {
     "code_generation_game.xml": r"Write &lt; for <.*line 167, column 20",
+    "schema_long_task_1.xml": r"<system> is inside a module. Put the module inside.*line 26",
+    "schema_code_generation.xml": r"<system> is inside a module. Put the module inside.*line 26",
     "prompt_mbti.xml": "begins with <schema name=",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from relquery.errors import ConfigError, type_of
-from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
+from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _DEEPEST = 200  # spans in spans
 
@@ -52,8 +52,8 @@ def _prompt(index: int, given: object) -> Prompt:
             shown = "spans in spans without end" if depth > _DEEPEST else repr(span)
             raise ConfigError(
                 f"Prompt {index} has {shown}. A span's content is a string, a tuple of token ids, "
-                f"an Exchange or a Nest of spans, at most {_DEEPEST} levels deep; its role is a "
-                "Role, and its reuse a Reuse."
+                f"an Exchange, a Nest of spans or a Blank, at most {_DEEPEST} levels deep; its "
+                "role is a Role, and its reuse a Reuse."
             )
         todo += [(below, depth + 1) for below in _spans_in(span)]
     return tuple(given)
@@ -62,7 +62,7 @@ def _prompt(index: int, given: object) -> Prompt:
 def _is_span(span: object) -> bool:
     return (
         isinstance(span, Span)
-        and isinstance(span.content, (str, tuple, Exchange, Nest))
+        and isinstance(span.content, (str, tuple, Exchange, Nest, Blank))
         and isinstance(span.role, Role)
         and isinstance(span.reuse, Reuse)
         and isinstance(_spans_in(span), tuple)

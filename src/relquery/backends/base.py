@@ -19,12 +19,14 @@ class SpanState:
     """A piece of a prompt: how its text begins, its tokens, and how many the cache would serve.
 
     depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
+    span: number of the independent span, from 1 in the prompt's order, spans in spans included.
     """
 
     preview: str
     tokens: int
     cached: int
     depth: int
+    span: int = 0
 
 
 class Backend(ABC):
@@ -76,6 +78,11 @@ class Backend(ABC):
         """Tokens that the cache of attention states holds."""
         return None
 
+    @property
+    def token_bytes(self) -> int | None:
+        """Bytes that the states of one token take in that cache."""
+        return None
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """Whether an answer takes no forward pass beside those of its prompt.
 
@@ -99,6 +106,23 @@ class Backend(ABC):
         """
         del prompt_tokens, sampling, cached
         return None
+
+    def runs(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
+        """Token ids of a prompt's own text with its template: before, between and after its
+        independent spans, so one run more than it has such spans.
+
+        Raises RequestError for a prompt that cannot be rendered. None where spans are not used.
+        """
+        del prompt
+        return None
+
+    def prepare(self, prompts: Sequence[Prompt]) -> None:
+        """Compute the states of prompts, so that later prompts with the same spans find them.
+
+        Raises RequestError for a prompt that cannot be served. Does nothing where no states are
+        kept, or where they cannot be kept on purpose.
+        """
+        del prompts
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
         """The pieces of a prompt in order, and how much of each the cache would serve now.

@@ -51,6 +51,11 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.cache_tokens
 
+    @property
+    def token_bytes(self) -> int | None:
+        """See Backend."""
+        return self._backend.token_bytes
+
     def one_pass(self, sampling: Sampling) -> bool | None:
         """See Backend."""
         return self._backend.one_pass(sampling)
@@ -64,6 +69,14 @@ class LazyBackend(Backend):
     ) -> float | None:
         """See Backend."""
         return self._backend.predict(prompt_tokens, sampling, cached)
+
+    def runs(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
+        """See Backend."""
+        return self._backend.runs(prompt)
+
+    def prepare(self, prompts: Sequence[Prompt]) -> None:
+        """See Backend."""
+        self._backend.prepare(prompts)
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
         """See Backend."""

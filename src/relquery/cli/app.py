@@ -58,6 +58,11 @@ def run() -> None:
     """Run the command line; errors become one message and exit code 1."""
     try:
         app()
+    except SystemExit as ended:
+        # Ctrl-C that no command took note of: typer ends without a word.
+        if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
     except (RelqueryError, OSError) as error:
         errors_console().print(f"Error: {error}", style="red", markup=False, highlight=False)
         sys.exit(ERROR)

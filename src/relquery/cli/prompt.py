@@ -1,4 +1,4 @@
-"""`relquery prompt`: schemas of prompt modules and prompts over them, checked and drawn."""
+"""`relquery prompt`: schemas of prompt modules, and prompts over them, checked, drawn, answered."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from relquery.backends.lazy import LazyBackend
+from relquery.backends.load import load
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.interrupt import interruptible
+from relquery.cli.terminal.options import CacheTokens
+from relquery.cli.terminal.show import errors_console, to_json
 from relquery.markup.draw import draw as drawn
 from relquery.markup.files import read_text
 from relquery.markup.imports import MarkupPrompt
+from relquery.markup.layout import Layout
 from relquery.markup.schema import Schema
+from relquery.markup.schemas import PromptResult, Schemas
+from relquery.prompt import Sampling
 
 prompt = typer.Typer(
     help="""Prompt markup: schemas of modules, and prompts that import them.
@@ -22,16 +33,16 @@ prompt = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-
-
-@prompt.callback()
-def _commands() -> None:
-    """Keeps `draw` a command of its own: an app with one command would be that command."""
+_Schema = Annotated[Path, typer.Argument(metavar="SCHEMA", help="A file with <schema>.")]
+_Model = Annotated[
+    str, typer.Option("--model", "-m", help="A model of the local engine, as in `relquery sql`.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @prompt.command()
 def draw(
-    schema: Annotated[Path, typer.Argument(metavar="SCHEMA", help="A file with <schema>.")],
+    schema: _Schema,
     asked: Annotated[
         Path | None, typer.Argument(metavar="[PROMPT]", help="A file with <prompt>.")
     ] = None,
@@ -47,3 +58,122 @@ def draw(
     read = Schema.load(schema)
     shown = read if asked is None else MarkupPrompt.parse(read_text(asked), read)
     typer.echo(drawn(shown))
+
+
+@prompt.command()
+def check(schema: _Schema, model: _Model = "demo", as_json: _Json = False) -> None:
+    """Show the layout of a schema: every module with its positions, tokens and bytes.
+
+    [bold]Example[/bold]
+
+    relquery prompt check travel.xml --model demo
+    """
+    read = Schema.load(schema)
+    with interruptible():
+        backend = load(model)
+        schemas = Schemas(backend)
+        schemas.add(read)
+        layout = schemas.layout(read.name)
+    rows = _rows(layout)
+    size = backend.token_bytes or 0
+    if as_json:
+        modules = [
+            {"module": name, "start": start, "stop": stop, "tokens": own, "bytes": own * size}
+            for name, start, stop, own in rows
+        ]
+        typer.echo(to_json({"schema": read.name, "positions": layout.stop, "modules": modules}))
+        return
+    view = Table(show_edge=False, pad_edge=False)
+    view.add_column("module", overflow="fold")
+    for heading in ("positions", "own tokens", "bytes"):
+        view.add_column(heading, justify="right")
+    for name, start, stop, own in rows:
+        view.add_row(name, f"{start:,}-{stop:,}", f"{own:,}", f"{own * size:,}")
+    errors_console().print(
+        f"Schema {read.name}: {layout.stop:,} positions, {size:,} bytes per token.",
+        highlight=False,
+    )
+    Console().print(view)
+
+
+@prompt.command("run")
+def run_prompt(
+    schema: _Schema,
+    asked: Annotated[Path, typer.Argument(metavar="PROMPT", help="A file with <prompt>.")],
+    model: _Model = "demo",
+    max_tokens: Annotated[int, typer.Option(help="Tokens that the answer may have.")] = 256,
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Compute the states of all modules first.")
+    ] = False,
+    cache_tokens: CacheTokens = None,
+    as_json: _Json = False,
+) -> None:
+    """Answer a prompt; show the time to its first token, and what came from the cache.
+
+    [bold]Examples[/bold]
+
+    relquery prompt run travel.xml tokyo.xml --model demo
+
+    relquery prompt run travel.xml tokyo.xml --prepare --max-tokens 50
+    """
+    read = Schema.load(schema)
+    text = read_text(asked)
+    MarkupPrompt.parse(text, read)  # before a model is loaded
+    options = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
+    backend = LazyBackend(lambda: load(model, **options))
+    try:
+        with interruptible():
+            schemas = Schemas(backend)
+            schemas.add(read, prepare=prepare)
+            result = schemas.ask(text, Sampling(max_tokens=max_tokens))
+    except KeyboardInterrupt:
+        errors_console().print("Interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(to_json(_document(result)))
+    else:
+        typer.echo(result.text)
+        _show_use(result)
+
+
+def _rows(layout: Layout) -> list[tuple[str, int, int, int]]:
+    """Of the schema's own text and each module: path, positions, and tokens that are kept."""
+    own = sum(each.tokens for each in layout.own)
+    rows = [("(schema)", 0, layout.stop, own)]
+    for laid in layout.all():
+        rows.append(("/".join(laid.path), laid.range.start, laid.range.stop, laid.tokens))
+    return rows
+
+
+def _show_use(result: PromptResult) -> None:
+    console, answer = errors_console(), result.answer
+    if answer.error is not None:
+        console.print(f"Note: {answer.error}", markup=False, highlight=False)
+    for used in result.used:
+        console.print(
+            f"{used.name}: {used.tokens:,} tokens, {used.cached:,} from the cache",
+            markup=False,
+            highlight=False,
+        )
+    first = "" if answer.first_token is None else f", first token after {answer.first_token:.3f} s"
+    console.print(
+        f"{answer.prompt_tokens:,} prompt tokens, {answer.cached_tokens:,} from the cache, "
+        f"{answer.output_tokens:,} answer tokens{first}",
+        highlight=False,
+    )
+
+
+def _document(result: PromptResult) -> dict[str, object]:
+    answer = result.answer
+    return {
+        "text": result.text,
+        "finish": answer.finish.value,
+        "first_token_seconds": answer.first_token,
+        "prompt_tokens": answer.prompt_tokens,
+        "cached_tokens": answer.cached_tokens,
+        "output_tokens": answer.output_tokens,
+        "used": [
+            {"name": used.name, "tokens": used.tokens, "cached": used.cached}
+            for used in result.used
+        ],
+    }

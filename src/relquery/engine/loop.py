@@ -284,7 +284,7 @@ class Loop:
         """Apply the results of a request's draws; returns whether it has its answer."""
         before = len(request.output)
         if not before:
-            relquery.prefilled = now
+            relquery.prefilled = request.first_at = now
         relquery.computed_prompts += request.beside
         finish = take_in(request, given)
         if not request.scored:

@@ -11,9 +11,9 @@ from relquery.errors import MarkupError, did_you_mean, unknown
 from relquery.markup.files import find, read_text
 from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, named
 from relquery.markup.reader import Element, Words, read
-from relquery.prompt import Role
+from relquery.prompt import SPEAKERS
 
-ROLES = {role.value: role for role in Role}
+ROLES = {role.value: role for role in SPEAKERS}
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "schema": ("name",),
     "module": ("name", "src", "cache", "priority"),
@@ -88,6 +88,12 @@ class _Definition:
                 case tag if tag in ROLES:
                     if inside.message:
                         raise self._error(f"<{tag}> is inside another message.", child)
+                    if inside.module:
+                        raise self._error(
+                            f"<{tag}> is inside a module. Put the module inside <{tag}>, since "
+                            "the chat template writes its marks around the whole message.",
+                            child,
+                        )
                     parts = self._parts(child, replace(inside, message=True))
                     yield Message(ROLES[tag], parts, child.place)
                 case tag:

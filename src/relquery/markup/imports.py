@@ -9,7 +9,7 @@ from typing import TypeAlias
 from relquery.errors import MarkupError, did_you_mean, unknown
 from relquery.markup.define import ROLES, tidy
 from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, named
-from relquery.markup.reader import Element, Words, read
+from relquery.markup.reader import Element, Place, Words, read
 from relquery.markup.schema import Schema
 from relquery.prompt import Role
 
@@ -25,6 +25,7 @@ class Import:
     module: Module
     arguments: Mapping[str, str]
     parts: tuple[PromptPart, ...]
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ PromptPart: TypeAlias = "Import | New"
 
 @dataclass(frozen=True, slots=True)
 class MarkupPrompt:
-    """A prompt over a schema, all of whose imports exist."""
+    """A prompt over a schema, all of whose imports exist. source: as written, for messages."""
 
     schema: Schema
     parts: tuple[PromptPart, ...]
+    source: str
 
     @classmethod
     def parse(cls, text: str, schemas: Mapping[str, Schema] | Schema) -> MarkupPrompt:
@@ -76,7 +78,8 @@ class _Reading:
             if name != "schema":
                 raise self._error(unknown("attribute", name, ["schema"], of="<prompt>"), root)
         schema = self._schema(root)
-        return MarkupPrompt(schema, self._parts(root, schema.parts, f"schema '{schema.name}'"))
+        parts = self._parts(root, schema.parts, f"schema '{schema.name}'")
+        return MarkupPrompt(schema, parts, self._text)
 
     def _schema(self, root: Element) -> Schema:
         name = root.attributes.get("schema", "")
@@ -101,8 +104,16 @@ class _Reading:
                     found.append(New(content))
                 continue
             if child.tag in ROLES and child.tag not in modules:
+                if element.tag != "prompt":
+                    raise self._error(f"<{child.tag}> is in a module. Write it outside.", child)
                 found.append(self._said(child))
                 continue
+            if any(isinstance(part, New) and part.role for part in found):
+                raise self._error(
+                    f"<{child.tag}> follows a message. Import all modules before the messages that "
+                    "the prompt adds.",
+                    child,
+                )
             module = modules.get(child.tag)
             if module is None:
                 raise self._error(
@@ -131,7 +142,7 @@ class _Reading:
                 said = unknown("parameter", name, parameters, of=f"module '{module.name}'")
                 raise self._error(said, element)
         parts = self._parts(element, module.parts, f"module '{module.name}'")
-        return Import(module, dict(element.attributes), parts)
+        return Import(module, dict(element.attributes), parts, element.place)
 
     def _said(self, element: Element) -> New:
         if element.attributes:

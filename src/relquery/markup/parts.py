@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -81,3 +81,22 @@ def named(parts: tuple[Part, ...]) -> Iterator[Module | Parameter]:
                 yield from modules
             case Message(_, inner):
                 yield from named(inner)
+
+
+def messages(parts: Sequence[Part]) -> list[Message]:
+    """The messages of a schema. What stands outside them is what the user says."""
+    found: list[Message] = []
+    loose: list[Part] = []
+    for part in (*parts, None):
+        if part is not None and not isinstance(part, Message):
+            loose.append(part)
+            continue
+        if loose:
+            found.append(Message(Role.USER, tuple(loose), _NOWHERE))
+            loose = []
+        if part is not None:
+            found.append(part)
+    return found
+
+
+_NOWHERE = Place(0, 0)

@@ -120,6 +120,7 @@ class Asking:
             output_tokens=len(request.output),
             tokens=tuple(request.output),
             scores=self._labels.scores(request.scores),
+            first_token=None if request.first_at is None else request.first_at - request.arrival,
         )
 
     def _text(self, request: Request) -> str:

@@ -28,7 +28,7 @@ from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.scheduling.reuse import cached_tokens
 from relquery.errors import ConfigError, RequestError
-from relquery.prompt import Answer, Prompt, Sampling, Span
+from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
 
 if TYPE_CHECKING:
     from relquery.backends.local.sizing import Sizing
@@ -58,6 +58,7 @@ class EmbeddedBackend(Backend):
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
         self._fingerprint: str | None = None
+        self._token_bytes: int | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
         self._executor = TorchExecutor(
             model.forward,
@@ -140,6 +141,26 @@ class EmbeddedBackend(Backend):
         rendered = render_each(self._renderer, self._vocabulary, prompts)
         return self.batches.submit(asking, rendered, tenant, arrival)
 
+    def runs(self, prompt: Prompt) -> list[tuple[int, ...]]:
+        """See Backend."""
+        (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
+        if isinstance(chain, RequestError):
+            raise chain
+        found: list[list[int]] = [[]]
+        for part in chain.parts:
+            if isinstance(part, Chain):
+                found.append([])
+            elif isinstance(part, np.ndarray):
+                found[-1] += part.tolist()
+        return [tuple(run) for run in found]
+
+    def prepare(self, prompts: Sequence[Prompt]) -> None:
+        """See Backend. Later prompts find the states as long as the cache keeps them."""
+        whole = [_ended(prompt) for prompt in prompts]
+        for _, answer in self.answer(whole, Sampling(max_tokens=1)):
+            if answer.finish is Finish.ERROR:
+                raise RequestError(answer.error or "A prompt cannot be prepared.")
+
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
         """See Backend."""
         (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
@@ -153,6 +174,7 @@ class EmbeddedBackend(Backend):
                 tokens=len(piece.tokens),
                 cached=served,
                 depth=depth,
+                span=piece.chain,
             )
             for piece, served, depth in zip(
                 request.pieces, cached, depths(request.pieces), strict=True
@@ -290,6 +312,14 @@ class EmbeddedBackend(Backend):
         return self.config.cache_tokens
 
     @property
+    def token_bytes(self) -> int:
+        """See Backend."""
+        if self._token_bytes is None:
+            list(self.answer([(Span("."),)], Sampling(max_tokens=2)))  # it tells when it runs
+            self._token_bytes = self._executor.slot_bytes
+        return self._token_bytes
+
+    @property
     def _vocabulary(self) -> int:
         """Token ids that the network reads are below it."""
         embedding: Any = self._model.network.get_input_embeddings()
@@ -300,3 +330,10 @@ class EmbeddedBackend(Backend):
         if not self._model.positions.relocatable:
             return "bound"
         return "request" if self.config.relocation == "cidra" else "chain"
+
+
+def _ended(prompt: Prompt) -> Prompt:
+    """The prompt with a line break at its end if it ends with an independent span."""
+    if not prompt or prompt[-1].reuse is Reuse.PREFIX:
+        return prompt
+    return (*prompt, Span("\n", prompt[-1].role))

@@ -9,7 +9,7 @@ import numpy as np
 
 from relquery.engine.request.pieces import Chain
 from relquery.errors import RequestError
-from relquery.prompt import Exchange, Nest, Prompt
+from relquery.prompt import Blank, Exchange, Nest, Prompt
 
 if TYPE_CHECKING:
     from relquery.model.text.render import Renderer
@@ -54,7 +54,10 @@ def _check(prompt: Prompt, vocabulary: int) -> None:
                 _check_ids(ids, vocabulary)
             case Nest(spans=inner):
                 _check(inner, vocabulary)
-            case ids:
+            case Blank(tokens=int(count)):
+                if count < 0:
+                    raise RequestError(f"A Blank has {count} tokens; it must have at least 0.")
+            case Blank(tokens=tuple(ids)) | tuple(ids):
                 _check_ids(ids, vocabulary)
 
 

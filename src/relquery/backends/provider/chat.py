@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from relquery.errors import RequestError
-from relquery.prompt import Prompt, Reuse, Sampling, Span, messages
+from relquery.prompt import Prompt, Reuse, Role, Sampling, Span, messages
 
 Messages = list[dict[str, str]]
 
@@ -25,6 +25,8 @@ def _text(span: Span) -> str:
             "A provider cannot serve independent spans or positions. Run the query with "
             "independent=False, which sends them as ordinary text, or use the embedded engine."
         )
+    if span.role is Role.NONE:
+        raise RequestError("A provider puts each text into a message; give the span a role.")
     if not isinstance(span.content, str):
         raise RequestError("A provider only accepts text, but this prompt contains token ids.")
     try:

@@ -66,6 +66,8 @@ class Request:
     output: list[int] = field(default_factory=list)
     finish: Finish | None = None
     error: str | None = None
+    first_at: float | None = None
+    """When the first token of the answer was there."""
     finished_at: float | None = None
     cached: int | None = None
     """Prompt tokens served from the cache at first admission; None before that."""

@@ -36,7 +36,7 @@ from relquery.ir.nodes import (
     Text,
 )
 from relquery.ir.tree import Tree
-from relquery.prompt import Role, Sampling
+from relquery.prompt import SPEAKERS, Role, Sampling
 
 Children = tuple[Node, ...]
 _T = TypeVar("_T")
@@ -160,7 +160,7 @@ def _retrieve(line: _Line, children: Children) -> Node:
 
 
 _BUILDERS: dict[str, Callable[[_Line, Children], Node]] = {
-    **{role.value: _message(role) for role in Role},
+    **{role.value: _message(role) for role in SPEAKERS},
     "seq": _seq,
     "bag": _bag,
     "plus": _plus,

@@ -10,9 +10,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.pieces import At, Chain, Part
+from relquery.engine.request.pieces import At, Chain, Part, Placeholder
 from relquery.model.text.template import ChatTemplate
-from relquery.prompt import Exchange, Nest, Prompt, Reuse, Span
+from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
 _Run: TypeAlias = "int | Span | At | list[str] | tuple[_Run, ...]"
@@ -36,6 +36,8 @@ class Renderer:
         self._split_special = re.compile(f"({'|'.join(map(re.escape, names))})") if names else None
         self._start = _start_tokens(tokenizer)
         self._template = ChatTemplate(tokenizer)
+        stands_in = (tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+        self._unknown: int = next(token for token in stands_in if token is not None)
         self._pieces: dict[str, TokenIds] = {}
         self.cuts = self._may_cut()
 
@@ -77,11 +79,17 @@ class Renderer:
                 case Span(content=tuple(ids), reuse=reuse):
                     tokens = np.array(ids, dtype=np.int32)
                     parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,)))
+                case Span(content=Blank(tokens)):
+                    parts.append(Placeholder(self._blank(tokens)))
                 case tuple():
                     parts.append(self._join(run, exchanges))
                 case list():
                     parts += [self._pieces[piece] for piece in run]
         return Chain(tuple(parts))
+
+    def _blank(self, tokens: tuple[int, ...] | int) -> TokenIds:
+        ids = (self._unknown,) * tokens if isinstance(tokens, int) else tokens
+        return np.array(ids, dtype=np.int32)
 
     def _exchange(self, exchange: Exchange) -> Chain:
         """An inner generation as it is in the cache: its prompt and its answer."""
@@ -99,7 +107,8 @@ class Renderer:
 
     def _runs(self, prompt: Prompt) -> Iterator[_Run]:
         """Special token ids, separate spans, and runs of ordinary text cut into pieces."""
-        yield from self._start if not self._tokenizer.chat_template else ()
+        is_plain = any(span.role is Role.NONE for span in prompt)
+        yield from () if is_plain or self._tokenizer.chat_template else self._start
         yield from self._grouped(self._parts(prompt))
 
     def _grouped(self, parts: Iterable[str | int | Span | At]) -> Iterator[_Run]:

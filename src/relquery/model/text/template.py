@@ -27,8 +27,11 @@ class ChatTemplate:
         """The messages of a prompt, and the text before, between and after their contents.
 
         If the template refuses consecutive messages of one role, they are joined by a line break.
-        Raises RequestError for a prompt that the template refuses.
+        Spans of no role have nothing around them. Raises RequestError for a prompt that the
+        template refuses.
         """
+        if any(span.role is Role.NONE for span in prompt):
+            return [(Role.NONE, _without_template(prompt))], ("", "")
         said = messages(prompt)
         literals = self._literals(tuple(role for role, _ in said))
         if literals is None:
@@ -84,6 +87,12 @@ class ChatTemplate:
             )
         except Exception as error:  # templates may raise anything
             raise RequestError(f"The model's chat template refuses the prompt: {error}") from error
+
+
+def _without_template(prompt: Prompt) -> list[Span]:
+    if any(span.role is not Role.NONE for span in prompt):
+        raise RequestError("A prompt must not have spans with a role beside spans without one.")
+    return list(prompt)
 
 
 def _joined(said: Iterable[Message]) -> list[Message]:

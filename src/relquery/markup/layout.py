@@ -1,0 +1,187 @@
+"""Positions of all that a schema holds (paper 001, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from relquery.errors import MarkupError
+from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union
+from relquery.markup.schema import Schema
+from relquery.markup.tokens import Ids, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Some of the text that stands in a module, or in the schema, and in no module inside it.
+
+    start: position of its first token. tokens: how many. content: the text; for what the template
+    gives, token ids. is_blank: whether it stands for an argument or a union's member. Then content
+    may be empty: the unknown token, `tokens` times.
+    """
+
+    start: int
+    tokens: int
+    content: str | Ids
+    is_blank: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Positions from `start` on, before `stop`."""
+
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """A module with its positions, which follow from the schema alone.
+
+    path: names of the modules around it, and its own. range: all positions that it reserves.
+    parameters: the positions of each. inside: the modules in it, by name.
+    """
+
+    path: tuple[str, ...]
+    module: Module
+    range: Range
+    own: tuple[Own, ...]
+    parameters: Mapping[str, Range]
+    inside: Mapping[str, Laid]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of its own text, whose states are kept; those of blanks as well."""
+        return sum(own.tokens for own in self.own)
+
+    def all(self) -> Iterator[Laid]:
+        """The module, and all in it."""
+        yield self
+        for each in self.inside.values():
+            yield from each.all()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A schema with the positions of all in it. own: its own text. stop: where it ends."""
+
+    schema: Schema
+    own: tuple[Own, ...]
+    modules: Mapping[str, Laid]
+    stop: int
+
+    def all(self) -> Iterator[Laid]:
+        """All modules, in the order of the schema."""
+        for laid in self.modules.values():
+            yield from laid.all()
+
+
+def lay_out(schema: Schema, tokens: Tokens) -> Layout:
+    """Give each part of a schema its positions.
+
+    Parts follow one another. Members of a union begin at one position, and what follows them begins
+    after the longest. A parameter has as many positions as its length says. Raises MarkupError.
+    """
+    skeleton = tokens.skeleton(schema)
+    laying = _Laying(schema, tokens.lengths(_texts(schema)))
+    own: list[Own] = []
+    modules: dict[str, Laid] = {}
+    at = 0
+    for run, group in zip(skeleton.runs, (*skeleton.groups, ()), strict=True):
+        if run:
+            own.append(Own(at, len(run), run))
+        inside = laying.parts(group, at + len(run), ())
+        own += inside.own
+        modules |= inside.modules
+        at = inside.stop
+    return Layout(schema, tuple(own), modules, at)
+
+
+@dataclass(slots=True)
+class _Inside:
+    """Parts as they are laid out. stop: where the next one begins."""
+
+    stop: int
+    own: list[Own] = field(default_factory=list)
+    parameters: dict[str, Range] = field(default_factory=dict)
+    modules: dict[str, Laid] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Laying:
+    """One schema being laid out. lengths: tokens of each text."""
+
+    schema: Schema
+    lengths: Mapping[str, int]
+
+    def parts(self, parts: Sequence[Part], start: int, path: tuple[str, ...]) -> _Inside:
+        """What stands in a module, or a group of modules of the schema."""
+        inside = _Inside(start)
+        for part in parts:
+            at = inside.stop
+            match part:
+                case Text(content):
+                    inside.own.append(Own(at, self.lengths[content], content))
+                    inside.stop += self.lengths[content]
+                case Parameter():
+                    inside.own.append(self._blank(part, at))
+                    inside.stop += part.length
+                    inside.parameters[part.name] = Range(at, inside.stop)
+                case Module():
+                    self._add(inside, (part,), "", path)
+                case Union(modules, scaffold):
+                    self._add(inside, modules, scaffold, path)
+                case Message():
+                    raise AssertionError("messages are not in modules")
+        return inside
+
+    def _add(
+        self, inside: _Inside, modules: Sequence[Module], scaffold: str, path: tuple[str, ...]
+    ) -> None:
+        """Lay out modules that begin at one position. scaffold: the one that stands there for what
+        is around them."""
+        start = inside.stop
+        for module in modules:
+            mine = (*path, module.name)
+            found = self.parts(module.parts, start, mine)
+            laid = Laid(
+                mine,
+                module,
+                Range(start, found.stop),
+                tuple(found.own),
+                found.parameters,
+                found.modules,
+            )
+            inside.modules[module.name] = laid
+            inside.stop = max(inside.stop, found.stop)
+            if module.name == scaffold:
+                inside.own += [replace(own, is_blank=True) for own in laid.own]
+
+    def _blank(self, parameter: Parameter, start: int) -> Own:
+        length, scaffold = parameter.length, parameter.scaffold
+        if not scaffold:
+            return Own(start, length, "", is_blank=True)
+        if self.lengths[scaffold] > length:
+            raise MarkupError(
+                f"The scaffold of parameter '{parameter.name}' has {self.lengths[scaffold]} "
+                f"tokens; its length is {length}. Raise the length, or shorten the scaffold.",
+                self.schema.source,
+                *parameter.place,
+            )
+        return Own(start, self.lengths[scaffold], scaffold, is_blank=True)
+
+
+def _texts(schema: Schema) -> Iterator[str]:
+    """All texts that are in modules."""
+    for _, module in schema.modules():
+        for part in module.parts:
+            match part:
+                case Text(content):
+                    yield content
+                case Parameter(_, _, scaffold) if scaffold:
+                    yield scaffold
+                case _:
+                    pass

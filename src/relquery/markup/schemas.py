@@ -1,0 +1,119 @@
+"""The schemas that prompts may name, laid out for one backend, and the prompts over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from relquery.backends.base import Backend, cancelling
+from relquery.errors import MarkupError, RequestError, type_of
+from relquery.markup.imports import MarkupPrompt
+from relquery.markup.layout import Layout, lay_out
+from relquery.markup.lower import Lowered, as_modules, module_spans
+from relquery.markup.plain import as_text
+from relquery.markup.schema import Schema
+from relquery.markup.tokens import Tokens
+from relquery.prompt import Answer, Finish, Role, Sampling, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a prompt took its tokens from.
+
+    name: a module's path, "schema" for the schema's own text, "prompt" for what only the prompt
+    has. tokens: of it. cached: those whose states were there.
+    """
+
+    name: str
+    tokens: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptResult:
+    """The answer to a prompt over a schema.
+
+    text: the answer, even if it was cut off; `answer.finish` says so. used: what its tokens came
+    from; empty where the backend has no modules.
+    """
+
+    text: str
+    answer: Answer
+    used: tuple[Used, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(slots=True)
+class Schemas:
+    """Schemas by name, and their layouts once they are needed."""
+
+    backend: Backend
+    _known: dict[str, Schema] = field(default_factory=dict)
+    _layouts: dict[str, Layout] = field(default_factory=dict)
+    _tokens: Tokens = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens = Tokens(self.backend)
+
+    @property
+    def known(self) -> Mapping[str, Schema]:
+        """The schemas by name."""
+        return self._known
+
+    def add(self, schema: Schema, *, prepare: bool = False) -> None:
+        """Let prompts name a schema. It replaces one of the same name.
+
+        prepare: compute the states of its modules now. Raises MarkupError for one that cannot be
+        laid out, and RequestError for a module that cannot be computed.
+        """
+        if not isinstance(schema, Schema):
+            raise MarkupError(
+                f"The schema is {type_of(schema)}; it must be an rq.Schema. Read one with "
+                "rq.Schema.load(FILE) or rq.Schema.parse(TEXT)."
+            )
+        self._known[schema.name] = schema
+        self._layouts.pop(schema.name, None)
+        if prepare and self._has_modules:
+            layout = self.layout(schema.name)
+            chosen = [laid for laid in layout.all() if laid.module.is_cached]
+            self.backend.prepare([(span,) for span in module_spans(layout, chosen, self._tokens)])
+
+    def layout(self, name: str) -> Layout:
+        """The layout of a known schema. Raises MarkupError."""
+        if name not in self._layouts:
+            self._layouts[name] = lay_out(self._known[name], self._tokens)
+        return self._layouts[name]
+
+    def lower(self, text: str) -> Lowered:
+        """A prompt as the backend takes it: with modules, or as plain text. Raises MarkupError."""
+        if not isinstance(text, str):
+            raise MarkupError(f"The prompt is {type_of(text)}; it must be a string of markup.")
+        prompt = MarkupPrompt.parse(text, self._known)
+        if not self._has_modules:
+            return Lowered(as_text(prompt), ())
+        return as_modules(prompt, self.layout(prompt.schema.name), self._tokens)
+
+    def ask(self, text: str, sampling: Sampling) -> PromptResult:
+        """Answer a prompt. Raises MarkupError, and RequestError if it has no answer."""
+        prompt, names = self.lower(text)
+        used = tuple(self._used(prompt, names)) if names else ()
+        answers = self.backend.answer([prompt], sampling)
+        with cancelling(answers):
+            ((_, answer),) = answers
+        if answer.text is None or answer.finish not in (Finish.STOP, Finish.LENGTH):
+            raise RequestError(answer.error or f"It ended without an answer ({answer.finish}).")
+        return PromptResult(answer.text, answer, used)
+
+    @property
+    def _has_modules(self) -> bool:
+        return self.backend.runs((Span("", Role.NONE),)) is not None
+
+    def _used(self, prompt: tuple[Span, ...], names: tuple[str, ...]) -> list[Used]:
+        totals = {name: [0, 0] for name in (*names, "prompt")}
+        for state in self.backend.inspect(prompt) or ():
+            of = totals[names[state.span - 1] if state.span else "prompt"]
+            of[0] += state.tokens
+            of[1] += state.cached
+        return [Used(name, tokens, cached) for name, (tokens, cached) in totals.items()]
