@@ -56,8 +56,10 @@ ROOMS: dict[str, list[str]] = {
         "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
-    "markup": ["reader", "files", "parts", "define", "schema", "imports", "draw",
-               "asked", "plain", "tokens", "layout", "lower", "schemas"],
+    "markup": [
+        "read.reader", "read.files", "read.parts", "read.define", "read.schema", "read.imports",
+        "read.draw", "asked", "plain", "tokens", "layout", "lower", "schemas",
+    ],
     "engine": [
         "interrupts", "cost", "request", "cache", "clock", "executor", "scheduling.plan",
         "scheduling.reuse", "scheduling.draft",

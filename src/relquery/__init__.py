@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
     from relquery.ir.optimize import optimize
-    from relquery.markup.schema import Schema
+    from relquery.markup.read.schema import Schema
     from relquery.markup.schemas import PromptResult
     from relquery.prompt import Sampling
     from relquery.report import Report
@@ -46,7 +46,7 @@ _HOMES = {
     "Price": "relquery.table.cost.price:Price",
     "reorder": "relquery.table.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",
-    "Schema": "relquery.markup.schema:Schema",
+    "Schema": "relquery.markup.read.schema:Schema",
     "PromptResult": "relquery.markup.schemas:PromptResult",
     "span": "relquery.span",
     "Sampling": "relquery.prompt:Sampling",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
-    from relquery.markup.schema import Schema
+    from relquery.markup.read.schema import Schema
     from relquery.spans.corpus import Corpora
     from relquery.spans.explain import SpanExplanation
     from relquery.spans.result import SpanResult

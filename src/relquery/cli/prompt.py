@@ -15,11 +15,11 @@ from relquery.cli.terminal.exits import INTERRUPTED
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens
 from relquery.cli.terminal.show import errors_console, to_json
-from relquery.markup.draw import draw as drawn
-from relquery.markup.files import read_text
-from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Layout
-from relquery.markup.schema import Schema
+from relquery.markup.read.draw import draw as drawn
+from relquery.markup.read.files import read_text
+from relquery.markup.read.imports import MarkupPrompt
+from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
 from relquery.prompt import Sampling
 

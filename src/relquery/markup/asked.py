@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relquery.markup.imports import Import, New, PromptPart
+from relquery.markup.read.imports import Import, New, PromptPart
 
 
 @dataclass(frozen=True, slots=True)

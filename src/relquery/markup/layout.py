@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relquery.errors import MarkupError
-from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union
-from relquery.markup.schema import Schema
+from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
+from relquery.markup.read.schema import Schema
 from relquery.markup.tokens import Ids, Tokens
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from relquery.markup.asked import Asked
-from relquery.markup.imports import MarkupPrompt, New
-from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, messages
-from relquery.markup.schema import Schema
+from relquery.markup.read.imports import MarkupPrompt, New
+from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union, messages
+from relquery.markup.read.schema import Schema
 from relquery.prompt import Prompt, Role, Span
 
 

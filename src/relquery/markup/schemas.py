@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from relquery.backends.base import Backend, cancelling
 from relquery.errors import MarkupError, RequestError, type_of
-from relquery.markup.imports import MarkupPrompt
 from relquery.markup.layout import Layout, lay_out
 from relquery.markup.lower import Lowered, as_modules, module_spans
 from relquery.markup.plain import as_text
-from relquery.markup.schema import Schema
+from relquery.markup.read.imports import MarkupPrompt
+from relquery.markup.read.schema import Schema
 from relquery.markup.tokens import Tokens
 from relquery.prompt import Answer, Finish, Role, Sampling, Span
 

@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from relquery.backends.base import Backend
 from relquery.errors import MarkupError
-from relquery.markup.imports import New
-from relquery.markup.parts import Message, Module, Text, Union, messages
 from relquery.markup.plain import trailing
-from relquery.markup.schema import Schema
+from relquery.markup.read.imports import New
+from relquery.markup.read.parts import Message, Module, Text, Union, messages
+from relquery.markup.read.schema import Schema
 from relquery.prompt import Prompt, Reuse, Role, Span
 
 Ids: TypeAlias = "tuple[int, ...]"

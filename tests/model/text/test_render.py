@@ -15,7 +15,7 @@ from relquery.engine.request.pieces import At, Chain
 from relquery.errors import RequestError
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.render import Renderer
-from relquery.prompt import Exchange, Nest, Prompt, Reuse, Role, Span
+from relquery.prompt import SPEAKERS, Exchange, Nest, Prompt, Reuse, Role, Span
 from tests.data import data_path
 
 TEXTS = [
@@ -205,7 +205,7 @@ def said(*messages: tuple[Role, list[str]]) -> Prompt:
 
 words = st.text(st.sampled_from('ab,."\n {é'), min_size=1, max_size=6)
 conversations = st.lists(
-    st.tuples(st.sampled_from(Role), st.lists(words, min_size=1, max_size=3)),
+    st.tuples(st.sampled_from(SPEAKERS), st.lists(words, min_size=1, max_size=3)),
     min_size=1,
     max_size=5,
 )

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relquery.errors import MarkupError, did_you_mean, unknown
-from relquery.markup.define import ROLES, tidy
-from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, named
-from relquery.markup.reader import Element, Place, Words, read
-from relquery.markup.schema import Schema
+from relquery.markup.read.define import ROLES, tidy
+from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union, named
+from relquery.markup.read.reader import Element, Place, Words, read
+from relquery.markup.read.schema import Schema
 from relquery.prompt import Role
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from relquery.markup.define import define
-from relquery.markup.files import read_text
-from relquery.markup.parts import Message, Module, Part, Union
+from relquery.markup.read.define import define
+from relquery.markup.read.files import read_text
+from relquery.markup.read.parts import Message, Module, Part, Union
 
 
 @dataclass(frozen=True, slots=True)

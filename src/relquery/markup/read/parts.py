@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from relquery.markup.reader import Place
+from relquery.markup.read.reader import Place
 from relquery.prompt import Role
 
 

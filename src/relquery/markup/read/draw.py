@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from relquery.markup.imports import Import, MarkupPrompt, New, PromptPart
-from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union
-from relquery.markup.schema import Schema
+from relquery.markup.read.imports import Import, MarkupPrompt, New, PromptPart
+from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
+from relquery.markup.read.schema import Schema
 
 WIDTH = 60
 """Characters of a text that are shown."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relquery.errors import MarkupError, did_you_mean, unknown
-from relquery.markup.files import find, read_text
-from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union, named
-from relquery.markup.reader import Element, Words, read
+from relquery.markup.read.files import find, read_text
+from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union, named
+from relquery.markup.read.reader import Element, Words, read
 from relquery.prompt import SPEAKERS
 
 ROLES = {role.value: role for role in SPEAKERS}

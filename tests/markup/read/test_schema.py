@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relquery.errors import MarkupError
-from relquery.markup.define import tidy
-from relquery.markup.draw import draw
-from relquery.markup.parts import Message, Module, Parameter, Part, Text, Union
-from relquery.markup.schema import Schema
+from relquery.markup.read.define import tidy
+from relquery.markup.read.draw import draw
+from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
+from relquery.markup.read.schema import Schema
 
 TRAVEL = """
 <schema name="travel">

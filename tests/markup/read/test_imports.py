@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import MarkupError
-from relquery.markup.draw import draw
-from relquery.markup.imports import MarkupPrompt
-from relquery.markup.schema import Schema
-from tests.markup.test_schema import TRAVEL
+from relquery.markup.read.draw import draw
+from relquery.markup.read.imports import MarkupPrompt
+from relquery.markup.read.schema import Schema
+from tests.markup.read.test_schema import TRAVEL
 
 SCHEMA = Schema.parse(TRAVEL)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import MarkupError
-from relquery.markup import reader
-from relquery.markup.reader import MOST_LEVELS, Element, Place, Words, read
+from relquery.markup.read import reader
+from relquery.markup.read.reader import MOST_LEVELS, Element, Place, Words, read
 
 
 def test_elements_and_texts_know_where_they_are() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relquery.errors import MarkupError
-from relquery.markup.reader import MOST_BYTES
+from relquery.markup.read.reader import MOST_BYTES
 
 
 def read_text(file: Path) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import MarkupError
-from relquery.markup.imports import MarkupPrompt
-from relquery.markup.schema import Schema
+from relquery.markup.read.imports import MarkupPrompt
+from relquery.markup.read.schema import Schema
 from tests.data import data_path
 
 pytestmark = pytest.mark.data
