@@ -49,6 +49,8 @@ class Span:
     content: text; existing token ids; an exchange or a nest, which are independent; or a blank.
     position: position id of the first token, in a nest counted from where the nest begins; None
         means directly after what precedes it. What a span attends to does not depend on positions.
+    keep: the higher, the longer the states of an independent span stay in the cache once nobody
+        uses them; 0 as long as those of other text.
     begins: whether a message begins with it. If False, consecutive spans of one role are parts of
         one message; a span of another role always begins a message.
     """
@@ -58,6 +60,7 @@ class Span:
     reuse: Reuse = Reuse.PREFIX
     position: int | None = None
     begins: bool = False
+    keep: int = 0
 
 
 Prompt = tuple[Span, ...]

@@ -7,8 +7,8 @@ be cached follow them in the order of their positions, and attend to all that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from relquery.errors import MarkupError
@@ -40,23 +40,40 @@ def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
     wanted.take(asked, layout.modules, Range(0, layout.stop))
     kept = [laid for laid in wanted.imported if laid.module.is_cached]
     kept.sort(key=lambda laid: laid.range.start)  # the same prompt, in whatever order it imports
-    chains = [("schema", layout.own), *(("/".join(laid.path), laid.own) for laid in kept)]
-    whole = [(name, _until_last_text(own)) for name, own in chains]
-    named = [(name, own) for name, own in whole if own]
+    chains = _chains(layout, kept)
     added, stop = _added(wanted, layout, tokens)
     tail = skeleton.tail or tokens.ids(["\n"])[0]
     spans = (
-        *_spans([own for _, own in named], tokens),
+        *_spans(chains, tokens),
         *(Span(ids, Role.NONE, position=start) for start, ids in sorted(added)),
         Span(tail, Role.NONE, position=stop),
     )
-    return Lowered(spans, tuple(name for name, _ in named))
+    return Lowered(spans, tuple(chain.name for chain in chains))
 
 
 def module_spans(layout: Layout, chosen: Sequence[Laid], tokens: Tokens) -> list[Span]:
-    """The spans of the schema's own text and of some modules, as in any prompt with them."""
-    chains = [layout.own, *(laid.own for laid in chosen)]
-    return _spans([own for own in map(_until_last_text, chains) if own], tokens)
+    """The spans of the schema's own text and of some modules, as in any prompt with them.
+
+    Their states are kept longer than those of modules that are not prepared.
+    """
+    return [replace(span, keep=span.keep + 1) for span in _spans(_chains(layout, chosen), tokens)]
+
+
+class _Chain(NamedTuple):
+    """Own text that is encoded by itself. keep: see Span."""
+
+    name: str
+    own: Sequence[Own]
+    keep: int
+
+
+def _chains(layout: Layout, modules: Iterable[Laid]) -> list[_Chain]:
+    """The schema's own text and that of some modules, where there is any."""
+    chains = [_Chain("schema", _until_last_text(layout.own), 0)]
+    for laid in modules:
+        own = _until_last_text(laid.own)
+        chains.append(_Chain("/".join(laid.path), own, max(0, laid.module.priority)))
+    return [chain for chain in chains if chain.own]
 
 
 def _until_last_text(own: Sequence[Own]) -> Sequence[Own]:
@@ -149,15 +166,17 @@ def _first_free(gap: Range, length: int, taken: Sequence[Range]) -> int | None:
     return start if start + length <= gap.stop else None
 
 
-def _spans(chains: Sequence[Sequence[Own]], tokens: Tokens) -> list[Span]:
-    """Each chain of own text as an independent span at its position."""
-    texts = [own.content for chain in chains for own in chain if isinstance(own.content, str)]
+def _spans(chains: Sequence[_Chain], tokens: Tokens) -> list[Span]:
+    """Each chain as an independent span at its position."""
+    texts = [own.content for chain in chains for own in chain.own if isinstance(own.content, str)]
     ids = dict(zip(texts, tokens.ids(texts), strict=True)) if texts else {}
     spans = []
-    for own in chains:
-        begin = own[0].start
-        parts = tuple(_part(each, each.start - begin, ids) for each in own)
-        spans.append(Span(Nest(parts), Role.NONE, Reuse.INDEPENDENT, begin))
+    for chain in chains:
+        begin = chain.own[0].start
+        parts = tuple(_part(each, each.start - begin, ids) for each in chain.own)
+        spans.append(
+            Span(Nest(parts), Role.NONE, Reuse.INDEPENDENT, position=begin, keep=chain.keep)
+        )
     return spans
 
 

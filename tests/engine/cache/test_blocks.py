@@ -174,3 +174,53 @@ def test_it_says_which_keys_came_and_went() -> None:
     pool.release(blocks)
     pool.allocate(2)
     assert pool.changes == [b"a", b"b"]
+
+
+def test_kept_blocks_are_evicted_last_those_of_the_lowest_level_first() -> None:
+    pool = BlockPool(4, most_kept=3)
+    high, low, plain = (published(pool, key) for key in (b"high", b"low", b"plain"))
+    pool.keep(high, 2)
+    pool.keep(low, 1)
+    for blocks in (high, low, plain):
+        pool.release(blocks)
+    pool.check()
+    assert (pool.available, pool.kept) == (4, 2)
+    for key in (b"plain", b"low", b"high"):
+        assert pool.lookup(key) is not None
+        assert pool.evict(1) == 1
+        assert pool.lookup(key) is None
+        pool.check()
+
+
+def test_a_block_is_kept_after_others_have_used_it() -> None:
+    pool = BlockPool(2)
+    blocks = published(pool, b"a")
+    pool.keep(blocks, 1)
+    pool.release(blocks)
+    pool.take(blocks[0])
+    pool.release(blocks)
+    pool.release(published(pool, b"b"))
+    assert pool.evict(1) == 1
+    assert pool.lookup(b"a") is not None
+
+
+def test_when_too_many_are_kept_the_oldest_become_ordinary() -> None:
+    pool = BlockPool(4, most_kept=1)
+    for key in (b"a", b"b"):
+        blocks = published(pool, key)
+        pool.keep(blocks, 1)
+        pool.release(blocks)
+    pool.check()
+    assert pool.kept == 1
+    pool.evict(1)
+    assert (pool.lookup(b"a"), pool.kept) == (None, 1)
+
+
+def test_a_block_whose_content_was_never_computed_is_not_kept() -> None:
+    pool = BlockPool(1)
+    blocks = published(pool, b"a")
+    pool.keep(blocks, 1)
+    pool.withdraw(blocks[0])
+    pool.release(blocks)
+    pool.check()
+    assert (pool.kept, pool.available) == (0, 1)

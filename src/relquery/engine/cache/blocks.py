@@ -3,8 +3,49 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+
+
+class Kept:
+    """Cached blocks by level, each level in the order in which they were released."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._cached: dict[int, OrderedDict[int, None]] = {}
+        self.levels: dict[int, int] = {}
+        """Level of each kept block, held ones included."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        return chain.from_iterable(self._cached.values())
+
+    def add(self, block: int) -> list[int]:
+        """Add a released block that has a level; returns those that are too many now."""
+        self._cached.setdefault(self.levels[block], OrderedDict())[block] = None
+        self._count += 1
+        return self.take(self._count - self._most)
+
+    def remove(self, block: int) -> None:
+        """Remove a block that is taken. It keeps its level."""
+        level = self.levels[block]
+        del self._cached[level][block]
+        if not self._cached[level]:
+            del self._cached[level]
+        self._count -= 1
+
+    def take(self, count: int) -> list[int]:
+        """Remove up to `count` blocks and their levels, the oldest of the lowest level first."""
+        taken: list[int] = []
+        while len(taken) < count and self._cached:
+            block = next(iter(self._cached[min(self._cached)]))
+            self.remove(block)
+            del self.levels[block]
+            taken.append(block)
+        return taken
 
 
 class BlockPool:
@@ -12,16 +53,21 @@ class BlockPool:
 
     A block is *held* (references > 0), *cached* (not held, but its key can still be found) or
     *free* (no key). Cached blocks are evicted, least recently released first, when no free block
-    is left. At all times `free + cached + held == total`; `check()` verifies it.
+    is left, and those that are *kept* only when no others are. At all times
+    `free + cached + held == total`; `check()` verifies it.
+
+    most_kept: blocks that are kept at once; the least recently used of the lowest level become
+    ordinary ones. None for half of all.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, most_kept: int | None = None) -> None:
         self.total = total
+        self._kept = Kept(total // 2 if most_kept is None else most_kept)
         self._references = [0] * total
         self._key_of: list[bytes | None] = [None] * total
         self._block_of: dict[bytes, int] = {}
         self._free = list(range(total - 1, -1, -1))
-        self._cached: OrderedDict[int, None] = OrderedDict()
+        self._cached: OrderedDict[int, int] = OrderedDict()  # the values are 1
         self.place = [0] * total
         """Position of each block's first token, as its states are now. Kept by the engine."""
         self.changes: list[bytes] = []
@@ -30,7 +76,12 @@ class BlockPool:
     @property
     def available(self) -> int:
         """Blocks that `allocate` can use: free and cached ones."""
-        return len(self._free) + len(self._cached)
+        return len(self._free) + len(self._cached) + len(self._kept)
+
+    @property
+    def kept(self) -> int:
+        """Cached blocks that are kept while others can be evicted."""
+        return len(self._kept)
 
     @property
     def held(self) -> int:
@@ -62,8 +113,8 @@ class BlockPool:
         """Hold blocks found by `lookups`."""
         references, cached = self._references, self._cached
         for block in blocks:
-            if references[block] == 0:
-                del cached[block]
+            if references[block] == 0 and cached.pop(block, 0) == 0:
+                self._kept.remove(block)
             references[block] += 1
 
     def allocate(self, count: int) -> list[int] | None:
@@ -105,6 +156,7 @@ class BlockPool:
         if key is not None:
             del self._block_of[key]
             self._key_of[block] = None
+            self._kept.levels.pop(block, None)
             self.changes.append(key)
 
     def release(self, blocks: Sequence[int]) -> None:
@@ -113,22 +165,38 @@ class BlockPool:
         Later blocks become the first to be evicted: a prefix is worth more than what follows it.
         """
         references, key_of, cached = self._references, self._key_of, self._cached
+        levels = self._kept.levels
         for block in reversed(blocks):
             references[block] -= 1
             if references[block] == 0:
                 if key_of[block] is None:
                     self._free.append(block)
+                elif levels and block in levels:
+                    cached.update(dict.fromkeys(self._kept.add(block), 1))
                 else:
-                    cached[block] = None
+                    cached[block] = 1
+
+    def keep(self, blocks: Iterable[int], level: int) -> None:
+        """From now on, evict these held blocks only after all that have a lower level or none.
+
+        A block whose key is forgotten loses its level.
+        """
+        levels = self._kept.levels
+        for block in blocks:
+            if self._key_of[block] is not None:
+                levels[block] = max(level, levels.get(block, level))
 
     def evict(self, count: int) -> int:
         """Drop up to `count` cached blocks, least recently used first; returns how many."""
         dropped = list(islice(self._cached, count))
         cached, key_of, block_of = self._cached, self._key_of, self._block_of
         for block in dropped:
+            del cached[block]
+        dropped += self._kept.take(count - len(dropped))
+        for block in dropped:
             key = key_of[block]
             assert key is not None, "a cached block has a key"
-            del cached[block], block_of[key]
+            del block_of[key]
             key_of[block] = None
             self.changes.append(key)
         self._free += dropped
@@ -136,7 +204,8 @@ class BlockPool:
 
     def check(self) -> None:
         """Verify the pool's invariants. Raises AssertionError on a leak or a dangling key."""
-        free, cached = set(self._free), set(self._cached)
+        free, cached = set(self._free), {*self._cached, *self._kept}
+        assert len(cached) == len(self._cached) + len(self._kept), "a kept block is cached twice"
         held = {block for block, count in enumerate(self._references) if count > 0}
         assert len(free) == len(self._free), "a block is free twice"
         assert free.isdisjoint(cached | held), "a free block is also cached or held"

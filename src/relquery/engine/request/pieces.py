@@ -25,10 +25,12 @@ from relquery.engine.request.keys import ROOT, key_after, key_around_placeholder
 class Chain:
     """Tokens that attend to what comes before them in the chain, and to nothing outside it.
 
-    parts: token ids (n,), and between them other chains: independent spans.
+    parts: token ids (n,), and between them other chains: independent spans. keep: the higher, the
+    longer its states stay in the cache once nobody uses them; 0 as long as others.
     """
 
     parts: tuple[Part, ...]
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Piece:
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
     jumps: whether its positions do not follow those of what is before it. hidden: whether its
-        chain alone attends to it.
+        chain alone attends to it. keep: see Chain.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
         the slots, with room for more. done: tokens computed or served from the cache. run: of the
         decode steps since it holds its blocks (see Chunk). keys: of its blocks, as far as they were
@@ -78,6 +80,7 @@ class Piece:
     closed: bool = True
     jumps: bool = False
     hidden: bool = False
+    keep: int = 0
     blocks: list[int] = field(default_factory=list)
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     room: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -125,15 +128,16 @@ def _numbers(count: int) -> npt.NDArray[np.int64]:
 class _Open:
     """A chain being laid out.
 
-    number: of the chain in the request. begin: its position there. end: the position after what is
-    laid out, in the chain. own: tokens that are not laid out yet. jumps: whether the next of them
-    follow a gap.
+    number: of the chain in the request. begin: its position there. keep: see Chain. end: the
+    position after what is laid out, in the chain. own: tokens that are not laid out yet. jumps:
+    whether the next of them follow a gap.
     """
 
     todo: list[Part]
     number: int
     first: int
     begin: int
+    keep: int = 0
     end: int = 0
     own: list[TokenIds] = field(default_factory=list)
     previous: int | None = None
@@ -187,7 +191,7 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
 
 
 def _open(chain: Chain, number: int, first: int, begin: int) -> _Open:
-    return _Open(list(reversed(chain.parts)), number, first, begin)
+    return _Open(list(reversed(chain.parts)), number, first, begin, chain.keep)
 
 
 def _close(
@@ -205,7 +209,7 @@ def _close(
     start = at.begin + at.end - origin
     spans = tuple(at.spans)
     piece = Piece(tokens, at.number, at.first, start, origin, anchor, at.previous, spans)
-    piece.jumps, piece.hidden = at.jumps, hidden
+    piece.jumps, piece.hidden, piece.keep = at.jumps, hidden, at.keep
     pieces.append(piece)
     at.previous, at.end = len(pieces) - 1, at.end + len(tokens)
     at.own, at.spans, at.jumps = [], [], False

@@ -110,6 +110,9 @@ class Holdings:
         if len(request.pieces) == 1 and request.output and self._limits.prefix_caching:
             first, stop = request.prompt_tokens // size, request.pieces[0].done // size
             self._publish(request, 0, range(first, min(stop, len(request.blocks))))
+        for piece in request.pieces:
+            if piece.keep:
+                self._pool.keep(piece.blocks, piece.keep)
         self._pool.release(request.blocks)
         for piece in request.pieces:
             piece.let_go()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -15,10 +16,16 @@ from relquery.model.text.template import ChatTemplate
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
-_Run: TypeAlias = "int | Span | At | list[str] | tuple[_Run, ...]"
-"""A special token, a separate span, where the next run begins, text cut into pieces, or the runs
-of a nested group."""
+_Run: TypeAlias = "int | Span | At | list[str] | _Nested"
+"""A special token, a separate span, where the next run begins, text cut into pieces, or a nest."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
+
+
+class _Nested(NamedTuple):
+    """The runs of a nest. keep: see Span."""
+
+    runs: tuple[_Run, ...]
+    keep: int
 
 
 class Renderer:
@@ -72,17 +79,17 @@ class Renderer:
                     parts.append(np.array([run], dtype=np.int32))
                 case At():
                     parts.append(run)
-                case Span(content=str(text)):
-                    parts.append(Chain((self._pieces[text],)))
+                case Span(content=str(text), keep=keep):
+                    parts.append(Chain((self._pieces[text],), keep))
                 case Span(content=Exchange() as exchange):
                     parts.append(exchanges[exchange])
-                case Span(content=tuple(ids), reuse=reuse):
+                case Span(content=tuple(ids), reuse=reuse, keep=keep):
                     tokens = np.array(ids, dtype=np.int32)
-                    parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,)))
+                    parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,), keep))
                 case Span(content=Blank(tokens)):
                     parts.append(Placeholder(self._blank(tokens)))
-                case tuple():
-                    parts.append(self._join(run, exchanges))
+                case _Nested(inside, keep):
+                    parts.append(replace(self._join(inside, exchanges), keep=keep))
                 case list():
                     parts += [self._pieces[piece] for piece in run]
         return Chain(tuple(parts))
@@ -121,7 +128,8 @@ class Renderer:
                 yield self._cut(text)
                 text = []
             if isinstance(part, Span) and isinstance(part.content, Nest):
-                yield tuple(self._grouped(_texts_and_spans(part.content.spans)))
+                inside = self._grouped(_texts_and_spans(part.content.spans))
+                yield _Nested(tuple(inside), part.keep)
             else:
                 yield part
         if text:
@@ -199,8 +207,8 @@ def _texts(runs: Iterable[_Run]) -> Iterator[str]:
         match run:
             case Span(content=str(text)):
                 yield text
-            case tuple():
-                yield from _texts(run)
+            case _Nested(inside):
+                yield from _texts(inside)
             case list():
                 yield from run
 
