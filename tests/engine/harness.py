@@ -233,10 +233,9 @@ def _places(spec: Spec, start: int) -> tuple[list[Place], list[Any], int]:
 
 
 def chain_of(spec: Spec) -> Chain:
-    """The same as what the engine takes."""
-    return Chain(
-        tuple(chain_of(part) if isinstance(part, tuple) else _part_of(part) for part in spec)
-    )
+    """The same as what the engine takes. Some chains are kept longer than others."""
+    parts = (chain_of(part) if isinstance(part, tuple) else _part_of(part) for part in spec)
+    return Chain(tuple(parts), keep=len(spec) % 3)
 
 
 def _part_of(part: int | At | Hidden) -> Any:
