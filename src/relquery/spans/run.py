@@ -10,6 +10,7 @@ from relquery.errors import RequestError
 from relquery.ir.nodes import Node
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.verify import verify
+from relquery.spans.ahead import prepare
 from relquery.spans.bags import order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
@@ -48,6 +49,8 @@ def run(
     start = clock()
     find = lookup(corpora or {})
     verify(node)
+    if independent:
+        prepare(node, backend)
     optimized = optimize(node, for_, arity=arity, retrieve=find)
     (ordered,) = order_bags([optimized], orders or Orders())
     work = Work(ordered, find)
