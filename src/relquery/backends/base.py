@@ -20,6 +20,8 @@ class SpanState:
 
     depth: in how many independent spans, one in another, it stands; 0 for the prompt's own text.
     span: number of the independent span, from 1 in the prompt's order, spans in spans included.
+    source: where the cached ones are: "cache"; "memory" or "disk" for a store beside it; "" for
+    none.
     """
 
     preview: str
@@ -27,6 +29,7 @@ class SpanState:
     cached: int
     depth: int
     span: int = 0
+    source: str = ""
 
 
 class Backend(ABC):

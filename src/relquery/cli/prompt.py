@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -106,6 +107,9 @@ def run_prompt(
         bool, typer.Option("--prepare", help="Compute the states of all modules first.")
     ] = False,
     cache_tokens: CacheTokens = None,
+    store: Annotated[
+        Path | None, typer.Option(help="A folder that keeps the states of modules.")
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Answer a prompt; show the time to its first token, and what came from the cache.
@@ -114,12 +118,13 @@ def run_prompt(
 
     relquery prompt run travel.xml tokyo.xml --model demo
 
-    relquery prompt run travel.xml tokyo.xml --prepare --max-tokens 50
+    relquery prompt run travel.xml tokyo.xml --prepare --store states --max-tokens 50
     """
     read = Schema.load(schema)
     text = read_text(asked)
     MarkupPrompt.parse(text, read)  # before a model is loaded
-    options = {} if cache_tokens is None else {"cache_tokens": cache_tokens}
+    given = {"cache_tokens": cache_tokens, "store": store}
+    options = {name: value for name, value in given.items() if value is not None}
     backend = LazyBackend(lambda: load(model, **options))
     try:
         with interruptible():
@@ -151,7 +156,8 @@ def _show_use(result: PromptResult) -> None:
         console.print(f"Note: {answer.error}", markup=False, highlight=False)
     for used in result.used:
         console.print(
-            f"{used.name}: {used.tokens:,} tokens, {used.cached:,} from the cache",
+            f"{used.name}: {used.tokens:,} tokens, {used.cached:,} from "
+            f"{' and '.join(used.sources) or 'the cache'}",
             markup=False,
             highlight=False,
         )
@@ -172,8 +178,5 @@ def _document(result: PromptResult) -> dict[str, object]:
         "prompt_tokens": answer.prompt_tokens,
         "cached_tokens": answer.cached_tokens,
         "output_tokens": answer.output_tokens,
-        "used": [
-            {"name": used.name, "tokens": used.tokens, "cached": used.cached}
-            for used in result.used
-        ],
+        "used": [{**asdict(used), "sources": list(used.sources)} for used in result.used],
     }

@@ -24,6 +24,7 @@ from relquery.engine.step.answer import take_in
 from relquery.engine.step.forecast import Experience, forecast
 from relquery.engine.step.hits import StepHits
 from relquery.engine.step.offload import Offload
+from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
 
@@ -33,6 +34,8 @@ class Loop:
 
     `submit` queues a request, `step` runs one batch and returns what finished in it, `cancel`
     ends a request early, `run` steps until nothing is left. Each request ends exactly once.
+
+    states: where the states of pieces that are to be kept go, beside the cache; None for nowhere.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Loop:
         clock: Clock,
         policy: Policy = sarathi,
         cost: LinearCost | None = None,
+        states: States | None = None,
     ) -> None:
         self.config, self.clock = config, clock
         self.experience = Experience()
@@ -50,7 +54,8 @@ class Loop:
         self._executor, self._policy, self._cost = executor, policy, cost
         self.host = BlockPool(config.host_tokens // config.block_size)
         self._offload = Offload(self.host, config)
-        self._holdings = Holdings(self.pool, config, self._offload)
+        self.shelf = Shelf(self.pool, config, states)
+        self._holdings = Holdings(self.pool, config, self._offload, self.shelf)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
         self._finished: list[Request] = []
@@ -86,6 +91,8 @@ class Loop:
             raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.arrival = self.clock.now() if arrival is None else arrival
+        with postponed():
+            self.shelf.bring(request)
         return self._open.join(request, tenant)
 
     def room(self, request: Request) -> int:

@@ -8,7 +8,7 @@ be cached follow them in the order of their positions, and attend to all that is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from relquery.errors import MarkupError
@@ -52,11 +52,8 @@ def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
 
 
 def module_spans(layout: Layout, chosen: Sequence[Laid], tokens: Tokens) -> list[Span]:
-    """The spans of the schema's own text and of some modules, as in any prompt with them.
-
-    Their states are kept longer than those of modules that are not prepared.
-    """
-    return [replace(span, keep=span.keep + 1) for span in _spans(_chains(layout, chosen), tokens)]
+    """The spans of the schema's own text and of some modules, as in any prompt with them."""
+    return _spans(_chains(layout, chosen), tokens)
 
 
 class _Chain(NamedTuple):
@@ -69,10 +66,10 @@ class _Chain(NamedTuple):
 
 def _chains(layout: Layout, modules: Iterable[Laid]) -> list[_Chain]:
     """The schema's own text and that of some modules, where there is any."""
-    chains = [_Chain("schema", _until_last_text(layout.own), 0)]
+    chains = [_Chain("schema", _until_last_text(layout.own), 1)]
     for laid in modules:
         own = _until_last_text(laid.own)
-        chains.append(_Chain("/".join(laid.path), own, max(0, laid.module.priority)))
+        chains.append(_Chain("/".join(laid.path), own, 1 + max(0, laid.module.priority)))
     return [chain for chain in chains if chain.own]
 
 

@@ -21,12 +21,14 @@ class Used:
     """What a prompt took its tokens from.
 
     name: a module's path, "schema" for the schema's own text, "prompt" for what only the prompt
-    has. tokens: of it. cached: those whose states were there.
+    has. tokens: of it. cached: those whose states were there. sources: where these were: "cache",
+    "memory", "disk".
     """
 
     name: str
     tokens: int
     cached: int
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,11 @@ class Schemas:
         return self.backend.runs((Span("", Role.NONE),)) is not None
 
     def _used(self, prompt: tuple[Span, ...], names: tuple[str, ...]) -> list[Used]:
-        totals = {name: [0, 0] for name in (*names, "prompt")}
-        for state in self.backend.inspect(prompt) or ():
-            of = totals[names[state.span - 1] if state.span else "prompt"]
-            of[0] += state.tokens
-            of[1] += state.cached
-        return [Used(name, tokens, cached) for name, (tokens, cached) in totals.items()]
+        states = self.backend.inspect(prompt) or ()
+        used = []
+        for number, name in (*enumerate(names, 1), (0, "prompt")):
+            mine = [state for state in states if state.span == number]
+            sources = dict.fromkeys(state.source for state in mine if state.source)
+            tokens, cached = (sum(getattr(s, n) for s in mine) for n in ("tokens", "cached"))
+            used.append(Used(name, tokens, cached, tuple(sources)))
+        return used

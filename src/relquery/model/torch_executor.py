@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from relquery.model.attention.batch import PackedBatch, Turn
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
+from relquery.model.cache.store import StateStore
 from relquery.model.forward.stock import Forward, StockForward
 from relquery.model.sampling import follow_draws
 from relquery.model.slices.allocator import return_freed_memory
@@ -140,6 +142,10 @@ class TorchExecutor:
     def slot_bytes(self) -> int:
         """Bytes of one token in the cache. One step must have been executed."""
         return self._cache.slot_bytes
+
+    def store(self, memory: int, folder: Path | None, disk: int) -> StateStore:
+        """A store of states of this executor's cache; see StateStore."""
+        return StateStore(self._cache, self._layers, memory, folder, disk)
 
     @torch.inference_mode()
     def reserve(self) -> None:

@@ -15,6 +15,7 @@ from relquery.ir.paths import children_of, distinct
 from relquery.ir.rules.desugar_retrieve import Lookup
 from relquery.ir.tree import Tree
 from relquery.ir.verify import verify
+from relquery.spans.ahead import prepare
 from relquery.spans.bags import beginnings, order_bags
 from relquery.spans.corpus import Corpora, lookup
 from relquery.spans.execute import Progress, execute
@@ -61,6 +62,9 @@ def run_bulk(
         cache_tokens = backend.cache_tokens
     order = order_of([shared_parts(work.root) for work in planned], cache_tokens)
     ordered = [planned[place] for place in order]
+    for node, work in zip(nodes, works, strict=True):
+        if independent and isinstance(work, Work):
+            prepare(node, backend)
     for work in execute(ordered, backend, independent=independent, progress=progress):
         results[index_of[id(work)]] = result_of(work, clock() - start)
     return [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,6 +29,7 @@ from relquery.engine.request.pieces import Chain, Placing, depths
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy, needs_cost
 from relquery.engine.scheduling.reuse import cached_tokens
+from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
 
@@ -37,11 +40,24 @@ if TYPE_CHECKING:
 PREVIEW_TOKENS = 12
 
 
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Where states of modules are kept beside the cache.
+
+    folder: on disk; None for not there. memory, disk: bytes that they may take.
+    """
+
+    folder: Path | None
+    memory: int
+    disk: int
+
+
 class EmbeddedBackend(Backend):
     """Answers prompts on this machine. Requests of one call form one relQuery. Not thread-safe.
 
     cost: what steps cost on this machine, measured where the policy asks for it and none is given.
-    job_time: of a request, for policies that go by it; None for its uncached tokens.
+    job_time: of a request, for policies that go by it; None for its uncached tokens. store: where
+    states of modules are kept beside the cache; None for nowhere.
     """
 
     def __init__(
@@ -51,6 +67,7 @@ class EmbeddedBackend(Backend):
         cost: LinearCost | None = None,
         sizing: Sizing | None = None,
         job_time: JobTime | None = None,
+        store: StoreOptions | None = None,
     ) -> None:
         from relquery.model.text.render import Renderer
         from relquery.model.torch_executor import TorchExecutor
@@ -78,7 +95,8 @@ class EmbeddedBackend(Backend):
         self.cost = cost
         """What steps cost, as given or measured; None where nothing asks for it."""
         policy = make_policy(config.policy, Settings.of(config, cost, job_time))
-        self.engine = Loop(self._executor, config, RealClock(), policy, cost)
+        states = None if store is None else self._states(store)
+        self.engine = Loop(self._executor, config, RealClock(), policy, cost, states)
         self.batches = Batches(self.engine)
         """What `submit` has queued: to be served by steps, or cancelled."""
 
@@ -169,18 +187,19 @@ class EmbeddedBackend(Backend):
         request = Request(-1, chain, 1, placing=self._placing)
         cached = cached_tokens(request, self.config, self.engine.pool)
         return tuple(
-            SpanState(
-                preview=self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist()),
-                tokens=len(piece.tokens),
-                cached=served,
-                depth=depth,
-                span=piece.chain,
+            self._state(request, index, served, depth)
+            for index, (served, depth) in enumerate(
+                zip(cached, depths(request.pieces), strict=True)
             )
-            for piece, served, depth in zip(
-                request.pieces, cached, depths(request.pieces), strict=True
-            )
-            if len(piece.tokens)
+            if len(request.pieces[index].tokens)
         )
+
+    def _state(self, request: Request, index: int, cached: int, depth: int) -> SpanState:
+        piece, source = request.pieces[index], "cache" if cached else ""
+        if cached < len(piece.tokens) and (beside := self.engine.shelf.where(request, index)):
+            cached, source = len(piece.tokens), beside
+        preview = self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist())
+        return SpanState(preview, len(piece.tokens), cached, depth, piece.chain, source)
 
     def one_pass(self, sampling: Sampling) -> bool:
         """See Backend."""
@@ -318,6 +337,15 @@ class EmbeddedBackend(Backend):
             list(self.answer([(Span("."),)], Sampling(max_tokens=2)))  # it tells when it runs
             self._token_bytes = self._executor.slot_bytes
         return self._token_bytes
+
+    def _states(self, store: StoreOptions) -> States:
+        """The store of this model's states: another model's, or dtype's, are in other folders."""
+        folder = None
+        if store.folder is not None:
+            names = (*self.known_as()[:1], self._model.version, self._model.network.dtype)
+            named = hashlib.blake2b(repr((names, self.config.block_size)).encode(), digest_size=16)
+            folder = store.folder / named.hexdigest()
+        return self._executor.store(store.memory, folder, store.disk)
 
     @property
     def _vocabulary(self) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.embedded import EmbeddedBackend, StoreOptions
 from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
 from relquery.config import EngineConfig
 from relquery.engine.cost.accelerators import SERVED
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
-_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory"]
+_STORE_OPTIONS = {"store_memory": "1GiB", "store_disk": "10GiB"}
+_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory", "store", *_STORE_OPTIONS]
 
 
 def load_backend(model: str, **options: Any) -> EmbeddedBackend:
@@ -36,7 +38,10 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
         `relquery calibrate`. By default it is measured if the policy predicts durations, about a
         second for ten million parameters on two cores. memory: bytes, or "2GiB": what weights,
         steps and the KV cache may take together; what a step takes is measured, and the cache
-        has the rest. max_input may be "auto": the longest that fits.
+        has the rest. max_input may be "auto": the longest that fits. store: a folder for the states
+        of prompt modules, which are found there when the program is started again; store_memory,
+        store_disk: what such states may take in host memory ("1GiB" if there is a store) and in
+        the folder ("10GiB").
 
     Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
     """
@@ -54,6 +59,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     budget = None if memory is None else read_memory(memory)
     # Before the model, which takes long to load.
     cost, job_time = _costs(options.get("cost"), model)
+    store = _store(options)
     began = time.perf_counter()
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     _LOG.info("loaded %s in %.1f s", model, time.perf_counter() - began)
@@ -61,9 +67,21 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     if config.host_tokens:
         _check_host(loaded, config)
     if budget is None and not auto:
-        return EmbeddedBackend(loaded, config, cost, job_time=job_time)
+        return EmbeddedBackend(loaded, config, cost, job_time=job_time, store=store)
     sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
-    return EmbeddedBackend(loaded, sizing.config, cost, sizing, job_time)
+    return EmbeddedBackend(loaded, sizing.config, cost, sizing, job_time, store)
+
+
+def _store(options: Mapping[str, Any]) -> StoreOptions | None:
+    if not any(name in options for name in ("store", *_STORE_OPTIONS)):
+        return None
+    folder = options.get("store")
+    if folder is not None and not isinstance(folder, (str, Path)):
+        raise ConfigError(f"store is {folder!r}; it must be the path of a folder.")
+    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+        raise ConfigError(f"store is {folder}, which is a file; it must be a folder.")
+    memory, disk = (read_memory(options.get(name, usual)) for name, usual in _STORE_OPTIONS.items())
+    return StoreOptions(None if folder is None else Path(folder).expanduser(), memory, disk)
 
 
 def _size(

@@ -19,6 +19,7 @@ from relquery.engine.scheduling.plan import Work
 from relquery.engine.step.ending import draft_chunks, label_chunks
 from relquery.engine.step.hits import Held
 from relquery.engine.step.offload import Offload
+from relquery.engine.step.shelf import Shelf
 
 _RUNS = count(1)
 """Numbers of runs of decode steps, of all engines."""
@@ -27,8 +28,10 @@ _RUNS = count(1)
 class Holdings:
     """Gives requests blocks from a pool and takes them back."""
 
-    def __init__(self, pool: BlockPool, limits: EngineConfig, offload: Offload) -> None:
-        self._pool, self._limits, self._offload = pool, limits, offload
+    def __init__(
+        self, pool: BlockPool, limits: EngineConfig, offload: Offload, shelf: Shelf
+    ) -> None:
+        self._pool, self._limits, self._offload, self._shelf = pool, limits, offload, shelf
         self._own = 0
 
     def begin_step(self) -> None:
@@ -110,6 +113,7 @@ class Holdings:
         if len(request.pieces) == 1 and request.output and self._limits.prefix_caching:
             first, stop = request.prompt_tokens // size, request.pieces[0].done // size
             self._publish(request, 0, range(first, min(stop, len(request.blocks))))
+        self._shelf.put(request)
         for piece in request.pieces:
             if piece.keep:
                 self._pool.keep(piece.blocks, piece.keep)

@@ -1,0 +1,190 @@
+"""Keys and values of whole texts, kept in host memory and on disk (paper 001, section 4.1).
+
+On disk, each text has a file of its own in the safetensors format, in a folder named by what the
+states depend on. A file is written under another name first, so that no reader sees half of it, and
+carries a digest of its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from relquery.arrays import Slots
+from relquery.model.cache.device import KVCache
+
+Layers = list[tuple[Tensor, Tensor]]
+"""Keys and values of some tokens by layer, each (kv_heads, tokens, width)."""
+_ENDING = ".safetensors"
+
+
+class StateStore:
+    """States by key: the latest in host memory, all of them on disk as far as they may.
+
+    memory, disk: bytes that they may take. folder: None to keep nothing on disk.
+    """
+
+    def __init__(
+        self, cache: KVCache, layers: int, memory: int, folder: Path | None, disk: int
+    ) -> None:
+        self._cache, self._count = cache, layers
+        self._memory, self._most = 0, memory
+        self._kept: OrderedDict[bytes, Layers] = OrderedDict()
+        self._files = None if folder is None else StateFiles(folder, disk)
+
+    def where(self, key: bytes) -> str:
+        """See States: "memory" or "disk"."""
+        if key in self._kept:
+            return "memory"
+        return "disk" if self._files is not None and key in self._files else ""
+
+    @torch.inference_mode()
+    def save(self, key: bytes, slots: Slots) -> None:
+        """See States."""
+        rows = torch.from_numpy(slots)
+        stored = [self._cache.stored(layer) for layer in range(self._count)]
+        layers: Layers = [
+            (each[0].index_select(1, rows).cpu(), each[1].index_select(1, rows).cpu())
+            for each in stored
+            if each is not None
+        ]
+        if len(layers) < self._count:
+            return
+        self._keep(key, layers)
+        if self._files is not None:
+            self._files.write(key, layers)
+
+    @torch.inference_mode()
+    def load(self, key: bytes, slots: Slots, first: int) -> bool:
+        """See States."""
+        layers = self._kept.get(key)
+        if layers is None and self._files is not None:
+            layers = self._files.read(key)
+            if layers is not None and len(layers) == self._count:
+                self._keep(key, layers)
+        if layers is None or layers[0][0].shape[1] != first + len(slots):
+            return False
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        at = torch.from_numpy(slots)
+        for layer, states in enumerate(layers):
+            rows = [each[:, first:].transpose(0, 1) for each in states]
+            targets = self._cache.prepare(layer, *rows)
+            for target, each in zip(targets, states, strict=True):
+                target.index_copy_(1, at.to(target.device), each[:, first:].to(target.device))
+        return True
+
+    def _keep(self, key: bytes, layers: Layers) -> None:
+        """Keep states in host memory; the least recently used make room."""
+        size = _bytes(layers)
+        if size > self._most or key in self._kept:
+            return
+        self._kept[key] = layers
+        self._memory += size
+        while self._memory > self._most:
+            _, dropped = self._kept.popitem(last=False)
+            self._memory -= _bytes(dropped)
+
+
+class StateFiles:
+    """States on disk. Several processes may use one folder.
+
+    most: bytes that the files may take; the longest unused are deleted.
+    """
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self._folder, self._most = folder, most
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def __contains__(self, key: bytes) -> bool:
+        return self._path(key).exists()
+
+    def write(self, key: bytes, layers: Layers) -> None:
+        """Write states, unless the disk refuses: then they are computed again next time."""
+        named = {
+            f"{kind}{number}": states.contiguous()
+            for number, pair in enumerate(layers)
+            for kind, states in zip("kv", pair, strict=True)
+        }
+        data = save(named, {"digest": _digest(layers)})
+        part = self._folder / f"{key.hex()}.{os.getpid()}.part"
+        try:
+            part.write_bytes(data)
+            part.replace(self._path(key))
+        except OSError:
+            with suppress(OSError):
+                part.unlink()
+            return
+        self._make_room()
+
+    def read(self, key: bytes) -> Layers | None:
+        """States as they were written; None, and the file is deleted, if it is damaged."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        with suppress(OSError):
+            os.utime(path)  # used now
+        layers = _parse(data)
+        if layers is None:
+            with suppress(OSError):
+                path.unlink()
+        return layers
+
+    def _path(self, key: bytes) -> Path:
+        return self._folder / f"{key.hex()}{_ENDING}"
+
+    def _make_room(self) -> None:
+        found = []
+        for path in self._folder.glob(f"*{_ENDING}"):
+            with suppress(OSError):
+                stat = path.stat()
+                found.append((stat.st_mtime, stat.st_size, path))
+        over = sum(size for _, size, _ in found) - self._most
+        for _, size, path in sorted(found):
+            if over <= 0:
+                break
+            with suppress(OSError):
+                path.unlink()
+            over -= size
+
+
+def _parse(data: bytes) -> Layers | None:
+    """States from the content of a file; None if it is not what was written."""
+    try:
+        (length,) = struct.unpack("<Q", data[:8])
+        digest = json.loads(data[8 : 8 + length])["__metadata__"]["digest"]
+        named = load(data)
+        layers = [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
+    except Exception:  # whatever a damaged file makes of the parsers
+        return None
+    return layers if layers and _digest(layers) == digest else None
+
+
+def _digest(layers: Layers) -> str:
+    """Of all content and shapes; layers are hashed side by side."""
+    with ThreadPoolExecutor(2) as pool:
+        parts = pool.map(_hash, [states for pair in layers for states in pair])
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+
+
+def _hash(states: Tensor) -> bytes:
+    hashed = hashlib.blake2b(f"{states.dtype}{tuple(states.shape)}".encode(), digest_size=16)
+    hashed.update(np.asarray(states.contiguous().view(torch.uint8).numpy()).data)
+    return hashed.digest()
+
+
+def _bytes(layers: Layers) -> int:
+    return sum(states.nbytes for pair in layers for states in pair)

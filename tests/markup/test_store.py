@@ -1,0 +1,105 @@
+"""States of modules outlive the cache and the process, and a damaged file is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relquery.connection import connect
+from relquery.errors import ConfigError
+from relquery.markup.read.schema import Schema
+from relquery.markup.schemas import PromptResult
+
+MODEL = "random:layers=2,hidden=32,heads=2,ffn=32,context=2048"
+SCHEMA = Schema.parse(
+    "<schema name='s'>Read this."
+    "<module name='a'>The first of two modules, with a few blocks. </module>"
+    "<module name='b'>The second <param name='what' len='8'/> of two modules. </module></schema>"
+)
+PROMPT = "<prompt schema='s'><a/><b what='one'/>Which?</prompt>"
+
+
+def ask(prompt: str = PROMPT, **options: object) -> PromptResult:
+    """The answer of a process of its own, as far as what it keeps goes."""
+    with connect(MODEL, **options) as con:  # type: ignore[arg-type]
+        con.register(SCHEMA)
+        return con.prompt(prompt, max_tokens=6)
+
+
+def cached(result: PromptResult) -> dict[str, tuple[int, int]]:
+    return {used.name: (used.tokens, used.cached) for used in result.used}
+
+
+def test_a_restart_finds_the_states_of_modules_on_disk(tmp_path: Path) -> None:
+    plain = ask()
+    first, second = (ask(store=tmp_path / "store") for _ in range(2))
+    assert plain.text == first.text == second.text
+    assert first.answer.cached_tokens == 0
+    found = cached(second)
+    assert [found[name][0] - found[name][1] for name in ("schema", "a", "b")] == [0, 0, 0]
+    other = ask("<prompt schema='s'><b/>Why?</prompt>", store=tmp_path / "store")
+    assert cached(other)["b"][0] == cached(other)["b"][1] > 0
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _alter(content: bytes) -> bytes:
+    return content[:-5] + bytes([content[-5] ^ 1]) + content[-4:]
+
+
+def _swap_header(content: bytes) -> bytes:
+    return content.replace(b'"k0"', b'"k9"')
+
+
+@pytest.mark.parametrize("damage", [_cut, _alter, _swap_header, lambda content: b""])
+def test_a_damaged_file_is_computed_again_and_replaced(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    expected = ask(store=tmp_path)
+    files = sorted(tmp_path.rglob("*.safetensors"))
+    whole = [file.read_bytes() for file in files]
+    assert len(files) == 5  # a text for each piece: what is around a parameter is in several
+    for file, content in zip(files, whole, strict=True):
+        file.write_bytes(damage(content))
+    again = ask(store=tmp_path)
+    assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
+    assert [file.read_bytes() for file in files] == whole
+
+
+def test_states_of_another_model_or_dtype_are_not_used(tmp_path: Path) -> None:
+    ask(store=tmp_path)
+    assert ask(store=tmp_path, dtype="bfloat16").answer.cached_tokens == 0
+    with connect(MODEL + ",seed=5", store=tmp_path) as con:
+        con.register(SCHEMA)
+        assert con.prompt(PROMPT, max_tokens=6).answer.cached_tokens == 0
+    assert ask(store=tmp_path).answer.cached_tokens > 0
+
+
+def test_states_come_back_from_host_memory_after_the_cache_has_lost_them() -> None:
+    others = [f"<prompt schema='s'>{number} {'x' * 300}</prompt>" for number in range(4)]
+    for store in ({}, {"store_memory": "1MiB"}):
+        with connect(MODEL, cache_tokens=400, **store) as con:  # type: ignore[arg-type]
+            con.register(SCHEMA)
+            first = con.prompt(PROMPT, max_tokens=6)
+            for other in others:
+                con.prompt(other, max_tokens=6)
+            con.backend.engine.pool.evict(100)  # type: ignore[attr-defined]
+            second = con.prompt(PROMPT, max_tokens=6)
+            assert second.text == first.text
+            assert (second.answer.cached_tokens > 0) == bool(store)
+
+
+def test_the_folder_takes_no_more_than_it_may(tmp_path: Path) -> None:
+    ask(store=tmp_path, store_disk="20KiB")
+    files = list(tmp_path.rglob("*.safetensors"))
+    assert 0 < sum(file.stat().st_size for file in files) <= 20 * 1024
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="must be a folder"):
+        connect(MODEL, store=tmp_path / "file")
