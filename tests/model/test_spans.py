@@ -23,7 +23,9 @@ from tests.model.oracle.recorded import Recorded
 
 Spec = tuple[Any, ...]
 """Token ids, independent spans as tuples of the same, `At`, and `Placeholder`."""
-ARCHITECTURES = ["llama", "qwen3", "gemma3", "gpt2", "opt", "bloom"]
+ARCHITECTURES = [
+    "llama", "qwen3", "gemma3", "gpt2", "opt", "gpt_neox", "bloom", "mpt", "falcon",
+]  # fmt: skip
 ANSWER = 3  # tokens
 
 _LOADED: dict[str, LoadedModel] = {}

@@ -16,6 +16,9 @@ Drawn = int | tuple[float, ...]
 """The result of a chunk's draws: a token id, or the log-probabilities of the allowed tokens, draw
 by draw."""
 
+NOT_FINITE = -1
+"""What is drawn from logits that are not finite numbers."""
+
 SCRATCH = 1 << 30
 """Slots from this number on, without gaps, are scratch slots of the step. They hold the keys and
 values of one layer at a time, and nothing afterwards (paper 004, section 5.1). Only later chunks in
@@ -94,6 +97,8 @@ def join_drawn(drawn: Sequence[Drawn]) -> Drawn:
     """The joined result of one chunk's draws; if there are several, all of them weigh tokens."""
     if len(drawn) == 1:
         return drawn[0]
+    if NOT_FINITE in drawn:
+        return NOT_FINITE
     return tuple(log for each in drawn if isinstance(each, tuple) for log in each)
 
 

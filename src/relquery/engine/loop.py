@@ -10,7 +10,7 @@ from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.cache.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk, Drawn, Executor, seconds_of
+from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
 from relquery.engine.interrupts import postponed, unwrapped
 from relquery.engine.request.open_requests import OpenRequests
 from relquery.engine.request.progress import spread
@@ -289,6 +289,8 @@ class Loop:
         self, request: Request, relquery: RelQuery, given: list[Drawn], now: float
     ) -> bool:
         """Apply the results of a request's draws; returns whether it has its answer."""
+        if NOT_FINITE in given:
+            return self._lose(request, now)
         before = len(request.output)
         if not before:
             relquery.prefilled = request.first_at = now
@@ -302,6 +304,26 @@ class Loop:
             self.experience.answered(request)
         self._end(request, finish, now)
         return True
+
+    def _lose(self, request: Request, now: float) -> bool:
+        """Deal with a request whose logits are not finite numbers; returns whether it has ended.
+
+        Its own tokens may be the cause, or states of others that it read. So nobody may read these
+        states again, and it is computed once more from its tokens alone.
+        """
+        for piece in request.pieces:
+            self.pool.forget(piece.keys)
+            self.host.forget(piece.keys)
+        if request.alone:
+            request.error = (
+                "The model computes no finite numbers for this prompt. If dtype is 'float16', use "
+                "'bfloat16' or 'float32', whose range is greater; otherwise check the weights."
+            )
+            self._end(request, Finish.ERROR, now)
+            return True
+        request.alone = True
+        self._preempt(request)
+        return False
 
     def _end(self, request: Request, finish: Finish, now: float) -> None:
         self._open.end(request, finish, now)

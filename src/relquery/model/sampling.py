@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import isnan
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.engine.executor import Drawn
+from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model.kernels.arguments import KINDS
 from relquery.model.kernels.largest import find_largest
@@ -18,7 +19,7 @@ ROWS_AT_ONCE = 16
 
 
 def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
-    """The result of each row's draw: a token id, or the weights of the allowed tokens.
+    """The result of each row's draw: a token id, the weights of the allowed tokens, or NOT_FINITE.
 
     logits: (rows, vocabulary). A row's result depends only on its own logits and draw.
     """
@@ -26,7 +27,10 @@ def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
     if not any(draw.weigh for draw in kinds):
         return list(draw_tokens(logits, draws))
     weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
-    results: dict[int, Drawn] = dict(weigh_tokens(logits, weighed))
+    results: dict[int, Drawn] = {
+        row: NOT_FINITE if any(map(isnan, logs)) else logs
+        for row, logs in weigh_tokens(logits, weighed).items()
+    }
     drawn = [row for row in range(len(draws)) if row not in weighed]
     if drawn:
         results |= zip(drawn, draw_tokens(logits[drawn], [draws[i] for i in drawn]), strict=True)
@@ -74,7 +78,7 @@ def _log_sums(logits: Tensor, rows: Tensor) -> Tensor:
 
 
 def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """One token id per row. logits: (rows, vocabulary); draws: how to choose, per row.
+    """One token id per row, or NOT_FINITE. logits: (rows, vocabulary); draws: how, per row.
 
     A row's token depends only on its own logits and draw, not on other rows.
     """
@@ -94,13 +98,17 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
 
 def _largest(logits: Tensor) -> list[int]:
-    """The place of each row's largest number, the first of several."""
-    tokens: list[int]
-    if logits.device.type == "cpu" and logits.dtype in KINDS:
-        tokens = find_largest(logits).tolist()
-    else:
-        tokens = logits.argmax(-1).tolist()
-    return tokens
+    """The place of each row's largest number, the first of several; NOT_FINITE if it is none."""
+    on_cpu = logits.device.type == "cpu" and logits.dtype in KINDS
+    places = find_largest(logits) if on_cpu else logits.argmax(-1)
+    finite = logits.gather(1, places.long()[:, None]).isfinite()
+    tokens: list[int] = places.tolist()
+    if finite.all():
+        return tokens
+    return [
+        token if is_finite else NOT_FINITE
+        for token, (is_finite,) in zip(tokens, finite.tolist(), strict=True)
+    ]
 
 
 def _perturb(logits: Tensor, draws: Sequence[Draw]) -> Tensor:

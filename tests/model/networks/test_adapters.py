@@ -17,7 +17,7 @@ from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.networks.adapters.adapt import adapt
-from tests.model.oracle.architectures import ALIBI, NETWORKS, VOCABULARY, build
+from tests.model.oracle.architectures import ALIBI, FALCON, NETWORKS, VOCABULARY, build
 
 SLOTS = 400
 CPU = torch.device("cpu")
@@ -57,7 +57,7 @@ def same(actual: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
 
 
-@pytest.fixture(params=ALIBI)
+@pytest.fixture(params=[*ALIBI, *FALCON])
 def pair(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     """The stock network, and the same one adapted."""
     adapted = build(request.param)

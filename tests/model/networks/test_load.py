@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
@@ -85,3 +86,65 @@ def test_a_folder_without_tokenizer_says_how_to_write_one(folder: Path) -> None:
 def test_an_empty_folder_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"it has no config\.json"):
         load(str(tmp_path))
+
+
+def configured(folder: Path, **settings: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+
+def test_weights_of_layers_that_the_configuration_does_not_have_are_told(folder: Path) -> None:
+    configured(folder, num_hidden_layers=1)
+    with pytest.raises(ModelError, match=r"no place for, such as model\.layers\.1\."):
+        load(str(folder))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_attention_heads": 5},
+        {"num_attention_heads": 0},
+        {"max_position_embeddings": None},
+        {"max_position_embeddings": "64"},
+        {"max_position_embeddings": -1},
+        {"hidden_act": "foo"},
+        {"rope_parameters": {"rope_type": "foo", "rope_theta": 1e4}},
+        {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}},
+    ],
+)
+def test_a_configuration_that_no_network_can_have_is_told(
+    folder: Path, settings: dict[str, Any]
+) -> None:
+    configured(folder, **settings)
+    with pytest.raises(ModelError, match="model"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "\xff"])
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_a_damaged_configuration_is_named(folder: Path, name: str, content: str) -> None:
+    (folder / name).write_text(content, encoding="latin-1")
+    with pytest.raises(ModelError, match=name):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("end", ["x", -1, ["x"], 1.5])
+def test_end_tokens_must_be_token_ids(folder: Path, end: object) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": end}))
+    with pytest.raises(ModelError, match="eos_token_id"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_not_finite_are_told(folder: Path, value: float) -> None:
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    weights["model.layers.0.mlp.up_proj.weight"].fill_(value)
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="computes no finite numbers"):
+        load(str(folder))
+
+
+def test_a_device_that_computes_nothing_is_refused(good: Path) -> None:
+    with pytest.raises(ModelError, match="meta"):
+        load(str(good), device="meta")

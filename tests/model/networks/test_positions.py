@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Ministral3Config, Ministral3ForCausalLM
 
 from relquery.model.attention.function import NAME
 from relquery.model.cache.rotary import PositionScheme
 from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.positions import probe_positions
-from tests.model.oracle.architectures import ALL, CONTEXT, build
+from tests.model.oracle.architectures import ALL, CONTEXT, FALCON, build
 
 # By network and layer: rotary dimensions and whether they are interleaved; None: no position.
 RELOCATABLE: dict[str, list[tuple[int, bool] | None]] = {
@@ -33,6 +33,7 @@ RELOCATABLE: dict[str, list[tuple[int, bool] | None]] = {
     "dynamic": [(8, False)] * 2,
     "bloom": [None] * 2,
     "mpt": [None] * 2,
+    **dict.fromkeys(FALCON, [(8, False)] * 2),
 }
 FIXED = ["gpt2", "opt", "longrope"]
 
@@ -127,3 +128,28 @@ def test_a_network_whose_keys_overflow_is_refused() -> None:
     network = build("llama")
     network.model.layers[1].self_attn.k_proj.weight.data.fill_(torch.inf)
     assert not probe_positions(on_our_attention(network)).relocatable
+
+
+@pytest.mark.parametrize(("beta", "relocatable"), [(0.5, False), (0.0, True)])
+def test_queries_that_grow_with_their_position_cannot_be_moved(
+    beta: float, relocatable: bool
+) -> None:
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 10_000.0,
+        "factor": 16.0,
+        "original_max_position_embeddings": 16,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": beta,
+    }
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 8}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "sliding_window": None}
+    config: Any = Ministral3Config(
+        vocab_size=97, max_position_embeddings=256, rope_parameters=rope, **shape, **heads
+    )
+    torch.manual_seed(0)
+    network = on_our_attention(Ministral3ForCausalLM(config).eval())
+    assert probe_positions(network).relocatable == relocatable

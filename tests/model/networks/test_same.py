@@ -46,6 +46,35 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tf.DiffLlamaForCausalLM(tf.DiffLlamaConfig(**LLAMA_LIKE)),
         "compute something else than the attention",
     ),
+    "attention to chosen blocks": (
+        lambda: tf.MiniMaxM3VLForCausalLM(
+            tf.MiniMaxM3VLTextConfig(
+                **LLAMA_LIKE,
+                head_dim=16,
+                num_local_experts=4,
+                num_experts_per_tok=2,
+                index_block_size=4,
+                index_topk_blocks=1,
+                index_n_heads=2,
+                index_head_dim=16,
+                layer_types=["full_attention", "minimax_m3_sparse"],
+                mlp_layer_types=["sparse", "sparse"],
+            )
+        ),
+        "its code does not run",
+    ),
+    "ALiBi that is rounded": (
+        lambda: tf.FalconForCausalLM(
+            tf.FalconConfig(
+                vocab_size=97,
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                alibi=True,
+            )
+        ),
+        "ALiBi biases are rounded",
+    ),
     "a mask that depends on the tokens": (
         lambda: tf.DogeForCausalLM(tf.DogeConfig(**LLAMA_LIKE)),
         "compute something else than the attention",

@@ -86,7 +86,25 @@ ALIBI: dict[str, Callable[[], Any]] = {
         tf.MptConfig(vocab_size=VOCABULARY, d_model=48, n_layers=2, n_heads=6, max_seq_len=CONTEXT)
     ),
 }
-"""Networks with adapters."""
+"""Networks with adapters, whose positions are biases."""
+
+
+def falcon(**settings: Any) -> Callable[[], Any]:
+    """A Falcon with rotary positions."""
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 48, "ffn_hidden_size": 64}
+    counts = {"num_hidden_layers": 2, "num_attention_heads": 6, "alibi": False}
+    shape: dict[str, Any] = sizes | counts | settings
+    return lambda: tf.FalconForCausalLM(
+        tf.FalconConfig(**shape, max_position_embeddings=CONTEXT, bos_token_id=1, eos_token_id=2)
+    )
+
+
+FALCON: dict[str, Callable[[], Any]] = {
+    "falcon": falcon(multi_query=True),
+    "falcon_grouped": falcon(new_decoder_architecture=True, num_kv_heads=2),
+    "falcon_many": falcon(multi_query=False, parallel_attn=False, bias=True),
+}
+"""As Falcon 7B, as Falcon 40B, and with keys of its own for each head."""
 
 
 def llama_with_rope(rope_type: str, **parameters: Any) -> Callable[[], Any]:
@@ -144,7 +162,7 @@ OTHER_ROTARY: dict[str, Callable[[], Any]] = {
     ),
 }
 
-ALL = NETWORKS | ALIBI | SCALED_ROPE | OTHER_ROTARY
+ALL = NETWORKS | ALIBI | FALCON | SCALED_ROPE | OTHER_ROTARY
 
 
 class NoTokenizer:

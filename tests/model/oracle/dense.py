@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import BloomForCausalLM
+from transformers import BloomForCausalLM, MptForCausalLM
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 
 from relquery.arrays import TokenIds
 from relquery.engine.request.pieces import At, Placeholder
@@ -98,13 +99,13 @@ def masked_logits(
     """The same for tokens and what each of them sees, (tokens, tokens) [query, key]."""
     ids = torch.from_numpy(tokens).long()[None]
     at = list(range(len(tokens))) if positions is None else positions
+    if isinstance(network, MptForCausalLM):  # it hides where its mask is true, has no position ids
+        given: Any = {"attention_mask": ~visible[None, None]}
+    else:
+        given = {"attention_mask": _mask(network.config, visible, at)}
+        given["position_ids"] = torch.tensor(at)[None]
     with _stock(network, at):
-        output = network(
-            input_ids=ids,
-            attention_mask=_mask(network.config, visible, at),
-            position_ids=torch.tensor(at)[None],
-            use_cache=False,
-        )
+        output = network(input_ids=ids, use_cache=False, **given)
     logits: Tensor = output.logits[0]
     return logits
 
@@ -129,6 +130,10 @@ def _stock(network: Any, positions: Sequence[int]) -> Iterator[None]:
     """The network on its own eager attention, which adds a prepared mask as it is."""
     if isinstance(network, BloomForCausalLM):
         with _alibi_by_position(network.transformer, positions):
+            yield
+        return
+    if isinstance(network, MptForCausalLM):
+        with _mpt_alibi_by_position(network.transformer, positions):
             yield
         return
     ours = network.config._attn_implementation
@@ -158,3 +163,19 @@ def _alibi_by_position(decoder: Any, positions: Sequence[int]) -> Iterator[None]
         yield
     finally:
         del decoder.build_alibi_tensor
+
+
+@contextmanager
+def _mpt_alibi_by_position(decoder: Any, positions: Sequence[int]) -> Iterator[None]:
+    """The same for MPT, which counts positions from the last of all that it may have."""
+
+    def build(heads: int, length: int, **options: Any) -> Tensor:
+        biases: Tensor = build_mpt_alibi_tensor(heads, 2)  # type: ignore[no-untyped-call]
+        slopes = biases[..., 1:] - biases[..., :1]
+        return slopes * torch.tensor(positions, dtype=slopes.dtype)
+
+    decoder.build_mpt_alibi_tensor = build
+    try:
+        yield
+    finally:
+        del decoder.build_mpt_alibi_tensor

@@ -90,6 +90,11 @@ class Asking:
         none for labels that must be weighed.
         """
         size, context = request.end, self._model.context
+        if size >= context and size > request.prompt_tokens:
+            raise RequestError(
+                f"The positions of the prompt end at {size:,}; the model has {context:,}. Lower "
+                "the positions of its spans."
+            )
         if size >= context:
             raise PromptTooLongError(size, context, "the model's context")
         if self._must_score:
@@ -110,6 +115,8 @@ class Asking:
     def answer(self, request: Request) -> Answer:
         """The answer of a request that has ended by itself."""
         assert request.finish is not None
+        if request.finish is Finish.ERROR:
+            return ended(request, Finish.ERROR, request.error)
         cut = request.finish is Finish.LENGTH
         return Answer(
             text=self._text(request),
@@ -148,10 +155,15 @@ class Asking:
 
 def cancelled(request: Request) -> Answer:
     """What stands for the answer of a request that was ended early."""
+    return ended(request, Finish.CANCELLED, "It was cancelled before its answer was whole.")
+
+
+def ended(request: Request, finish: Finish, error: str | None) -> Answer:
+    """What stands for the answer of a request that has none."""
     return Answer(
         text=None,
-        finish=Finish.CANCELLED,
-        error="It was cancelled before its answer was whole.",
+        finish=finish,
+        error=error,
         prompt_tokens=request.prompt_tokens,
         cached_tokens=request.cached or 0,
         output_tokens=len(request.output),

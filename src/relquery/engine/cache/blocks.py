@@ -151,13 +151,25 @@ class BlockPool:
                 changes.append(key)
 
     def withdraw(self, block: int) -> None:
-        """Forget a held block's key if its content was never computed."""
+        """Forget a held block's key, if it has one: its content was never computed."""
         key = self._key_of[block]
         if key is not None:
             del self._block_of[key]
             self._key_of[block] = None
             self._kept.levels.pop(block, None)
             self.changes.append(key)
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Let nobody find blocks by these keys any more. Those that nobody holds become free."""
+        for key in keys:
+            block = self._block_of.get(key)
+            if block is None:
+                continue
+            if self._references[block] == 0:
+                if self._cached.pop(block, 0) == 0:
+                    self._kept.remove(block)
+                self._free.append(block)
+            self.withdraw(block)
 
     def release(self, blocks: Sequence[int]) -> None:
         """Release one reference to each block of a request, given first to last.

@@ -66,6 +66,8 @@ class Request:
     output: list[int] = field(default_factory=list)
     finish: Finish | None = None
     error: str | None = None
+    alone: bool = False
+    """Whether it neither reads states that others computed nor lets others read its own."""
     first_at: float | None = None
     """When the first token of the answer was there."""
     finished_at: float | None = None

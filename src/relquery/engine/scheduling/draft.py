@@ -135,7 +135,7 @@ class Draft:
             computed = request.computed if done is None else sum(done)
             if computed + work.tokens == request.length:
                 self.tokens -= request.beside
-        if self._limits.prefix_caching:
+        if self._limits.prefix_caching and not request.alone:
             for index, start, stop in spread(request, work.tokens, done):
                 blocks = filled(request, index, start - loaded, stop, size, work.kept)
                 if blocks:

@@ -66,7 +66,7 @@ class Reuse:
     def hits(self, request: Request) -> Hits:
         """The blocks that a request could reuse now."""
         hits, size = Hits([0] * len(request.pieces)), self._limits.block_size
-        if not self._limits.prefix_caching:
+        if not self._limits.prefix_caching or request.alone:
             return hits
         for index in range(len(hits.counts)):
             keys = request.keys(index, servable(request, index, size), size)
@@ -106,7 +106,7 @@ class Reuse:
 
     def loaded(self, request: Request, hits: int) -> int:
         """Blocks after the hits of a one-piece prompt that are in host memory."""
-        if not self._limits.prefix_caching or self._host.total == 0:
+        if not self._limits.prefix_caching or self._host.total == 0 or request.alone:
             return 0
         size = self._limits.block_size
         keys = (request.key(0, block, size) for block in range(hits, servable(request, 0, size)))

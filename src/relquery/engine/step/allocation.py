@@ -76,7 +76,7 @@ class Holdings:
         chunks = []
         for index, start, stop in spread(request, work.tokens):
             piece, first = request.pieces[index], start - work.loaded * size
-            if self._limits.prefix_caching:
+            if self._limits.prefix_caching and not request.alone:
                 self._publish(request, index, filled(request, index, first, stop, size, work.kept))
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
@@ -110,7 +110,8 @@ class Holdings:
     def release(self, request: Request) -> None:
         """Take all blocks back. Those that it filled while decoding can be found from now on."""
         size = self._limits.block_size
-        if len(request.pieces) == 1 and request.output and self._limits.prefix_caching:
+        is_shared = self._limits.prefix_caching and not request.alone
+        if len(request.pieces) == 1 and request.output and is_shared:
             first, stop = request.prompt_tokens // size, request.pieces[0].done // size
             self._publish(request, 0, range(first, min(stop, len(request.blocks))))
         self._shelf.put(request)

@@ -48,7 +48,7 @@ class Offload:
         full blocks that the host does not have get slots, in order, as far as there is room. They
         can be found by their keys from now on.
         """
-        if work.kept is None or not self._on:
+        if work.kept is None or not self._on or work.request.alone:
             return None
         request, size = work.request, self._size
         found = np.full(work.tokens, -1, np.int64)

@@ -60,7 +60,7 @@ class Shelf:
 
     def put(self, request: Request) -> None:
         """Keep the states of those pieces of a request that are computed and to be kept."""
-        if self._states is None:
+        if self._states is None or request.alone:
             return
         for index, piece in enumerate(request.pieces):
             if piece.keep and piece.closed and piece.done >= len(piece.tokens):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from relquery.errors import ConfigError
 from relquery.model.cache.rotary import PositionScheme
 
 
@@ -103,4 +106,10 @@ class KVCache:
     def _like(self, tensor: Tensor) -> Tensor:
         # torch.empty: the system allocates a slot's memory when it is first written.
         _, heads, width = tensor.shape
-        return torch.empty(heads, self.slots, width, dtype=tensor.dtype, device=tensor.device)
+        kind: Any = {"dtype": tensor.dtype, "device": tensor.device}
+        try:
+            return torch.empty(heads, self.slots, width, **kind)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"There is no memory for a KV cache of {self.slots:,} tokens. Lower cache_tokens."
+            ) from error

@@ -18,15 +18,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from relquery.arrays import Slots
 from relquery.model.cache.device import KVCache
+from relquery.model.cache.host import runs
 
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of some tokens by layer, each (kv_heads, tokens, width)."""
 _ENDING = ".safetensors"
+_KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 class StateStore:
@@ -77,12 +79,14 @@ class StateStore:
             return False
         if key in self._kept:
             self._kept.move_to_end(key)
-        at = torch.from_numpy(slots)
+        parts = list(runs(np.arange(first, first + len(slots)), slots))
         for layer, states in enumerate(layers):
-            rows = [each[:, first:].transpose(0, 1) for each in states]
-            targets = self._cache.prepare(layer, *rows)
-            for target, each in zip(targets, states, strict=True):
-                target.index_copy_(1, at.to(target.device), each[:, first:].to(target.device))
+            keys, values = (each.transpose(0, 1) for each in states)
+            for target, each in zip(self._cache.prepare(layer, keys, values), states, strict=True):
+                for run in parts:
+                    target[:, run.here : run.here + run.tokens].copy_(
+                        each[:, run.host : run.host + run.tokens]
+                    )
         return True
 
     def _keep(self, key: bytes, layers: Layers) -> None:
@@ -132,7 +136,9 @@ class StateFiles:
         """States as they were written; None, and the file is deleted, if it is damaged."""
         path = self._path(key)
         try:
-            data = path.read_bytes()
+            data = bytearray(path.stat().st_size)
+            with path.open("rb", buffering=0) as file:
+                file.readinto(data)
         except OSError:
             return None
         with suppress(OSError):
@@ -161,16 +167,28 @@ class StateFiles:
             over -= size
 
 
-def _parse(data: bytes) -> Layers | None:
-    """States from the content of a file; None if it is not what was written."""
+def _parse(data: bytearray) -> Layers | None:
+    """States from the content of a file, which they share; None if it is not what was written.
+
+    The library would copy the content, which takes as long as reading the file.
+    """
     try:
         (length,) = struct.unpack("<Q", data[:8])
-        digest = json.loads(data[8 : 8 + length])["__metadata__"]["digest"]
-        named = load(data)
+        header = json.loads(data[8 : 8 + length])
+        digest = header.pop("__metadata__")["digest"]
+        named = {name: _view(data, 8 + length, **entry) for name, entry in header.items()}
         layers = [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
-    except Exception:  # whatever a damaged file makes of the parsers
-        return None
+    except (ValueError, KeyError, TypeError, RuntimeError, struct.error):
+        return None  # whatever else a damaged header says
     return layers if layers and _digest(layers) == digest else None
+
+
+def _view(
+    data: bytearray, begin: int, *, dtype: str, shape: list[int], data_offsets: list[int]
+) -> Tensor:
+    start, stop = data_offsets
+    flat = torch.frombuffer(data, dtype=torch.uint8, count=stop - start, offset=begin + start)
+    return flat.view(_KINDS[dtype]).view(shape)
 
 
 def _digest(layers: Layers) -> str:
@@ -181,7 +199,8 @@ def _digest(layers: Layers) -> str:
 
 
 def _hash(states: Tensor) -> bytes:
-    hashed = hashlib.blake2b(f"{states.dtype}{tuple(states.shape)}".encode(), digest_size=16)
+    # Processors have instructions for it: twice as fast as BLAKE2.
+    hashed = hashlib.sha256(f"{states.dtype}{tuple(states.shape)}".encode())
     hashed.update(np.asarray(states.contiguous().view(torch.uint8).numpy()).data)
     return hashed.digest()
 

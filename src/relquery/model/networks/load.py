@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 import torch
-from huggingface_hub import model_info
-from huggingface_hub.errors import HfHubHTTPError
-from safetensors import SafetensorError
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from relquery.engine.executor import Chunk
-from relquery.errors import ModelError, did_you_mean, unknown
+from relquery.errors import ModelError, unknown
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import NAME
 from relquery.model.cache.device import KVCache
@@ -32,6 +23,7 @@ from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.findings import Findings, keep, last_calls, name_of, recall
 from relquery.model.networks.positions import probe_positions
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
+from relquery.model.networks.read import read_network, read_tokenizer
 from relquery.model.networks.same import check_same, distance, own_logits
 from relquery.model.slices.allocator import keep_freed_memory
 from relquery.model.slices.release import NOTHING, Release
@@ -39,6 +31,10 @@ from relquery.model.torch_executor import probe_release
 
 MOST_APART_OURS = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
 """Distance of our forward pass's logits from the network's own, which also rounds rotations."""
+_CODE_ERRORS = (
+    ValueError, TypeError, NotImplementedError, AttributeError, KeyError, IndexError, RuntimeError,
+)  # fmt: skip
+"""What the code of a network raises if it is not made for the engine's attention function."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -95,8 +91,8 @@ def load(
         tokenizer = tokenizer or byte_tokenizer()
         network = build_network(RandomSpec.parse(spec), tokenizer, DTYPES[dtype])
     else:
-        tokenizer = tokenizer or _tokenizer(spec)
-        network = _network(spec, DTYPES[dtype])
+        tokenizer = tokenizer or read_tokenizer(spec)
+        network = read_network(spec, DTYPES[dtype])
     network = cast(PreTrainedModel, cast(Any, network).to(device))
     version = _version(network, tokenizer)
     return replace(prepare(network, tokenizer, spec, known=True), version=version)
@@ -109,6 +105,8 @@ def _check_device(device: str) -> None:
         kind = ""
     if not kind:
         raise ModelError(f"device is {device!r}; give 'cpu', 'cuda' or 'cuda:1'.")
+    if kind == "meta":
+        raise ModelError("device is 'meta', which computes nothing; give 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ModelError(
             f"device is '{device}', and this machine has no GPU that torch can use. Use 'cpu'."
@@ -126,7 +124,7 @@ def prepare(
     network.train(False)
     try:
         forward, release, positions = _prepare(network, known)
-    except (ValueError, TypeError, NotImplementedError, AttributeError, KeyError) as error:
+    except _CODE_ERRORS as error:
         why = str(error)
         if not isinstance(error, NotImplementedError):
             why = f"its code does not run with the engine's attention function ({error})."
@@ -143,6 +141,12 @@ def _prepare(network: PreTrainedModel, known: bool) -> tuple[Forward, Release, P
     name = name_of(network) if known else None
     found = recall(name) if name else None
     own = own_logits(network) if found is None else None
+    if own is not None and not own.whole.isfinite().all():
+        raise ModelError(
+            "The model computes no finite numbers: its weights are damaged, or exceed the range of "
+            f"{str(network.dtype).removeprefix('torch.')}. Try dtype='float32', or download it "
+            "again."
+        )
     if not adapt(network):
         network.set_attn_implementation(NAME)
     context = _context(network)
@@ -174,6 +178,11 @@ def _context(network: PreTrainedModel) -> int | None:
     """
     config = network.config.get_text_config()
     declared = int(getattr(config, "max_position_embeddings", 0) or 0)
+    if declared < 0:
+        raise ModelError(
+            f"The configuration says that the model has {declared} positions. Correct "
+            "max_position_embeddings in its config.json."
+        )
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") == "longrope":
         declared = int(rope.get("original_max_position_embeddings") or declared)
@@ -220,77 +229,3 @@ def _end_tokens(network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     end = getattr(generation, "eos_token_id", None)
     listed = end if isinstance(end, list) else [end]
     return frozenset(t for t in [*listed, tokenizer.eos_token_id] if t is not None)
-
-
-def _tokenizer(spec: str) -> PreTrainedTokenizerBase:
-    folder = Path(spec)
-    try:
-        return cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec))
-    except ModelError as error:
-        if not (folder / "config.json").exists():
-            raise
-        raise ModelError(
-            f"The model folder {spec} has no tokenizer that can be read. Write one to it with "
-            "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
-        ) from error
-
-
-def _network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
-    try:
-        network, found = _from_hub(
-            AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
-    except SafetensorError as error:
-        raise ModelError(
-            f"The weights of model '{spec}' cannot be read: {error}. A file may be cut short; "
-            "download it again."
-        ) from error
-    except RuntimeError as error:
-        raise ModelError(
-            f"The weights of model '{spec}' do not have the sizes that its config.json says. "
-            "Use the config.json that belongs to them."
-        ) from error
-    missing = sorted(found["missing_keys"])
-    if missing:  # they would be random numbers
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise ModelError(
-            f"Model '{spec}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
-            "Download it again, or give a model that generates text."
-        )
-    return cast(PreTrainedModel, network)
-
-
-def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
-    """Load from a folder, from the local cache, or otherwise from the hub."""
-    here = Path(spec).is_dir()
-    if not here and spec.startswith((".", "/", "~")):
-        raise ModelError(f"The model folder {spec} does not exist. Check the path.")
-    try:
-        try:
-            return kind.from_pretrained(
-                spec, trust_remote_code=False, local_files_only=True, **options
-            )
-        except OSError:
-            if here:
-                raise
-            _ask_hub(spec)
-            return kind.from_pretrained(spec, trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError) as error:
-        what = "is not a model folder" if here else "is neither a folder nor found on the hub"
-        has_config = not here or (Path(spec) / "config.json").exists()
-        why = str(error).strip().splitlines()[0] if has_config else "it has no config.json."
-        raise ModelError(
-            f"Model '{spec}' {what}: {why} Give 'demo', a folder "
-            "with config.json and model.safetensors, a Hugging Face name, or "
-            "'random:layers=8,hidden=256'." + did_you_mean(spec, ["demo"])
-        ) from error
-
-
-def _ask_hub(spec: str) -> None:
-    """Fail at once if the hub does not have a model; a download would keep retrying."""
-    try:
-        model_info(spec, timeout=10)
-    except HfHubHTTPError as error:
-        raise OSError(f"The hub said: {str(error).strip()}.") from error
-    except Exception as error:  # anything the hub's client raises, including network errors
-        raise OSError(f"The hub cannot be reached: {str(error).strip()}.") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +23,10 @@ DEFAULT_CONTEXT = 8_192
 """Positions, in tokens, to try if a network does not say how many it has."""
 
 
+_LONGER = {torch.float32: 1e-3, torch.bfloat16: 0.03, torch.float16: 5e-3}
+"""How much longer a query may be than at another position, by rounding alone."""
+
+
 class _Recorder(KVCache):
     """A cache that also keeps what one forward pass writes, by layer."""
 
@@ -34,6 +39,28 @@ class _Recorder(KVCache):
         super().write(layer, slots, key, value)
 
 
+class _Measuring(PackedBatch):
+    """A batch that also keeps how long the queries of each layer are, as vectors."""
+
+    lengths: dict[int, float]
+
+    def attend(self, layer: int, queries: Tensor, **options: Any) -> Tensor:
+        """See PackedBatch."""
+        self.lengths[layer] = float(torch.linalg.vector_norm(queries.float()))
+        return super().attend(layer, queries, **options)
+
+
+class _Seen(NamedTuple):
+    """What one forward pass of a single token computes in a layer.
+
+    key, value: (1, kv_heads, head_dim). query: its length as a vector.
+    """
+
+    key: Tensor
+    value: Tensor
+    query: float
+
+
 @torch.inference_mode()
 def probe_positions(network: PreTrainedModel, context: int | None = None) -> PositionScheme:
     """Find out how a network that runs on our attention function places its keys.
@@ -41,7 +68,8 @@ def probe_positions(network: PreTrainedModel, context: int | None = None) -> Pos
     context: positions that will be used, in tokens; by default all that the network has. A single
     token sees only itself. So its hidden states are the same at every position, in every layer,
     unless positions enter outside attention (learned embeddings). And its key is the key at
-    position 0, rotated or unchanged, unless frequencies change with the length.
+    position 0, rotated or unchanged, unless frequencies change with the length. Its query is as
+    long as at position 0, unless far queries weigh keys more sharply (Ministral 3).
     """
     last = _last_position(network, context)
     positions = sorted({min(near, last) for near in NEAR} | {last}, reverse=True)
@@ -50,11 +78,13 @@ def probe_positions(network: PreTrainedModel, context: int | None = None) -> Pos
     candidates = [None, *_candidates(network)]
     layers: list[Rotary | None] = []
     for layer in sorted(runs[0]):
-        keys = {position: run[layer][0] for position, run in runs.items()}
-        values = {position: run[layer][1] for position, run in runs.items()}
+        keys = {position: run[layer].key for position, run in runs.items()}
+        values = {position: run[layer].value for position, run in runs.items()}
         misfits = [_misfit(keys, rotary) for rotary in candidates]
         best = int(np.argmin(misfits))
-        if misfits[best] > 1 or _misfit(values, None) > 1:
+        lengths = [run[layer].query for run in runs.values()]
+        is_sharper = max(lengths) > (1 + _LONGER[network.dtype]) * min(lengths)
+        if misfits[best] > 1 or _misfit(values, None) > 1 or is_sharper:
             return PositionScheme((None,) * len(runs[0]), relocatable=False)
         layers.append(candidates[best])
     return PositionScheme(tuple(layers), relocatable=True)
@@ -65,18 +95,23 @@ def _last_position(network: PreTrainedModel, context: int | None) -> int:
     return min(context or declared or DEFAULT_CONTEXT, FARTHEST) - 1
 
 
-def _run(network: PreTrainedModel, position: int) -> dict[int, tuple[Tensor, Tensor]]:
-    """Key and value of one token by layer, each (1, kv_heads, head_dim)."""
+def _run(network: PreTrainedModel, position: int) -> dict[int, _Seen]:
+    """What is computed of one token, by layer."""
     token = int(network.config.get_text_config().vocab_size) // 2  # no padding token, no control
     cache = _Recorder()
     chunk = Chunk(0, np.array([token], dtype=np.int32), position, (), np.zeros(1, dtype=np.int64))
+    batch = _Measuring([chunk], cache, share=True, device=network.device)
+    batch.lengths = {}
     network(
         input_ids=torch.tensor([[token]], device=network.device),
         position_ids=torch.tensor([[position]], device=network.device),
         use_cache=False,
-        batch=PackedBatch([chunk], cache, share=True, device=network.device),
+        batch=batch,
     )
-    return cache.written
+    return {
+        layer: _Seen(*states, batch.lengths.get(layer, 0.0))
+        for layer, states in cache.written.items()
+    }
 
 
 def _candidates(network: PreTrainedModel) -> list[Rotary]:

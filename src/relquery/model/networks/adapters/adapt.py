@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from transformers import BloomForCausalLM, MptForCausalLM, PreTrainedModel
+from transformers import BloomForCausalLM, FalconForCausalLM, MptForCausalLM, PreTrainedModel
 
 from relquery.model.networks.adapters.bloom import adapt_bloom
+from relquery.model.networks.adapters.falcon import adapt_falcon
 from relquery.model.networks.adapters.mpt import adapt_mpt
 
 ADAPTERS: dict[type[PreTrainedModel], Callable[[Any], None]] = {
     BloomForCausalLM: adapt_bloom,
+    FalconForCausalLM: adapt_falcon,
     MptForCausalLM: adapt_mpt,
 }
 
