@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
 from benchmarks.prefill_only import benchmark as prefill_only
+from benchmarks.prompt_cache import benchmark as prompt_cache
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
 from benchmarks.spans import benchmark as spans
@@ -17,4 +18,5 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     spans.BENCHMARK,
     relserve.BENCHMARK,
     prefill_only.BENCHMARK,
+    prompt_cache.BENCHMARK,
 )

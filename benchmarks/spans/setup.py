@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.spans.sizes import VOCABULARY, Sizes
+from benchmarks.spans.sizes import VOCABULARY
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
@@ -38,14 +38,14 @@ def read_passages(path: Path, queries: int) -> list[list[str]]:
     return [[f"{passage}\n" for passage in row] for row in rows]
 
 
-def load_model(sizes: Sizes, data: Path) -> LoadedModel:
+def load_model(model: str, queries: int, data: Path) -> LoadedModel:
     """Random weights, and a tokenizer trained on the passages, or on some words without them."""
     from relquery.model.networks.load import load
     from relquery.model.networks.random import train_tokenizer
 
-    rows = [row for file in PASSAGES.values() for row in read_passages(data / file, sizes.queries)]
+    rows = [row for file in PASSAGES.values() for row in read_passages(data / file, queries)]
     texts = list(dict.fromkeys(passage for row in rows for passage in row))
-    return load(sizes.model, tokenizer=train_tokenizer(texts or [" ".join(HAY)] * 2, VOCABULARY))
+    return load(model, tokenizer=train_tokenizer(texts or [" ".join(HAY)] * 2, VOCABULARY))
 
 
 class Writer:

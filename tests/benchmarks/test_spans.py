@@ -66,7 +66,7 @@ def silent(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def model() -> LoadedModel:
-    return load_model(TINY, Path("nowhere"))
+    return load_model(TINY.model, TINY.queries, Path("nowhere"))
 
 
 def values(figures: Iterator[Figure]) -> dict[str, float]:

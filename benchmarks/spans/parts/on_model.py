@@ -32,7 +32,7 @@ class OnModel(Part, ABC):
 
         set_threads(settings.threads)
         self.sizes = sizes.choose(settings.quick)
-        model = load_model(self.sizes, settings.data)
+        model = load_model(self.sizes.model, self.sizes.queries, settings.data)
         self.parameters = parameters(model.network)
         say(f"{self.sizes.model}: {self.parameters / 1e6:.1f} M parameters without embeddings")
         return model

@@ -1,0 +1,1 @@
+"""`scripts/bench prompt-cache`: modules of prompts (paper 001)."""

@@ -1,0 +1,70 @@
+"""The benchmark of prompt modules compares the same prompts, and writes all its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Settings
+from benchmarks.prompt_cache import first_token
+from benchmarks.prompt_cache.benchmark import BENCHMARK, QUERIES
+from benchmarks.prompt_cache.sizes import Sizes
+from benchmarks.spans.setup import load_model
+from relquery.connection import Connection
+from relquery.markup.schemas import PromptResult
+
+TINY = Sizes(
+    (("10m", "random:layers=1,hidden=32,heads=2,ffn=32,context=4096"),),
+    (64, 128),
+    module=32,
+    rounds=1,
+    schema=20,
+    each=10,
+)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.prompt_cache.benchmark.choose", lambda quick: TINY)
+
+
+def test_a_run_writes_all_parts(tmp_path: Path) -> None:
+    figures = list(
+        BENCHMARK.start(
+            Settings(quick=True, data=Path("nowhere"), threads=1, write=tmp_path), lambda text: None
+        )
+    )
+    assert {"hit_10m", "memory_10m", "disk_10m", "schema_seconds"} <= {f.name for f in figures}
+    page = (tmp_path / "prompt_cache.md").read_text(encoding="utf-8")
+    assert page.count("<!-- part: ") == 2
+    assert "| 128 |" in page
+
+
+def test_each_side_finds_its_states_where_it_should(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[bool, PromptResult]] = []
+    ask = Connection.prompt
+
+    def spy(connection: Connection, text: str, **sampling: object) -> PromptResult:
+        result = ask(connection, text, **sampling)
+        asked.append(("<m" in text, result))
+        return result
+
+    monkeypatch.setattr(Connection, "prompt", spy)
+    model = load_model(TINY.models[0][1], QUERIES, Path("nowhere"))
+    rows = list(first_token.measure(model, TINY, 0, tmp_path, lambda text: None))
+    assert [row.tokens for row in rows] == list(TINY.lengths)
+    modules = [result for imports, result in asked if imports]
+    by_source: dict[tuple[str, ...], list[PromptResult]] = {}
+    for result in modules:
+        sources = {source for used in result.used[:-1] for source in used.sources}
+        by_source.setdefault(tuple(sorted(sources)), []).append(result)
+    counts = {sources: len(results) for sources, results in by_source.items()}
+    rounds = len(TINY.lengths) * (TINY.rounds + 1)
+    assert counts == {(): rounds, ("cache",): rounds, ("memory",): rounds, ("disk",): rounds}
+    for sources, results in by_source.items():
+        for result in results:
+            kept = result.answer.prompt_tokens - result.answer.cached_tokens
+            assert (kept > 60) == (not sources)  # only the plain text is computed
