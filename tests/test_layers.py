@@ -58,7 +58,7 @@ ROOMS: dict[str, list[str]] = {
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
     "markup": [
         "read.reader", "read.files", "read.parts", "read.define", "read.schema", "read.imports",
-        "read.draw", "asked", "plain", "tokens", "layout", "lower", "schemas",
+        "read.draw", "asked", "plain", "tokens", "layout", "lower", "schemas", "program",
     ],
     "engine": [
         "interrupts", "cost", "request", "cache", "clock", "executor", "scheduling.plan",

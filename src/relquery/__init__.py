@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
     from relquery.ir.optimize import optimize
+    from relquery.markup.program import schema
     from relquery.markup.read.schema import Schema
     from relquery.markup.schemas import PromptResult
     from relquery.prompt import Sampling
@@ -47,6 +48,7 @@ _HOMES = {
     "reorder": "relquery.table.reorder:reorder",
     "optimize": "relquery.ir.optimize:optimize",
     "Schema": "relquery.markup.read.schema:Schema",
+    "schema": "relquery.markup.program:schema",
     "PromptResult": "relquery.markup.schemas:PromptResult",
     "span": "relquery.span",
     "Sampling": "relquery.prompt:Sampling",
@@ -76,6 +78,7 @@ __all__ = [
     "fit_temperature",
     "optimize",
     "reorder",
+    "schema",
     "span",
 ]
 

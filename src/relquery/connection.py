@@ -14,6 +14,7 @@ from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, QueryError, unknown
 from relquery.ledger import Ledger
+from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
 from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from relquery.ir.nodes import Node
     from relquery.ir.optimize import Goal
-    from relquery.markup.read.schema import Schema
     from relquery.spans.corpus import Corpora
     from relquery.spans.explain import SpanExplanation
     from relquery.spans.result import SpanResult
@@ -123,7 +123,7 @@ class Connection:
         Or let prompts name a schema (see `prompt`). prepare: compute the states of its modules now;
         otherwise those of each are computed when a prompt first imports it.
         """
-        if isinstance(name, str):
+        if not isinstance(name, Schema):
             hosts.register(self.database, name, data)
             return
         with self._turn():

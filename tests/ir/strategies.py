@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
-from relquery.prompt import Role, Sampling
+from relquery.prompt import SPEAKERS, Sampling
 
 words = st.sampled_from(["", "a", "b", "\n", '"é', "  "])
-leaves = st.builds(Text, words, st.sampled_from(Role)) | st.builds(Fragment, words)
+leaves = st.builds(Text, words, st.sampled_from(SPEAKERS)) | st.builds(Fragment, words)
 samplings = st.builds(Sampling, max_tokens=st.integers(1, 2), stop=st.just(()) | st.just(("x",)))
 
 

@@ -11,7 +11,7 @@ from relquery.ir.known import Answered
 from relquery.ir.lower import MAX_NESTING, lower
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Prepare, Retrieve, Seq, Text
 from relquery.ir.optimize import optimize
-from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Role, Span
+from relquery.prompt import SPEAKERS, Answer, Exchange, Finish, Nest, Reuse, Role, Span
 from tests.ir.forms.test_text import trees
 
 INNER = Generate(Text("inner"))
@@ -331,7 +331,7 @@ def test_optimisation_for_the_cache_changes_no_prompt(tree):
     assert lower(optimized) == prompt
 
 
-SAID = st.builds(Text, st.sampled_from(["a", "b\n", " c"]), st.sampled_from(Role))
+SAID = st.builds(Text, st.sampled_from(["a", "b\n", " c"]), st.sampled_from(SPEAKERS))
 SAID_IN_TURN = st.lists(SAID, min_size=1, max_size=3).map(lambda texts: Seq(tuple(texts)))
 PLUSES = st.lists(st.lists(SAID | SAID_IN_TURN, min_size=1, max_size=3), min_size=1, max_size=4)
 

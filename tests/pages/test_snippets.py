@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import linecache
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 import pytest
@@ -90,7 +92,7 @@ def test_a_page_does_what_it_shows_from_top_to_bottom(
         if snippet.language == "python":
             printed = io.StringIO()
             with redirect_stdout(printed):
-                exec(compile(snippet.text, str(page), "exec"), names)
+                exec(_compiled(snippet.text, f"<{page.name} {len(names)}>"), names)
             if snippet.printed is not None:
                 assert _lines(printed.getvalue()) == _lines(snippet.printed)
         elif snippet.language == "sql":
@@ -101,6 +103,12 @@ def test_a_page_does_what_it_shows_from_top_to_bottom(
             elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
                 said = _run(command)
                 assert not shown.strip() or _words(said) == _words(shown), command
+
+
+def _compiled(text: str, source: str) -> CodeType:
+    """Code whose functions know their source, as in a notebook."""
+    linecache.cache[source] = len(text), None, text.splitlines(keepends=True), source
+    return compile(text, source, "exec")
 
 
 def _on_the_demo_tables(query: str) -> list[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 
 from relquery.errors import QueryError, type_of
 from relquery.ir.tree import Tree
-from relquery.prompt import Role, Sampling
+from relquery.prompt import SPEAKERS, Role, Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -24,8 +24,9 @@ class Text(Tree):
 
     def __post_init__(self) -> None:
         _check_text("Text", self.content)
-        if not isinstance(self.role, Role):
-            raise QueryError(f"Text has the role {self.role!r}; it must be one of {list(Role)}.")
+        if self.role not in SPEAKERS:
+            said = ", ".join(map(str, SPEAKERS))
+            raise QueryError(f"Text has the role {self.role!r}; it must be one of {said}.")
 
     @property
     def own(self) -> tuple[object, ...]:

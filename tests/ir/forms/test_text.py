@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from relquery.errors import QueryError
 from relquery.ir.forms.text import parse_tree, print_tree
 from relquery.ir.nodes import Bag, Generate, Node, Seq, Text
-from relquery.prompt import Role, Sampling
+from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.ir.strategies import queries
 
-texts = st.builds(Text, st.text(), st.sampled_from(Role))
+texts = st.builds(Text, st.text(), st.sampled_from(SPEAKERS))
 samplings = st.builds(
     Sampling,
     max_tokens=st.integers(1, 1000),

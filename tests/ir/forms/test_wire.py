@@ -13,7 +13,7 @@ from relquery.errors import QueryError
 from relquery.ir.forms.spnl.wire import dump_wire, from_wire, to_wire
 from relquery.ir.nodes import Bag, Chat, Fragment, Generate, Node, Prepare, Retrieve, Seq, Text
 from relquery.ir.rebuild import with_children
-from relquery.prompt import Role, Sampling
+from relquery.prompt import SPEAKERS, Role, Sampling
 from tests.data import data_path
 
 # The queries published with the package, cut to their structure; texts shortened.
@@ -322,7 +322,7 @@ def test_a_generation_is_written_with_its_model_and_settings():
     }
 
 
-TEXTS = st.builds(Text, st.text(max_size=8) | st.just("{n} {model}"), st.sampled_from(Role))
+TEXTS = st.builds(Text, st.text(max_size=8) | st.just("{n} {model}"), st.sampled_from(SPEAKERS))
 SETTINGS = st.builds(
     Sampling,
     max_tokens=st.integers(1, 10**6),

@@ -1,0 +1,123 @@
+"""Functions as schemas: what they say, and the prompts that calls of them make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import pytest
+
+import relquery as rq
+from relquery.errors import MarkupError
+from relquery.markup.plain import as_text
+from relquery.markup.program import PromptFunction, schema
+from relquery.markup.read.draw import draw
+from relquery.markup.read.imports import MarkupPrompt
+
+
+@schema
+def travel(duration: Annotated[str, 4], place: str, budget: bool = False) -> None:
+    "Hello."
+    f"I travel for {duration} & more."
+    match place:
+        case "tokyo":
+            "To Tokyo."
+        case "rome":
+            "To Rome,"
+            if budget:
+                "cheaply."
+            else:
+                "in style."
+        case _:
+            "Anywhere."
+
+
+def test_a_function_is_a_schema() -> None:
+    assert draw(travel.schema).splitlines() == [
+        "schema travel",
+        "└── module travel",
+        '    ├── "Hello. I travel for"',
+        "    ├── parameter duration (4 tokens)",
+        '    ├── "& more."',
+        "    └── union",
+        "        ├── module tokyo",
+        '        │   └── "To Tokyo."',
+        "        ├── module rome",
+        '        │   ├── "To Rome,"',
+        "        │   └── union",
+        "        │       ├── module budget",
+        '        │       │   └── "cheaply."',
+        "        │       └── module no-budget",
+        '        │           └── "in style."',
+        "        └── module other-place",
+        '            └── "Anywhere."',
+    ]
+
+
+def said(markup: str) -> str:
+    (message,) = as_text(MarkupPrompt.parse(markup, travel.schema))
+    return str(message.content)
+
+
+def test_a_call_makes_a_prompt() -> None:
+    made = travel('3 "long" days', place="rome", budget=True, text="Where < there?")
+    assert said(made) == (
+        'Hello.\nI travel for 3 "long" days & more.\nTo Rome,\ncheaply.\nWhere < there?'
+    )
+    assert said(travel("a week", "tokyo")) == "Hello.\nI travel for a week & more.\nTo Tokyo."
+    assert said(travel("a week", "oslo")).endswith("Anywhere.")
+    assert said(travel("a week", "rome")).endswith("in style.")
+
+
+def test_its_prompts_are_answered() -> None:
+    with rq.connect("random:layers=1,hidden=32,heads=2,ffn=32") as con:
+        con.register(travel.schema, prepare=True)
+        result = con.prompt(travel("now", "tokyo", text="Well?"), max_tokens=2)
+        *modules, added = result.used
+        assert [used.cached for used in modules] == [used.tokens for used in modules]
+        assert added.cached == 0
+
+
+def test_other_arguments_are_told() -> None:
+    with pytest.raises(MarkupError, match=r"travel\(\): missing a required argument: 'place'"):
+        travel("a week")
+
+
+def _loop(n: int) -> None:
+    for _ in range(n):
+        "a"
+
+
+def _strange(a: bool) -> None:
+    if b:  # type: ignore[name-defined]  # noqa: F821
+        "a"
+
+
+def _no_length(a: str) -> None:
+    "a"
+    f"{a}"
+
+
+def _compared(a: int) -> None:
+    if a > 3:
+        "a"
+
+
+def _formatted(a: Annotated[str, 2]) -> None:
+    "a"
+    f"{a:>10}"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (_loop, r"Only strings, if, match and pass.*line 2 of _loop"),
+        (_strange, r"argument 'b' of _strange\(\) is not known"),
+        (_no_length, r"a: Annotated\[str, 8\]"),
+        (_compared, r"argument's name must stand here"),
+        (_formatted, r"\{argument\} alone"),
+    ],
+)
+def test_what_is_no_schema_is_told(function: Callable[..., None], message: str) -> None:
+    with pytest.raises(MarkupError, match=message):
+        PromptFunction(function)
