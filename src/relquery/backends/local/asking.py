@@ -92,8 +92,8 @@ class Asking:
         size, context = request.end, self._model.context
         if size >= context and size > request.prompt_tokens:
             raise RequestError(
-                f"The positions of the prompt end at {size:,}; the model has {context:,}. Lower "
-                "the positions of its spans."
+                f"The positions of the prompt end at {size:,}; they must end below the model's "
+                f"context of {context:,}. Lower the positions of its spans."
             )
         if size >= context:
             raise PromptTooLongError(size, context, "the model's context")
