@@ -119,8 +119,9 @@ def test_the_model_in_the_file_is_taken_unless_one_is_given(relquery: Run) -> No
 
 
 def test_explain_shows_rules_tokens_and_with_warm_what_is_in_the_cache(
-    relquery: Run, wire: str
+    relquery: Run, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)  # other draws may end early
     arguments = ("explain", wire, "--var", "n=2", "--max-tokens", "40", "-m", MODEL)
     out, _ = relquery(*arguments)
     assert "distribute_plus at generate/seq[1]/plus" in out
