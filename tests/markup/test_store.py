@@ -99,6 +99,12 @@ def test_the_folder_takes_no_more_than_it_may(tmp_path: Path) -> None:
     assert 0 < sum(file.stat().st_size for file in files) <= 20 * 1024
 
 
+@pytest.mark.parametrize("store", ["/dev/null/x", "", " "])
+def test_a_folder_that_cannot_be_made_is_told(store: str) -> None:
+    with pytest.raises(ConfigError, match="store is"):
+        connect(MODEL, store=store)
+
+
 def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="must be a folder"):

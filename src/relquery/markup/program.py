@@ -71,6 +71,8 @@ class PromptFunction:
         except TypeError as error:
             raise MarkupError(f"{self.schema.name}(): {error}.") from error
         bound.apply_defaults()
+        if not isinstance(text, str):
+            raise MarkupError(f"{self.schema.name}(): text is {text!r}; it must be a string.")
         inside = "".join(_import(self._whole, bound.arguments))
         return f"<prompt schema={quoteattr(self.schema.name)}>{inside}{escape(text)}</prompt>"
 

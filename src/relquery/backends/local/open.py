@@ -76,10 +76,15 @@ def _store(options: Mapping[str, Any]) -> StoreOptions | None:
     if not any(name in options for name in ("store", *_STORE_OPTIONS)):
         return None
     folder = options.get("store")
-    if folder is not None and not isinstance(folder, (str, Path)):
+    if folder is not None and (not isinstance(folder, (str, Path)) or not str(folder).strip()):
         raise ConfigError(f"store is {folder!r}; it must be the path of a folder.")
     if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
         raise ConfigError(f"store is {folder}, which is a file; it must be a folder.")
+    if folder is not None:
+        try:
+            Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"store is {folder}, which cannot be made: {error}.") from error
     memory, disk = (read_memory(options.get(name, usual)) for name, usual in _STORE_OPTIONS.items())
     return StoreOptions(None if folder is None else Path(folder).expanduser(), memory, disk)
 

@@ -20,6 +20,7 @@ from transformers import (
 
 from relquery.errors import ModelError, did_you_mean
 
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _OF_A_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
 
 
@@ -30,7 +31,8 @@ def read_tokenizer(spec: str) -> PreTrainedTokenizerBase:
     try:
         return cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec))
     except ModelError as error:
-        if not (folder / "config.json").exists():
+        is_there = any((folder / name).exists() for name in _TOKENIZERS)
+        if is_there or not (folder / "config.json").exists():
             raise
         raise ModelError(
             f"The model folder {spec} has no tokenizer that can be read. Write one to it with "
