@@ -67,6 +67,7 @@ def test_a_damaged_file_is_computed_again_and_replaced(
         file.write_bytes(damage(content))
     again = ask(store=tmp_path)
     assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
+    assert {(used.cached, used.sources) for used in again.used} == {(0, ())}
     assert [file.read_bytes() for file in files] == whole
 
 

@@ -91,9 +91,13 @@ class Loop:
             raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.arrival = self.clock.now() if arrival is None else arrival
+        self.fetch(request)
+        return self._open.join(request, tenant)
+
+    def fetch(self, request: Request) -> None:
+        """Load what the cache lacks of a request's kept states, from beside the cache."""
         with postponed():
             self.shelf.bring(request)
-        return self._open.join(request, tenant)
 
     def room(self, request: Request) -> int:
         """Tokens that the answer to a request may have, whatever else is served.

@@ -185,21 +185,28 @@ class EmbeddedBackend(Backend):
         if isinstance(chain, RequestError):
             raise chain
         request = Request(-1, chain, 1, placing=self._placing)
-        cached = cached_tokens(request, self.config, self.engine.pool)
+        beside = [self.engine.shelf.where(request, i) for i in range(len(request.pieces))]
+        there = cached_tokens(request, self.config, self.engine.pool)
+        self.engine.fetch(request)  # only then is it known whether what is beside is whole
+        served = cached_tokens(request, self.config, self.engine.pool)
+        sources = [
+            source if after > before else "cache" if after else ""
+            for source, before, after in zip(beside, there, served, strict=True)
+        ]
         return tuple(
-            self._state(request, index, served, depth)
-            for index, (served, depth) in enumerate(
-                zip(cached, depths(request.pieces), strict=True)
+            SpanState(
+                preview=self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist()),
+                tokens=len(piece.tokens),
+                cached=cached,
+                depth=depth,
+                span=piece.chain,
+                source=source,
             )
-            if len(request.pieces[index].tokens)
+            for piece, cached, depth, source in zip(
+                request.pieces, served, depths(request.pieces), sources, strict=True
+            )
+            if len(piece.tokens)
         )
-
-    def _state(self, request: Request, index: int, cached: int, depth: int) -> SpanState:
-        piece, source = request.pieces[index], "cache" if cached else ""
-        if cached < len(piece.tokens) and (beside := self.engine.shelf.where(request, index)):
-            cached, source = len(piece.tokens), beside
-        preview = self._renderer.decode(piece.tokens[:PREVIEW_TOKENS].tolist())
-        return SpanState(preview, len(piece.tokens), cached, depth, piece.chain, source)
 
     def one_pass(self, sampling: Sampling) -> bool:
         """See Backend."""
