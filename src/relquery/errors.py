@@ -11,6 +11,7 @@ RelqueryError
 ├── TableError               a file or object cannot be read as a table
 ├── ConfigError              a setting is out of range or contradicts another
 ├── ModelError               a model cannot be found, loaded or run
+│   ├── UnsupportedNetworkError  a network that the local engine cannot compute
 │   └── MissingExtraError    an optional dependency is not installed
 └── RequestError             one request cannot be served; becomes its row's error
     └── PromptTooLongError   the prompt does not fit the model's context or the cache
@@ -117,6 +118,10 @@ class ConfigError(RelqueryError, ValueError):
 
 class ModelError(RelqueryError):
     """A model that cannot be found, loaded or run."""
+
+
+class UnsupportedNetworkError(ModelError):
+    """A network that the local engine cannot compute; the message is why, as part of a sentence."""
 
 
 class MissingExtraError(ModelError, ImportError):

@@ -6,6 +6,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
+import numpy as np
+
+from relquery.arrays import Slots
+
+
+def slots_of(blocks: Sequence[int], block_size: int) -> Slots:
+    """(blocks x block_size,) slots of all tokens in some blocks."""
+    first = np.array(blocks, np.int64)[:, None] * block_size
+    return (first + np.arange(block_size)).reshape(-1)
+
 
 class Kept:
     """Cached blocks by level, each level in the order in which they were released."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from relquery.arrays import Slots
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.cache.blocks import BlockPool, slots_of
 from relquery.engine.executor import Loads
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Work
@@ -41,7 +41,9 @@ class Offload:
 
     def loads(self, work: Work, slots: Slots) -> Loads | None:
         """What has to be copied to these slots before the work attends to them."""
-        return Loads(self._slots(self._loaded[work.request]), slots) if work.loaded else None
+        return (
+            Loads(slots_of(self._loaded[work.request], self._size), slots) if work.loaded else None
+        )
 
     def saves(self, work: Work, start: int) -> Slots | None:
         """Host slots (tokens,) for the tokens that work computes from `start` on, -1 for none. Only
@@ -66,7 +68,7 @@ class Offload:
             self._held += fresh
             self._fresh += fresh
             at = number * size - start
-            found[at : at + size] = self._slots(fresh)
+            found[at : at + size] = slots_of(fresh, self._size)
         return found if (found >= 0).any() else None
 
     def blocks(self, request: Request) -> int:
@@ -90,7 +92,3 @@ class Offload:
         assert block is not None, "the policy counted on a block that the host does not have"
         self._host.take(block)
         return block
-
-    def _slots(self, blocks: list[int]) -> Slots:
-        first = np.array(blocks, np.int64)[:, None] * self._size
-        return (first + np.arange(self._size)).reshape(-1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
-
-import numpy as np
 
 from relquery.arrays import Slots
 from relquery.config import EngineConfig
-from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.cache.blocks import BlockPool, slots_of
 from relquery.engine.request.progress import servable
 from relquery.engine.request.request import Request
 
@@ -67,7 +64,7 @@ class Shelf:
                 keys = request.keys(index, servable(request, index, self._size), self._size)
                 blocks = piece.blocks[: len(keys)]
                 if keys and len(blocks) == len(keys) and not self._states.where(keys[-1]):
-                    self._states.save(keys[-1], self._slots(blocks)[: len(piece.tokens)])
+                    self._states.save(keys[-1], slots_of(blocks, self._size)[: len(piece.tokens)])
 
     def _bring(self, request: Request, index: int) -> None:
         keys = request.keys(index, servable(request, index, self._size), self._size)
@@ -83,14 +80,10 @@ class Shelf:
         fresh = self._pool.allocate(len(keys) - first)
         if fresh is not None:
             start = first * self._size
-            slots = self._slots(fresh)[: len(request.pieces[index].tokens) - start]
+            slots = slots_of(fresh, self._size)[: len(request.pieces[index].tokens) - start]
             if self._states.load(keys[-1], slots, start):
                 places = request.places(index, range(first, len(keys)), self._size)
                 self._pool.publish_all(keys[first:], fresh, places)
                 self._pool.keep(fresh, request.pieces[index].keep)
             self._pool.release(fresh)
         self._pool.release(there)
-
-    def _slots(self, blocks: Sequence[int]) -> Slots:
-        first = np.array(blocks, np.int64)[:, None] * self._size
-        return (first + np.arange(self._size)).reshape(-1)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from relquery.engine.executor import Chunk
-from relquery.errors import ModelError, unknown
+from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError, unknown
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import NAME
 from relquery.model.cache.device import KVCache
@@ -31,10 +31,6 @@ from relquery.model.torch_executor import probe_release
 
 MOST_APART_OURS = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
 """Distance of our forward pass's logits from the network's own, which also rounds rotations."""
-_CODE_ERRORS = (
-    ValueError, TypeError, NotImplementedError, AttributeError, KeyError, IndexError, RuntimeError,
-)  # fmt: skip
-"""What the code of a network raises if it is not made for the engine's attention function."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -124,16 +120,22 @@ def prepare(
     network.train(False)
     try:
         forward, release, positions = _prepare(network, known)
-    except _CODE_ERRORS as error:
-        why = str(error)
-        if not isinstance(error, NotImplementedError):
-            why = f"its code does not run with the engine's attention function ({error})."
-        raise ModelError(
-            f"Model '{name}' cannot run on the local engine: {why} Run it on a server such as "
-            "vLLM instead, and give model='openai:NAME' and base_url='http://localhost:8000/v1'."
-        ) from error
+    except UnsupportedNetworkError as error:
+        raise _refused(name, str(error)) from error
+    except RelqueryError:
+        raise
+    except Exception as error:  # the code of a network may fail in any way
+        why = f"its code does not run with the engine's attention function ({error})."
+        raise _refused(name, why) from error
     end, context = _end_tokens(network, tokenizer), _context(network) or 2**31
     return LoadedModel(name, forward, tokenizer, context, end, positions, release)
+
+
+def _refused(name: str, why: str) -> ModelError:
+    return ModelError(
+        f"Model '{name}' cannot run on the local engine: {why} Run it on a server such as vLLM "
+        "instead, and give model='openai:NAME' and base_url='http://localhost:8000/v1'."
+    )
 
 
 def _prepare(network: PreTrainedModel, known: bool) -> tuple[Forward, Release, PositionScheme]:
@@ -206,7 +208,7 @@ def _check_attention(network: PreTrainedModel) -> None:
     network(input_ids=positions, position_ids=positions, use_cache=False, batch=batch)
     layers = int(network.config.get_text_config().num_hidden_layers)
     if cache.layers != layers:
-        raise NotImplementedError(
+        raise UnsupportedNetworkError(
             f"{cache.layers} of its {layers} layers call a registered attention function; "
             "networks with other kinds of layers, or older than that interface, are not supported."
         )

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk, Segment
+from relquery.errors import UnsupportedNetworkError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import Watched, watch_calls
 from relquery.model.cache.device import KVCache
@@ -67,7 +68,7 @@ def own_logits(network: PreTrainedModel) -> Own:
 
 @torch.inference_mode()
 def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watched:
-    """Run the prompt on our attention function. Raises NotImplementedError if it differs.
+    """Run the prompt on our attention function. Raises UnsupportedNetworkError if it differs.
 
     own: what `own_logits` gave before. context: positions that will be used, in tokens. Returns
     what the network asked of our attention function.
@@ -76,12 +77,12 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
         apart = distance(StockForward(network), own.whole)
     for size in sorted(watched.asked - watched.used if _has_limits(network) else ()):
         if context is None or size < context:
-            raise NotImplementedError(
+            raise UnsupportedNetworkError(
                 f"its attention is limited to {size} tokens in a way that the engine does not "
                 "support."
             )
     if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
-        raise NotImplementedError(
+        raise UnsupportedNetworkError(
             "its layers compute something else than the attention that the engine supports; its "
             f"logits would be off by {apart:.1%}."
         )
@@ -89,7 +90,9 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
         with _narrowed(network, limit):
             apart = distance(StockForward(network), expected)
         if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
-            raise NotImplementedError(f"{LIMITS[limit]}; its logits would be off by {apart:.1%}.")
+            raise UnsupportedNetworkError(
+                f"{LIMITS[limit]}; its logits would be off by {apart:.1%}."
+            )
     return watched
 
 

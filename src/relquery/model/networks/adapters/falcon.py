@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
 
+from relquery.errors import UnsupportedNetworkError
 from relquery.model.attention.function import NAME, attention
 from relquery.model.networks.adapters.handover import BATCH, replace_attention
 
@@ -15,11 +16,13 @@ from relquery.model.networks.adapters.handover import BATCH, replace_attention
 def adapt_falcon(network: Any) -> None:
     """Make a FalconForCausalLM call our attention function.
 
-    Raises NotImplementedError for one with ALiBi: its code rounds the biases to bfloat16, so that
-    beyond 256 tokens they do not follow from the distance of two tokens.
+    Raises UnsupportedNetworkError for one with ALiBi: its code rounds the biases to bfloat16, so
+    that beyond 256 tokens they do not follow from the distance of two tokens.
     """
     if network.config.alibi:
-        raise NotImplementedError("its ALiBi biases are rounded, so the engine cannot repeat them.")
+        raise UnsupportedNetworkError(
+            "its ALiBi biases are rounded, so the engine cannot repeat them."
+        )
     network.config._attn_implementation = NAME  # set_attn_implementation refuses it
     replace_attention(network, _attentions, _forward)
 
