@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from relquery.model.kernels import amx
 from relquery.model.kernels import panels as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments
 from relquery.model.kernels.llvm import FAST_BFLOAT16
@@ -57,6 +58,8 @@ class PackedWeight:
         self._stored: _Stored = _order_of(weight)(weight)
         self.bias = bias
         self.outputs, self.count, self.nbytes = len(weight), weight.numel(), self._stored.nbytes
+        fits = self._stored.width == amx.WIDTH and weight.shape[1] % amx.DEEP == 0
+        self._in_tiles = fits and weight.dtype == torch.bfloat16 and amx.can_tile()
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Products (..., outputs) of rows (..., inputs)."""
@@ -76,6 +79,7 @@ class PackedWeight:
         a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], rows.shape[0]
         a[kernel.INPUTS], a[kernel.OUTPUTS] = rows.shape[1], self.outputs
         a[kernel.SOURCE], a[kernel.MATRIX] = rows.data_ptr(), self._stored.panels
+        a[kernel.WIDTH], a[kernel.TILED] = self._stored.width, self._in_tiles
         a[kernel.BIAS] = 0 if self.bias is None else self.bias.data_ptr()
         a[kernel.RESULT], a[kernel.WORK] = result.data_ptr(), work.data_ptr()
         return a
@@ -98,11 +102,12 @@ class _Stored(Protocol):
     """A weight in some order.
 
     nbytes: its memory. panels: where its numbers are as our own kernel reads them; 0 if they are
-    not. most: rows of which our own kernel computes the products.
+    not. width: outputs of a panel. most: rows of which our own kernel computes the products.
     """
 
     nbytes: int
     panels: int
+    width: int
     most: int
 
     def multiply(self, rows: Tensor, bias: Tensor | None) -> Tensor:
@@ -115,7 +120,7 @@ class _Stored(Protocol):
 class _Plain:
     """A weight as the network had it."""
 
-    panels, most = 0, 0
+    panels, width, most = 0, 0, 0
 
     def __init__(self, weight: Tensor) -> None:
         self._weight, self.nbytes = weight, weight.nbytes
@@ -133,7 +138,7 @@ class _OneDNN:
     def __init__(self, weight: Tensor) -> None:
         self._weight = _ONEDNN._reorder_linear_weight(weight)
         self.nbytes = weight.nbytes
-        self.panels = _panels_of(self._weight, weight)
+        self.panels, self.width = _panels_of(self._weight, weight)
         self.most = kernel.MOST if self.panels else 0
 
     def multiply(self, rows: Tensor, bias: Tensor | None) -> Tensor:
@@ -148,6 +153,7 @@ class _Panels:
     """A bfloat16 weight in our own order: panels (inputs / 2, PANEL, 2), the last one filled up."""
 
     most = 1 << 62
+    width = kernel.PANEL
 
     def __init__(self, weight: Tensor) -> None:
         self._shape = outputs, inputs = weight.shape
@@ -192,25 +198,33 @@ def _packs(dtype: torch.dtype) -> bool:
     return bool((product == 16).all()) and torch.equal(packed.to_dense(), ones)
 
 
-def _panels_of(packed: Tensor, weight: Tensor) -> int:
-    """Where the numbers of a packed weight are, if they lie as our own kernel reads them; else 0.
+def _panels_of(packed: Tensor, weight: Tensor) -> tuple[int, int]:
+    """Where the numbers of a packed weight are, if they lie as our own kernel reads them, and the
+    width of a panel; else zeros.
 
     oneDNN chooses the order by machine, type and shape, and does not tell it. Here some of it is
     compared: all panels of a weight are alike.
     """
     outputs, inputs = weight.shape
     size, together = weight.element_size(), 4 // weight.element_size()
-    panel = kernel.PANEL
     try:
         place, count = int(_ONEDNN.data_ptr(packed)), int(_ONEDNN._nbytes(packed))
     except AttributeError:  # not in this build of torch
-        return 0
-    if outputs % panel or inputs % together or count != weight.nbytes:
-        return 0
-    for number in {0, outputs // panel // 2, outputs // panel - 1}:
-        part = weight[number * panel : (number + 1) * panel].contiguous().view(torch.int8)
-        expected = part.view(panel, inputs // together, 4).transpose(0, 1).contiguous()
-        found = ctypes.string_at(place + number * panel * inputs * size, expected.numel())
-        if found != expected.numpy().tobytes():
-            return 0
-    return place
+        return 0, 0
+    if inputs % together or count != weight.nbytes:
+        return 0, 0
+    for width in kernel.PANEL, kernel.PANEL // 2:
+        if outputs % width == 0 and all(
+            ctypes.string_at(place + number * width * inputs * size, width * inputs * size)
+            == _panel(weight[number * width : (number + 1) * width], together)
+            for number in {0, outputs // width // 2, outputs // width - 1}
+        ):
+            return place, width
+    return 0, 0
+
+
+def _panel(part: Tensor, together: int) -> bytes:
+    """The weight of some outputs as a panel. together: inputs of an output that are neighbours."""
+    numbers = part.contiguous().view(torch.int8).view(len(part), -1, 4)
+    assert numbers.shape[1] * together == part.shape[1]
+    return numbers.transpose(0, 1).contiguous().numpy().tobytes()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from relquery.arrays import Int64s
+from relquery.model.kernels import amx
 from relquery.model.kernels.compiled import compiled, floats, integers
 from relquery.model.kernels.llvm import BFLOAT16
 from relquery.model.kernels.threads import Body
@@ -15,7 +16,8 @@ from relquery.model.kernels.tiles import add_scores
 from relquery.model.kernels.vectors import narrow, take_number, widen
 
 PANEL = 64
-"""Outputs that are next to each other in a packed matrix, for each input."""
+"""Outputs that are next to each other in a matrix of ours, for each input: as many as oneDNN has
+there, but for bfloat16 on processors with AMX, where it has half as many."""
 MOST = 64
 """Rows at a time. One row takes three quarters of oneDNN's time, 32 rows nine tenths, 64 the same;
 more only if oneDNN has no fast product."""
@@ -32,12 +34,14 @@ takes 8 percent less when the next page is asked for."""
     INPUTS,  # a row has
     OUTPUTS,
     SOURCE,  # (rows, inputs)
-    MATRIX,  # panels (inputs, PANEL), the last one filled up; bfloat16: two inputs are a pair
+    MATRIX,  # panels (inputs, width), the last one filled up; bfloat16: two inputs are a pair
+    WIDTH,  # outputs of a panel, at most PANEL
     BIAS,  # (outputs,), 0 for none
     RESULT,  # (rows, outputs)
     WORK,  # memory of the threads
+    TILED,  # whether AMX multiplies: panels of amx.WIDTH, inputs a multiple of amx.DEEP
     ARGUMENTS,
-) = range(12)
+) = range(14)
 
 WORK_BYTES = MOST * PANEL * 4 + MOST * 8 + PANEL * 4
 """Memory that a thread needs."""
@@ -48,23 +52,30 @@ def _multiply_panels(a: Int64s) -> None:
     """What one thread does: take panels until none is left."""
     kind, rows = a[KIND], a[ROWS]
     size = 2 if kind == BFLOAT16 else 4
-    count = -(-a[OUTPUTS] // PANEL)
+    count = -(-a[OUTPUTS] // a[WIDTH])
     work = a[WORK] + take_number(a.ctypes.data + 8 * TICKET) * WORK_BYTES
-    while True:
-        panel = take_number(a.ctypes.data + 8 * NEXT)
-        if panel >= count:
-            return
-        for first in range(0, rows, MOST):
-            _multiply_rows(a, panel, first, min(MOST, rows - first), size, work)
+    if a[TILED]:
+        amx.set_tiles(work, min(rows, amx.ROWS))
+    panel = take_number(a.ctypes.data + 8 * NEXT)
+    while panel < count:
+        following = take_number(a.ctypes.data + 8 * NEXT)
+        if a[TILED]:
+            _multiply_in_tiles(a, panel, min(following, count - 1), work)
+        else:
+            for first in range(0, rows, MOST):
+                _multiply_rows(a, panel, first, min(MOST, rows - first), size, work)
+        panel = following
+    if a[TILED]:
+        amx.end_tiles()
 
 
 @compiled
 def _multiply_rows(a: Int64s, panel: int, first: int, rows: int, size: int, work: int) -> None:
     """The products of some rows with one panel."""
-    kind, inputs, outputs = a[KIND], a[INPUTS], a[OUTPUTS]
+    kind, inputs, outputs, width = a[KIND], a[INPUTS], a[OUTPUTS], a[WIDTH]
     paired = kind == BFLOAT16
-    begin = panel * PANEL
-    wanted = min(PANEL, outputs - begin)
+    begin = panel * width
+    wanted = min(width, outputs - begin)
     sums, listed, bias = work, work + MOST * PANEL * 4, work + MOST * PANEL * 4 + MOST * 8
     sources = integers(listed, rows)
     for row in range(rows):
@@ -75,14 +86,15 @@ def _multiply_rows(a: Int64s, panel: int, first: int, rows: int, size: int, work
         widen(bias, a[BIAS] + begin * size, kind, wanted)
         for row in range(rows):
             numbers[row * PANEL : row * PANEL + wanted] = floats(bias, wanted)
+    weights = a[MATRIX] + begin * inputs * size
     add_scores(
         sums,
         PANEL * 4,
         listed,
         rows,
-        a[MATRIX] + begin * inputs * size,
-        PANEL * 4,
-        PANEL,
+        weights,
+        width * 4,
+        width,
         inputs // 2 if paired else inputs,
         paired,
         PAGE,
@@ -91,6 +103,32 @@ def _multiply_rows(a: Int64s, panel: int, first: int, rows: int, size: int, work
     for row in range(rows):
         target = a[RESULT] + ((first + row) * outputs + begin) * size
         narrow(target, sums + row * PANEL * 4, kind, wanted)
+
+
+@compiled
+def _multiply_in_tiles(a: Int64s, panel: int, following: int, work: int) -> None:
+    """The products of all rows with one panel, by AMX. The following panel begins to be read."""
+    rows, inputs, outputs = a[ROWS], a[INPUTS], a[OUTPUTS]
+    row, begin = inputs * 2, panel * amx.WIDTH
+    whole = row * amx.WIDTH  # bytes of a panel
+    weights, ahead = a[MATRIX] + panel * whole, a[MATRIX] + following * whole
+    deep = inputs // amx.DEEP
+    bias, sums = work + amx.CONFIGURATION, work + amx.CONFIGURATION + amx.WIDTH * 4
+    floats(bias, amx.WIDTH)[:] = 0
+    if a[BIAS] != 0:
+        widen(bias, a[BIAS] + begin * 2, BFLOAT16, amx.WIDTH)
+    count = min(amx.ROWS, rows)
+    for first in range(0, rows, amx.ROWS):
+        soon = ahead if first == 0 else ahead + whole // 2
+        first = min(first, rows - count)  # all tiles are of one size; some rows are computed twice
+        result, step = a[RESULT] + (first * outputs + begin) * 2, outputs * 2
+        at = a[SOURCE] + first * row
+        if rows > amx.ROWS:
+            amx.multiply_tiles(result, step, at, row, count, weights, deep, bias, sums, soon, 2, 16)
+        elif rows > amx.ROWS // 2:
+            amx.multiply_tiles(result, step, at, row, count, weights, deep, bias, sums, soon, 2, 32)
+        else:
+            amx.multiply_tiles(result, step, at, row, count, weights, deep, bias, sums, soon, 1, 32)
 
 
 def _multiply(place: Any) -> None:

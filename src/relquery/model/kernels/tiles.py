@@ -83,7 +83,7 @@ def add_scores(
                 lambda one, index: moved(builder, lines[one], (index, I64(4))),
                 lambda index: moved(builder, columns, (index, column_row)),
                 at,
-                distance if tile.rows == 1 else 0,
+                distance if tile.rows in (1, 4) else 0,
                 begins_at_zero,
             )
 
