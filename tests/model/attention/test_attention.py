@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError
+from relquery.model.attention import compiled
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import attention
 from relquery.model.cache.device import KVCache
@@ -22,6 +23,7 @@ from tests.model.oracle.strategies import SLOTS, batches, chunk_of, sequence_of
 
 WIDTH, SCALE = 8, 0.5
 CPU = torch.device("cpu")
+BFLOAT16 = torch.bfloat16
 # Torch's operators compute float64, for which there are no kernels.
 NEAR = {torch.float32: 2e-5, torch.float64: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 
@@ -95,7 +97,7 @@ def check(
     heads=st.sampled_from([(4, 4), (4, 2), (3, 1)]),
     window=st.none() | st.integers(1, 40),
     softcap=st.none() | st.just(3.0),
-    widths=st.sampled_from([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35)]),
+    widths=st.sampled_from([(WIDTH, WIDTH), (32, 32), (48, 16), (20, 35), (64, 48)]),
     dtype=st.sampled_from([*NEAR]),
 )
 def test_a_packed_batch_equals_dense_attention_per_request(
@@ -126,10 +128,18 @@ def test_a_window_cuts_inside_what_is_shared_or_just_before_it(share: bool, wind
 
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("window", [None, 150])
-@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize(("dtype", "tiled"), [*((each, True) for each in NEAR), (BFLOAT16, False)])
+@pytest.mark.parametrize("widths", [(32, 32), (64, 48)])
 def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
-    share: bool, window: int | None, dtype: torch.dtype
+    share: bool,
+    window: int | None,
+    dtype: torch.dtype,
+    tiled: bool,
+    widths: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not tiled:
+        monkeypatch.setattr(compiled, "can_tile", lambda: False)
     prefix = list(range(1000, 1300))
     chunks = [
         chunk_of(range(200), 0),
@@ -138,7 +148,24 @@ def test_prompts_of_hundreds_of_tokens_and_decodes_in_one_batch(
         chunk_of([*prefix, *range(2500, 2600)], 300),
         chunk_of([*range(200), *range(2700, 2710)], 200),
     ]
-    check(chunks, share, window=window, slots=3000, dtype=dtype, widths=(32, 32))
+    check(chunks, share, window=window, slots=3000, dtype=dtype, widths=widths)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, BFLOAT16])
+def test_values_that_are_no_numbers_reach_only_who_sees_them(dtype: torch.dtype) -> None:
+    prefix = list(range(200))
+    chunks = [
+        chunk_of([*prefix, *range(1000 + 100 * n, 1024 + 100 * n)], 200 + n) for n in range(3)
+    ]
+    keys, values = (states(2, seed, 2000, 64).to(dtype) for seed in (1, 2))
+    values[chunks[0].writes] = torch.nan
+    batch = PackedBatch(chunks, filled_cache(chunks, keys, values), True, CPU)
+    writes = np.concatenate([chunk.writes for chunk in chunks])
+    query = states(4, 3, len(writes), 64).to(dtype)
+    packed = [t.transpose(0, 1).unsqueeze(0) for t in (query, keys[writes], values[writes])]
+    output, _ = attention(Layer(), *packed, None, SCALE, batch=batch)
+    assert output[0, : len(chunks[0].tokens)].isnan().all()
+    assert output[0, len(chunks[0].tokens) :].isfinite().all()
 
 
 def test_keys_and_values_are_written_to_the_chunks_slots() -> None:

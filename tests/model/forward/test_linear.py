@@ -55,18 +55,26 @@ def test_products_are_those_of_the_plain_layers(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("outputs", [64, 320])
-@pytest.mark.parametrize("inputs", [40, 41, 300])
+@pytest.mark.parametrize("inputs", [40, 41, 96, 300])
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("tiled", [True, False])
 @torch.inference_mode()
 def test_products_of_few_rows_have_a_kernel_of_their_own(
-    dtype: torch.dtype, outputs: int, inputs: int, bias: bool
+    dtype: torch.dtype,
+    outputs: int,
+    inputs: int,
+    bias: bool,
+    tiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if not tiled:
+        monkeypatch.setattr(weights_in_order.amx, "can_tile", lambda: False)
     torch.manual_seed(inputs)
     layer = nn.Linear(inputs, outputs, bias=bias).to(dtype)
     weight, plain = layer.weight.double(), layer.bias.double() if bias else None
     packed = pack([layer])
     room = torch.finfo(dtype).eps
-    for count in (1, 2, 3, 4, 7, 16, 17, 64, 65):
+    for count in (1, 2, 3, 4, 7, 16, 17, 32, 33, 48, 64, 65):
         rows = torch.randn(count, 2 * inputs, dtype=dtype)[:, ::2]  # with gaps in memory
         expected = nn.functional.linear(rows.double(), weight, plain)
         torch.testing.assert_close(

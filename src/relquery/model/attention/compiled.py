@@ -13,6 +13,7 @@ from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.plan import Plan, plan_step
 from relquery.model.cache.rotary import PositionScheme, Rotary
+from relquery.model.kernels.amx import can_tile
 from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, places
 from relquery.model.kernels.attention import arguments as kernel
 from relquery.model.kernels.attention.tasks import ATTEND, MERGE
@@ -168,7 +169,7 @@ class CompiledAttention:
         a[kernel.SCRATCH_FROM] = SCRATCH
         a[kernel.SHIFT_VALUES] = plan.shift_values.ctypes.data
         a[kernel.TURN_KEYS] = self._turn_keys
-        a[kernel.PAIRED] = PAIRS
+        a[kernel.PAIRED], a[kernel.TILED] = PAIRS, can_tile()
         a[kernel.MERGED], a[kernel.MERGED_COUNT] = plan.merged.ctypes.data, len(plan.merged)
         a[kernel.WORK_BYTES] = kernel.work_bytes(heads // kv_heads, width, value_width)
         if plan.places:

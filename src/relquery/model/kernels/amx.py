@@ -134,20 +134,10 @@ def multiply_tiles(
             for register in _SUMS[half]:
                 _do(builder, f"tilezero %tmm{register}")
         with Loop(builder, deep, 1, {}) as loop:
-            panel = moved(builder, weights, (loop.index, I64(_HALF * 2 * _LINE)))
             soon = moved(builder, ahead, (loop.index, I64(_LINE * len(fetched))))
             for number in fetched:
                 fetch(builder, moved(builder, soon, offset=_LINE * number))
-            for side, register in enumerate(_WEIGHTS):
-                place = moved(builder, panel, offset=_LINE * side)
-                _do(builder, f"tileloadd ($0,$1,1), %tmm{register}", place, line)
-            for half in used:
-                first = moved(builder, rows, (I64(_HALF * half), row))
-                place = moved(builder, first, (loop.index, I64(_LINE)))
-                _do(builder, f"tileloadd ($0,$1,1), %tmm{_ROWS[half]}", place, row)
-                for side, register in enumerate(_WEIGHTS):
-                    tiles = f"%tmm{register}, %tmm{_ROWS[half]}, %tmm{_SUMS[half][side]}"
-                    _do(builder, f"tdpbf16ps {tiles}")
+            _add_step(builder, loop.index, rows, row, weights, line, len(used), 2)
         for half in used:
             for side, register in enumerate(_SUMS[half]):
                 place = moved(builder, work, offset=2 * _LINE * _HALF * half + _LINE * side)
@@ -163,6 +153,79 @@ def multiply_tiles(
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 10, halves, lines), generate
+
+
+@instructions
+def add_tiles(
+    typing: Any,
+    sums: Any,
+    sum_row: Any,
+    left: Any,
+    left_row: Any,
+    right: Any,
+    right_row: Any,
+    deep: Any,
+    down: Any,
+    across: Any,
+    adds: Any,
+) -> Any:
+    """The product of two matrices, or this added to sums.
+
+    sums: float32 (16 * down, 16 * across). left: (16 * down, deep * DEEP). right:
+    (deep * DEEP / 2, 16 * across, 2). `sum_row`, `left_row`, `right_row`: bytes from row to row.
+    Literal: down, across: 1 or 2; adds: 0 if the sums begin at 0. The registers hold whole tiles.
+    """
+    halves, sides, begins_at_zero = (
+        range(down.literal_value),
+        range(across.literal_value),
+        not adds.literal_value,
+    )
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        if not _IS_HERE:
+            return context.get_dummy_value()
+        sums, sum_row, left, left_row, right, right_row, deep = given[:7]
+        places = {}
+        for half in halves:
+            first = moved(builder, sums, (I64(_HALF * half), sum_row))
+            for side in sides:
+                places[_SUMS[half][side]] = moved(builder, first, offset=_LINE * side)
+        for register, place in places.items():
+            if begins_at_zero:
+                _do(builder, f"tilezero %tmm{register}")
+            else:
+                _do(builder, f"tileloadd ($0,$1,1), %tmm{register}", place, sum_row)
+        with Loop(builder, deep, 1, {}) as loop:
+            _add_step(builder, loop.index, left, left_row, right, right_row, len(halves), len(sides))
+        for register, place in places.items():
+            _do(builder, f"tilestored %tmm{register}, ($0,$1,1)", place, sum_row)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 7, down, across, adds), generate
+
+
+def _add_step(
+    builder: Any,
+    index: Any,
+    left: Any,
+    left_row: Any,
+    right: Any,
+    right_row: Any,
+    down: int,
+    across: int,
+) -> None:
+    """Add the products of the tiles at a step of DEEP inputs to the sums."""
+    lines = moved(builder, right, (index, builder.mul(right_row, I64(_HALF))))
+    for side in range(across):
+        place = moved(builder, lines, offset=_LINE * side)
+        _do(builder, f"tileloadd ($0,$1,1), %tmm{_WEIGHTS[side]}", place, right_row)
+    for half in range(down):
+        first = moved(builder, left, (I64(_HALF * half), left_row))
+        place = moved(builder, first, (index, I64(_LINE)))
+        _do(builder, f"tileloadd ($0,$1,1), %tmm{_ROWS[half]}", place, left_row)
+        for side in range(across):
+            tiles = f"%tmm{_WEIGHTS[side]}, %tmm{_ROWS[half]}, %tmm{_SUMS[half][side]}"
+            _do(builder, f"tdpbf16ps {tiles}")
 
 
 def _put(builder: Any, address: Any, value: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
@@ -212,6 +213,35 @@ def pair_rows(typing: Any, target: Any, first: Any, second: Any, count: Any) -> 
             bits = [builder.bitcast(load(builder, x, BFLOAT16), many(I32, LANES)) for x in places]
             pairs = builder.bitcast(pair(builder, *bits), many(F32, LANES))
             store(builder, pairs, moved(builder, target, (index, I64(4))))
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), generate
+
+
+@instructions
+def transpose(typing: Any, target: Any, target_row: Any, source: Any, source_row: Any) -> Any:
+    """Write a matrix (LANES, LANES) of 4-byte numbers with rows and columns exchanged.
+
+    target_row, source_row: bytes from row to row.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        target, target_row, source, source_row = given
+        rows = [load(builder, moved(builder, source, (I64(at), source_row))) for at in range(LANES)]
+        step = 1
+        while step < LANES:  # exchange two of four quarters, in ever larger squares
+            for at in (at for at in range(LANES) if not at & step):
+                pair_of_rows = rows[at], rows[at + step]
+                for offset in (0, step):
+                    lanes = [
+                        lane + offset if not lane & step else LANES + lane - step + offset
+                        for lane in range(LANES)
+                    ]
+                    chosen = ir.Constant(many(I32, LANES), lanes)
+                    rows[at + offset] = builder.shuffle_vector(*pair_of_rows, chosen)
+            step *= 2
+        for at, row in enumerate(rows):
+            store(builder, row, moved(builder, target, (I64(at), target_row)))
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 4), generate

@@ -59,8 +59,9 @@ NO_SHIFT, OWN_SHIFTS = -1, -2
     INTERLEAVED,  # whether neighbours are a pair
     TURN_KEYS,  # whether keys are rotated instead of queries
     PAIRED,  # whether products are of pairs of bfloat16 numbers
+    TILED,  # whether AMX multiplies these
     ARGUMENTS,
-) = range(45)
+) = range(46)
 
 PLAN = (
     TASKS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from relquery.arrays import Int64s
+from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     BLOCK,
     KEYS,
@@ -18,7 +19,8 @@ from relquery.model.kernels.attention.arguments import (
 )
 from relquery.model.kernels.attention.rotation import turn
 from relquery.model.kernels.attention.state import ZERO, Shape, Visit, Work
-from relquery.model.kernels.compiled import compiled, floats, integers, padded
+from relquery.model.kernels.compiled import compiled, floats, integers, integers32, padded
+from relquery.model.kernels.llvm import FLOAT32
 from relquery.model.kernels.vectors import pair_rows, prefetch, widen
 
 TOGETHER = 4
@@ -150,6 +152,36 @@ def pair_block(shape: Shape, work: Work, block: Block) -> Block:
         pair_rows(target, sources[2 * pair], sources[2 * pair + 1], shape.deep)
         values_at[pair] = target
     return _read_from(block, block.keys, values)
+
+
+@compiled
+def tile_block(shape: Shape, work: Work, block: Block) -> Block:
+    """Copy a block for AMX: keys one after another, values two by two.
+
+    The values of missing keys, up to a whole tile, are 0.
+    """
+    sources = integers(block.keys, BLOCK)
+    for key in range(0, block.length, TOGETHER):
+        prefetch_keys(shape, block, key)
+        prefetch_values(shape, block, key)
+        for j in range(key, min(key + TOGETHER, block.length)):
+            # Two bfloat16 numbers are copied as one of four bytes.
+            widen(work.keys + 2 * j * shape.wide, sources[j], FLOAT32, shape.wide // 2)
+    block = pair_block(shape, work, block)
+    values, used = integers(block.values, BLOCK), (block.length + 1) // 2
+    if block.length % 2:  # the last value is there twice; a weight of 0 must not meet infinity
+        _halve(values[used - 1], shape.deep)
+    for pair in range(used, -(-block.length // amx.DEEP) * amx.DEEP // 2):
+        floats(work.values + 4 * pair * shape.deep, shape.deep)[:] = ZERO
+    return block
+
+
+@compiled
+def _halve(pairs: int, count: int) -> None:
+    """Set the second number of each pair to 0."""
+    numbers = integers32(pairs, count)
+    for at in range(count):
+        numbers[at] &= 0xFFFF
 
 
 @compiled

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     BLOCK,
     HEADS,
@@ -17,6 +18,7 @@ from relquery.model.kernels.attention.arguments import (
     ROWS,
     SHIFT_VALUES,
     TICKET,
+    TILED,
     VALUE_WIDTH,
     VISITS,
     WIDTH,
@@ -42,7 +44,7 @@ ZERO, ONE = np.float32(0), np.float32(1)
 class Shape(NamedTuple):
     """Of the network's attention. group: heads that share keys. wide, deep: padded widths of keys
     and values. across: columns of a matrix of rows. size: bytes of a number in the cache. aligned:
-    whether widths are padded ones. paired: whether products are of pairs."""
+    whether widths are padded ones. paired: whether products are of pairs. tiled: by AMX."""
 
     kind: int
     size: int
@@ -56,6 +58,7 @@ class Shape(NamedTuple):
     across: int
     aligned: bool
     paired: bool
+    tiled: bool
 
 
 class Work(NamedTuple):
@@ -126,6 +129,7 @@ def find_shape(a: Int64s) -> Shape:
     rows = max(ROWS, group)
     wide, deep = padded(a[WIDTH]), padded(a[VALUE_WIDTH])
     aligned = wide == a[WIDTH] and deep == a[VALUE_WIDTH]
+    paired = aligned and a[KIND] == BFLOAT16 and a[PAIRED] != 0
     return Shape(
         a[KIND],
         4 if a[KIND] == FLOAT32 else 2,
@@ -138,7 +142,8 @@ def find_shape(a: Int64s) -> Shape:
         rows,
         padded(rows) + LANES,
         aligned,
-        aligned and a[KIND] == BFLOAT16 and a[PAIRED] != 0,
+        paired,
+        paired and a[TILED] != 0 and wide % amx.DEEP == 0,
     )
 
 

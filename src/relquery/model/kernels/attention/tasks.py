@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     ARGUMENTS,
     KV_HEADS,
@@ -134,11 +135,15 @@ def _attend_tasks(a: Int64s) -> None:
     shape = find_shape(a)
     work = find_work(a, shape)
     heads = a[KV_HEADS]
+    if shape.tiled:
+        amx.set_tiles(work.scores, amx.ROWS)
     while True:
         number = take_number(a.ctypes.data + 8 * NEXT)
         if number >= a[TASK_COUNT] * heads:
-            return
+            break
         _attend_task(a, shape, work, number // heads, number % heads)
+    if shape.tiled:
+        amx.end_tiles()
 
 
 @compiled

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     BLOCK,
     CAP,
@@ -21,6 +22,7 @@ from relquery.model.kernels.attention.blocks import (
     pair_block,
     prefetch_keys,
     prefetch_values,
+    tile_block,
 )
 from relquery.model.kernels.attention.rotation import turns_keys
 from relquery.model.kernels.attention.softmax import soften
@@ -46,7 +48,7 @@ from relquery.model.kernels.compiled import (
 from relquery.model.kernels.elementary import cap_in_place, exp
 from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
 from relquery.model.kernels.tiles import add_outputs, add_scores
-from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow
+from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow, transpose
 
 FEW = 4
 """Rows from which keys are widened to float32 once instead of for each row."""
@@ -68,6 +70,7 @@ def attend_visit(
     """Go through the keys of a visit. known: see find_block."""
     window = a[WINDOW]
     paired, turned = is_paired(a, shape, visit), turns_keys(a, visit)
+    tiled = paired and shape.tiled
     few = visit.rows < FEW or shape.kind == FLOAT32
     in_place = shape.aligned and not turned and (few or paired)
     kind = shape.kind if in_place else FLOAT32
@@ -83,11 +86,16 @@ def attend_visit(
         if nearest > visit.latest or (window > 0 and visit.earliest - farthest >= window):
             continue
         block = find_block(a, shape, work, visit, head, begin, known)
-        if paired:
+        if tiled:
+            block = tile_block(shape, work, block)
+        elif paired:
             block = pair_block(shape, work, block)
         elif not in_place:
             block = copy_block(a, shape, work, visit, block, turned)
-        _score(shape, work, visit, block, queries, columns, kind, paired)
+        if tiled:
+            _score_in_tiles(shape, work, visit, block, columns)
+        else:
+            _score(shape, work, visit, block, queries, columns, kind, paired)
         _finish_scores(a, work, count * columns)
         hides = farthest > visit.earliest or (window > 0 and visit.latest - nearest >= window)
         if hides or a[SLOPES] != 0:
@@ -96,7 +104,11 @@ def attend_visit(
                 is_known = True
             _mask(a, work, visit, positions, columns)
         _soften(work, visit, count, columns, paired)
-        _add_values(shape, work, visit, block, columns, kind, paired)
+        _shrink_outputs(shape, work, visit)
+        if tiled:
+            _add_values_in_tiles(shape, work, visit, block, columns)
+        else:
+            _add_values(shape, work, visit, block, columns, kind, paired)
     for row in range(visit.rows):
         work.maxima[visit.first + row] = work.largest[row]
         work.sums[visit.first + row] = work.totals[row]
@@ -248,6 +260,16 @@ def _soften_one(scores: Floats, count: int, maxima: Floats, sums: Floats, factor
 
 
 @compiled
+def _shrink_outputs(shape: Shape, work: Work, visit: Visit) -> None:
+    """Multiply the outputs of a visit's rows by their factors."""
+    for row in range(visit.rows):
+        if work.factors[row] != ONE:
+            line = floats(work.outputs + 4 * (visit.first + row) * shape.deep, shape.deep)
+            for at in range(shape.deep):
+                line[at] *= work.factors[row]
+
+
+@compiled
 def _add_values(
     shape: Shape,
     work: Work,
@@ -257,12 +279,7 @@ def _add_values(
     kind: int,
     paired: bool,
 ) -> None:
-    """Shrink the outputs of a visit's rows and add a block's weighted values."""
-    for row in range(visit.rows):
-        if work.factors[row] != ONE:
-            line = floats(work.outputs + 4 * (visit.first + row) * shape.deep, shape.deep)
-            for at in range(shape.deep):
-                line[at] *= work.factors[row]
+    """Add a block's weighted values to the outputs of a visit's rows."""
     outputs = work.outputs + 4 * visit.first * shape.deep
     if visit.rows >= MANY:
         add_outputs(
@@ -287,3 +304,75 @@ def _add_values(
         for row in range(visit.rows):
             target = outputs + 4 * row * shape.deep
             add_rows(target, place + 4 * row, 4 * columns, listed, shape.deep, kind, TOGETHER)
+
+
+@compiled
+def _score_in_tiles(shape: Shape, work: Work, visit: Visit, block: Block, columns: int) -> None:
+    """Scores (keys, columns) of a visit's rows with the keys of a block; see `tile_block`."""
+    deep, row, line, across = shape.wide // amx.DEEP, 2 * shape.wide, 4 * columns, 4 * shape.across
+    queries = work.columns + 4 * visit.first
+    for key in range(0, block.length, 2 * LANES):
+        keys = work.keys + key * row
+        for at in range(0, columns, 2 * LANES):
+            scores, right = work.scores + key * line + 4 * at, queries + 4 * at
+            is_wide = columns - at > LANES
+            if block.length - key > LANES:
+                if is_wide:
+                    amx.add_tiles(scores, line, keys, row, right, across, deep, 2, 2, 0)
+                else:
+                    amx.add_tiles(scores, line, keys, row, right, across, deep, 2, 1, 0)
+            elif is_wide:
+                amx.add_tiles(scores, line, keys, row, right, across, deep, 1, 2, 0)
+            else:
+                amx.add_tiles(scores, line, keys, row, right, across, deep, 1, 1, 0)
+
+
+@compiled
+def _add_values_in_tiles(
+    shape: Shape, work: Work, visit: Visit, block: Block, columns: int
+) -> None:
+    """Add a block's weighted values to the outputs of a visit's rows.
+
+    Its weights are pairs of keys for each row. They are turned into numbers of keys for each row,
+    which are behind the pairs.
+    """
+    line, deep = 4 * columns, -(-block.length // amx.DEEP)
+    used, lines = (block.length + 1) // 2, deep * LANES
+    floats(work.scores + used * line, (lines - used) * columns)[:] = ZERO
+    weights, row = work.scores + 2 * BLOCK * shape.across, 2 * BLOCK
+    for at in range(0, columns, LANES):
+        for pair in range(0, lines, LANES):
+            target = weights + at * row + 4 * pair
+            transpose(target, row, work.scores + pair * line + 4 * at, line)
+    step = 4 * shape.deep
+    for first in range(0, columns, 2 * LANES):
+        outputs, left = work.outputs + (visit.first + first) * step, weights + first * row
+        whole = visit.rows - first >= 2 * LANES
+        for at in range(0, shape.deep, 2 * LANES):
+            sums, right = outputs + 4 * at, work.values + 4 * at
+            if not whole:
+                count = min(2 * LANES, shape.deep - at)
+                _add_some(shape, work, sums, visit.rows - first, left, right, count, deep)
+            elif shape.deep - at > LANES:
+                amx.add_tiles(sums, step, left, row, right, step, deep, 2, 2, 1)
+            else:
+                amx.add_tiles(sums, step, left, row, right, step, deep, 2, 1, 1)
+
+
+@compiled
+def _add_some(
+    shape: Shape, work: Work, outputs: int, rows: int, left: int, right: int, across: int, deep: int
+) -> None:
+    """Add the product of weights and values to the outputs of fewer rows than two tiles have.
+
+    The outputs behind them are of rows that may see other keys.
+    """
+    sums, line = work.keys + 2 * BLOCK * shape.wide, 8 * LANES  # behind the keys
+    row, step = 2 * BLOCK, 4 * shape.deep
+    if rows > LANES:
+        amx.add_tiles(sums, line, left, row, right, step, deep, 2, 2, 0)
+    else:
+        amx.add_tiles(sums, line, left, row, right, step, deep, 1, 2, 0)
+    for number in range(rows):
+        target = floats(outputs + number * step, across)
+        target += floats(sums + number * line, across)
