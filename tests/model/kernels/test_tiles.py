@@ -36,8 +36,13 @@ def addresses(lines: Array) -> npt.NDArray[np.int64]:
 @INSTRUCTIONS
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "across", "count", "ahead", "adds"),
-    [(4, 64, 32, 0, 1), (7, 112, 6, 4096, 0), (1, 16, 2, 64, 1)],
+    ("rows", "across", "count", "fetched", "adds"),
+    [
+        (4, 64, 32, tiles.NOTHING, 1),
+        (7, 112, 6, tiles.LINE, 0),
+        (1, 16, 2, tiles.LINE, 1),
+        (17, 64, 8, tiles.ONE, 1),
+    ],
 )
 def test_scores_and_outputs_are_matrix_products(
     monkeypatch: pytest.MonkeyPatch,
@@ -46,7 +51,7 @@ def test_scores_and_outputs_are_matrix_products(
     rows: int,
     across: int,
     count: int,
-    ahead: int,
+    fetched: int,
     adds: int,
 ) -> None:
     monkeypatch.setattr(tiles, "PAIRS", instructions)
@@ -59,7 +64,7 @@ def test_scores_and_outputs_are_matrix_products(
     steps = count // 2 if paired else count
     scores, outputs = before.copy(), before.copy()
     left, right, turned = given
-    compiled(tiles.add_scores, 9, ahead, adds)(
+    compiled(tiles.add_scores, 11, fetched, adds)(
         scores.ctypes.data,
         scores.strides[0],
         addresses(left).ctypes.data,
@@ -69,6 +74,8 @@ def test_scores_and_outputs_are_matrix_products(
         across,
         steps,
         paired,
+        right.ctypes.data,
+        16,
     )
     compiled(tiles.add_outputs, 9)(
         outputs.ctypes.data,

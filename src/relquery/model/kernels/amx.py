@@ -196,7 +196,9 @@ def add_tiles(
             else:
                 _do(builder, f"tileloadd ($0,$1,1), %tmm{register}", place, sum_row)
         with Loop(builder, deep, 1, {}) as loop:
-            _add_step(builder, loop.index, left, left_row, right, right_row, len(halves), len(sides))
+            _add_step(
+                builder, loop.index, left, left_row, right, right_row, len(halves), len(sides)
+            )
         for register, place in places.items():
             _do(builder, f"tilestored %tmm{register}, ($0,$1,1)", place, sum_row)
         return context.get_dummy_value()

@@ -31,6 +31,9 @@ from relquery.model.kernels.llvm import (
     store,
 )
 
+NOTHING, ONE, LINE = range(3)
+"""What begins to be read while a tile is computed."""
+
 
 def _sizes(paired: bool) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Sizes of tiles that stay in registers: rows, and vectors of each, from the largest to what
@@ -58,7 +61,9 @@ def add_scores(
     across: Any,
     count: Any,
     paired: Any,
-    ahead: Any,
+    soon: Any,
+    soon_step: Any,
+    fetched: Any,
     adds: Any,
 ) -> Any:
     """The products of `rows` keys and of columns of queries, or these added to their scores.
@@ -66,16 +71,23 @@ def add_scores(
     scores: float32 (rows, across), `score_row` bytes from row to row. keys: where the keys'
     addresses are. columns: (count, across), a line of queries for each number of a key,
     `column_row` bytes apart. across: a multiple of LANES. count: at least 1. paired: a number is
-    a pair of bfloat16, instead of a float32. The others are literal. ahead: for a single key,
-    columns so many bytes later begin to be read, 0 for none. adds: 0 if the scores begin at 0.
+    a pair of bfloat16, instead of a float32. soon: what begins to be read meanwhile, `soon_step`
+    bytes further for each line and four keys. The others are literal. fetched: of that, NOTHING,
+    ONE line of the cache at a time, or as much as a LINE of a tile. adds: 0 if the scores begin at
+    0.
     """
-    distance, begins_at_zero = ahead.literal_value, not adds.literal_value
+    how_much, begins_at_zero = fetched.literal_value, not adds.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         scores, score_row, keys, rows, columns, column_row, across, count, paired = given[:9]
+        soon, soon_step = given[9:11]
 
         def multiply(row: Any, at: Any, tile: _Tile) -> None:
             lines = addresses(builder, moved(builder, keys, (row, I64(8))), tile.rows)
+            begun = builder.mul(builder.udiv(row, I64(4)), count)
+            first = moved(builder, soon, (begun, soon_step))
+            if how_much == LINE:
+                first = moved(builder, first, (at, I64(4)))
             tile.add(
                 moved(builder, moved(builder, scores, (row, score_row)), (at, I64(4))),
                 score_row,
@@ -83,14 +95,17 @@ def add_scores(
                 lambda one, index: moved(builder, lines[one], (index, I64(4))),
                 lambda index: moved(builder, columns, (index, column_row)),
                 at,
-                distance if tile.rows in (1, 4) else 0,
                 begins_at_zero,
+                {NOTHING: 0, ONE: 1, LINE: tile.vectors}[how_much],
+                lambda index: moved(builder, first, (index, soon_step)),
             )
 
         _tiles(builder, rows, across, paired, multiply)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 8, types.boolean, ahead, adds), generate
+    return types.void(
+        *[types.int64] * 8, types.boolean, types.int64, types.int64, fetched, adds
+    ), generate
 
 
 @instructions
@@ -142,7 +157,7 @@ class _Tile:
 
     def __init__(self, builder: Any, rows: int, vectors: int, paired: bool) -> None:
         self._builder, self._paired = builder, paired
-        self.rows, self._vectors = rows, vectors
+        self.rows, self.vectors = rows, vectors
 
     def add(
         self,
@@ -152,20 +167,21 @@ class _Tile:
         one: Callable[[int, Any], Any],
         line: Callable[[Any], Any],
         at: Any,
-        ahead: int = 0,
         begins_at_zero: bool = False,
+        fetched: int = 0,
+        soon: Callable[[Any], Any] | None = None,
     ) -> None:
         """Add `count` products to sums, whose rows are `step` bytes apart, or to 0.
 
         one: where a row's number is, by row and index. line: where a line of numbers begins, by
-        index; the tile's are from number `at` on. ahead: of a line's numbers, in bytes, for what
-        begins to be read; 0 for nothing.
+        index; the tile's are from number `at` on. fetched: how many lines of the cache begin to be
+        read with each, and soon: where, by index.
         """
         builder = self._builder
         places = {
             (row, vector): moved(builder, sums, (I64(row), step), offset=vector * LANES * 4)
             for row in range(self.rows)
-            for vector in range(self._vectors)
+            for vector in range(self.vectors)
         }
         before = dict.fromkeys(places, constant(F32, 0.0, LANES))
         if not begins_at_zero:
@@ -174,10 +190,12 @@ class _Tile:
             first = moved(builder, line(loop.index), (at, I64(4)))
             many = [
                 self._load(moved(builder, first, offset=vector * LANES * 4), LANES)
-                for vector in range(self._vectors)
+                for vector in range(self.vectors)
             ]
-            for vector in range(self._vectors if ahead else 0):
-                fetch(builder, moved(builder, first, offset=vector * LANES * 4 + ahead))
+            if soon is not None:
+                place = soon(loop.index)
+                for number in range(fetched):
+                    fetch(builder, moved(builder, place, offset=number * LANES * 4))
             for row in range(self.rows):
                 single = splat(builder, self._load(one(row, loop.index), 1))
                 for vector, numbers in enumerate(many):

@@ -47,6 +47,7 @@ from relquery.model.kernels.compiled import (
 )
 from relquery.model.kernels.elementary import cap_in_place, exp
 from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
+from relquery.model.kernels.tiles import NOTHING as NOTHING_FETCHED
 from relquery.model.kernels.tiles import add_outputs, add_scores
 from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow, transpose
 
@@ -75,9 +76,7 @@ def attend_visit(
     in_place = shape.aligned and not turned and (few or paired)
     kind = shape.kind if in_place else FLOAT32
     columns = padded(visit.rows) if visit.rows > 1 else 1
-    for row in range(visit.rows):
-        work.largest[row] = work.maxima[visit.first + row]
-        work.totals[row] = work.sums[visit.first + row]
+    _begin_visit(work, visit)
     is_known = False
     for begin in range(visit.begin, visit.end, BLOCK):
         count = min(BLOCK, visit.end - begin)
@@ -88,13 +87,12 @@ def attend_visit(
         block = find_block(a, shape, work, visit, head, begin, known)
         if tiled:
             block = tile_block(shape, work, block)
-        elif paired:
-            block = pair_block(shape, work, block)
-        elif not in_place:
-            block = copy_block(a, shape, work, visit, block, turned)
-        if tiled:
             _score_in_tiles(shape, work, visit, block, columns)
         else:
+            if paired:
+                block = pair_block(shape, work, block)
+            elif not in_place:
+                block = copy_block(a, shape, work, visit, block, turned)
             _score(shape, work, visit, block, queries, columns, kind, paired)
         _finish_scores(a, work, count * columns)
         hides = farthest > visit.earliest or (window > 0 and visit.latest - nearest >= window)
@@ -109,6 +107,18 @@ def attend_visit(
             _add_values_in_tiles(shape, work, visit, block, columns)
         else:
             _add_values(shape, work, visit, block, columns, kind, paired)
+    _end_visit(work, visit)
+
+
+@compiled
+def _begin_visit(work: Work, visit: Visit) -> None:
+    for row in range(visit.rows):
+        work.largest[row] = work.maxima[visit.first + row]
+        work.totals[row] = work.sums[visit.first + row]
+
+
+@compiled
+def _end_visit(work: Work, visit: Visit) -> None:
     for row in range(visit.rows):
         work.maxima[visit.first + row] = work.largest[row]
         work.sums[visit.first + row] = work.totals[row]
@@ -167,6 +177,8 @@ def _score(
                 shape.wide // 2 if paired else shape.wide,
                 paired,
                 0,
+                0,
+                NOTHING_FETCHED,
                 0,
             )
             continue
