@@ -135,6 +135,10 @@ def _attend_tasks(a: Int64s) -> None:
     shape = find_shape(a)
     work = find_work(a, shape)
     heads = a[KV_HEADS]
+    # Padding is computed with. Whatever the memory held would be as good, but for numbers so small
+    # that processors take a hundred times as long for them.
+    floats(work.columns, shape.wide * shape.across)[:] = ZERO
+    work.largest[:], work.totals[:] = ZERO, ZERO
     if shape.tiled:
         amx.set_tiles(work.scores, amx.ROWS)
     while True:
