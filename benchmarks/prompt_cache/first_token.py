@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
 
 from benchmarks.harness import Say
 from benchmarks.prompt_cache.sizes import Sizes
@@ -17,11 +19,15 @@ from relquery.backends.base import Adopted
 from relquery.backends.local.embedded import EmbeddedBackend, StoreOptions
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
+from relquery.markup.layout import lay_out
 from relquery.markup.read.schema import Schema
+from relquery.markup.tokens import Tokens
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
+UNION = 100
+"""Modules of a union in the large schema, which would otherwise be longer than any context."""
 QUESTION = 30
 """Tokens that a prompt adds."""
 SIDES = ("plain", "hit", "memory", "disk", "alone")
@@ -31,7 +37,7 @@ prompt without modules."""
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """Medians of the seconds to the first token by side. tokens: of the imported modules."""
+    """Seconds to the first token by side. tokens: of the imported modules."""
 
     tokens: int
     seconds: Mapping[str, float]
@@ -39,6 +45,15 @@ class FirstToken:
     def gain(self, side: str) -> float:
         """How many times as long the plain text takes."""
         return self.seconds["plain"] / self.seconds[side]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A prompt: its schema, the modules that it imports, and what it adds."""
+
+    schema: str
+    modules: tuple[str, ...]
+    added: str
 
 
 def measure(
@@ -51,42 +66,81 @@ def measure(
     """
     writer = Writer(model, seed)
     most = max(sizes.lengths) // sizes.module
-    starts = (sizes.rounds + 1) * len(sizes.lengths)
+    rounds = sizes.rounds + 1  # the first warms up
+    starts = rounds * len(sizes.lengths)
     modules = [
         f"<module name='m{number}'>{writer.document(sizes.module)}</module>"
         for number in range(starts + most)
     ]
     schema = Schema.parse(f"<schema name='s'>{''.join(modules)}</schema>")
-    config = EngineConfig(cache_tokens=(len(modules) + 8) * (sizes.module + 8))
+    cases = [
+        Case(
+            "s",
+            tuple(f"m{start + at}" for at in range(sizes.lengths[start // rounds] // sizes.module)),
+            writer.document(QUESTION),
+        )
+        for start in range(starts)
+    ]
+    timed = measure_cases(model, [schema], cases, SIDES, folder)
+    for length in sizes.lengths:
+        found = list(islice(timed, rounds))[1:]
+        seconds = {side: median(each.seconds[side] for each in found) for side in SIDES}
+        yield FirstToken(length, seconds)
+        say(f"{length}: {seconds}")
+
+
+def measure_cases(
+    model: LoadedModel,
+    schemas: Sequence[Schema],
+    cases: Sequence[Case],
+    sides: Sequence[str],
+    folder: Path | None = None,
+) -> Iterator[FirstToken]:
+    """The time of each prompt by side, of which they take turns. folder: of states on disk."""
+    modules = sum(1 for schema in schemas for _ in schema.modules())
+    tokens = sum(_tokens(model, schema) for schema in schemas)
     with ExitStack() as stack:
 
         def opened(store: StoreOptions | None, *, plain: bool = False) -> Connection:
             backend = stack.enter_context(closing(EmbeddedBackend(model, config, store=store)))
             asked = Adopted(backend) if plain else backend
             connection = stack.enter_context(connect(asked, ledger=None))
-            connection.register(schema, prepare=True)
+            for schema in schemas:
+                connection.register(schema, prepare=True)
             return connection
 
-        plain = opened(None, plain=True)
-        hit = opened(None)
-        memory = opened(StoreOptions(None, 2**35, 0))
-        disk = opened(StoreOptions(folder, 0, 2**40))
-        connections = {"plain": plain, "hit": hit, "memory": memory, "disk": disk, "alone": hit}
-        start = 0
-        for length in sizes.lengths:
-            found: dict[str, list[float]] = {side: [] for side in SIDES}
-            for number in range(sizes.rounds + 1):  # the first warms up
-                names = [f"m{start + at}" for at in range(length // sizes.module)]
-                start += 1
-                order = SIDES if number % 2 else SIDES[::-1]
-                for side in order:
-                    imports = "" if side == "alone" else "".join(f"<{name}/>" for name in names)
-                    text = f"<prompt schema='s'>{imports}{writer.document(QUESTION)}</prompt>"
-                    seconds = _timed(connections[side], text, evict=side in ("memory", "disk"))
-                    found[side] += [seconds] if number else []
-            row = FirstToken(length, {side: median(found[side]) for side in SIDES})
-            say(str(row))
-            yield row
+        config = EngineConfig(cache_tokens=2 * tokens + 32 * modules + 4_096)
+        connections = {
+            "plain": opened(None, plain=True),
+            "hit": opened(None),
+            "memory": opened(StoreOptions(None, 2**35, 0)) if "memory" in sides else None,
+            "disk": opened(StoreOptions(folder, 0, 2**40)) if "disk" in sides else None,
+        }
+        connections["alone"] = connections["hit"]
+        for number, case in enumerate(cases):
+            seconds = {}
+            for side in sides if number % 2 else sides[::-1]:
+                names = () if side == "alone" else case.modules
+                imports = "".join(f"<{name}/>" for name in names)
+                text = f"<prompt schema='{case.schema}'>{imports}{escape(case.added)}</prompt>"
+                connection = connections[side]
+                assert connection is not None
+                seconds[side] = _timed(connection, text, evict=side in ("memory", "disk"))
+            yield FirstToken(_imported(connections["hit"], case), seconds)
+
+
+def _tokens(model: LoadedModel, schema: Schema) -> int:
+    """Of all modules."""
+    with closing(EmbeddedBackend(model, EngineConfig(cache_tokens=4_096))) as backend:
+        layout = lay_out(schema, Tokens(backend))
+    return sum(laid.tokens for laid in layout.all())
+
+
+def _imported(connection: Connection | None, case: Case) -> int:
+    """Tokens of the modules of a prompt."""
+    assert connection is not None
+    layout = connection.schemas.layout(case.schema)
+    return sum(layout.modules[name].tokens for name in case.modules)
 
 
 def _timed(connection: Connection, text: str, *, evict: bool) -> float:
@@ -106,7 +160,11 @@ def large_schema(backend: EmbeddedBackend, sizes: Sizes, seed: int) -> tuple[flo
         f"<module name='m{number}'>{writer.document(sizes.each)}</module>"
         for number in range(sizes.schema)
     ]
-    text = f"<schema name='large'>{''.join(modules)}</schema>"
+    unions = [
+        f"<union>{''.join(modules[start : start + UNION])}</union>"
+        for start in range(0, len(modules), UNION)
+    ]
+    text = f"<schema name='large'>{''.join(unions)}</schema>"
     return _ready(backend, text), _ready(backend, text)
 
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+QUERIES = 200
+"""Whose passages the tokenizer is trained on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """models: by what their figures are called. lengths: tokens of the imported modules, each of
-    `module` tokens. rounds: for each length. schema: modules in the large schema, each of `each`
-    tokens."""
+    `module` tokens. rounds: for each length. questions: over passages. cases: whose
+    answers are checked, of each task. schema: modules in the large schema, each of `each` tokens.
+    """
 
     models: tuple[tuple[str, str], ...]
     lengths: tuple[int, ...]
     module: int = 512
     rounds: int = 5
+    questions: int = 40
+    cases: int = 1_000
     schema: int = 10_000
     each: int = 100
 
@@ -31,6 +37,8 @@ QUICK = Sizes(
     (256, 512),
     module=128,
     rounds=1,
+    questions=2,
+    cases=20,
     schema=200,
     each=20,
 )

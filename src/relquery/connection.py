@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
-from relquery.errors import ConfigError, QueryError, unknown
+from relquery.errors import ConfigError, MarkupError, QueryError, unknown
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
@@ -124,23 +124,31 @@ class Connection:
         otherwise those of each are computed when a prompt first imports it.
         """
         if not isinstance(name, Schema):
+            if isinstance(name, str) and name.lstrip().startswith("<"):
+                raise MarkupError(
+                    "register was given markup. Make a schema of it first: "
+                    "con.register(rq.Schema.parse(TEXT))."
+                )
+            if prepare:
+                raise ConfigError("prepare=True is for schemas; a table has nothing to compute.")
             hosts.register(self.database, name, data)
             return
         with self._turn():
             self.schemas.add(name, prepare=prepare)
 
-    def prompt(self, text: str, **sampling: Any) -> PromptResult:
+    def prompt(self, text: str, *, independent: bool = True, **sampling: Any) -> PromptResult:
         """Answer a prompt over a registered schema, written in markup (see docs/markup.md).
 
         The local engine computes the states of each module once, whatever is around it, so an
         answer may differ from that to the same text without modules. Other backends are sent plain
-        text. sampling: labels, max_tokens, temperature, top_p, top_k, seed or stop.
+        text. independent: whether to use modules; False sends the same text without them. sampling:
+        labels, max_tokens, temperature, top_p, top_k, seed or stop.
 
         Raises MarkupError if the prompt does not fit its schema, and RequestError if it has no
         answer.
         """
         with self._turn():
-            return self.schemas.ask(text, _sampling(sampling))
+            return self.schemas.ask(text, _sampling(sampling), independent=independent)
 
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view, by name."""

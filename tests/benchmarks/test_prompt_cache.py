@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks.harness import Settings
 from benchmarks.prompt_cache import first_token
-from benchmarks.prompt_cache.benchmark import BENCHMARK, QUERIES
-from benchmarks.prompt_cache.sizes import Sizes
+from benchmarks.prompt_cache.benchmark import BENCHMARK
+from benchmarks.prompt_cache.sizes import QUERIES, Sizes
 from benchmarks.spans.setup import load_model
 from relquery.connection import Connection
 from relquery.markup.schemas import PromptResult
@@ -19,6 +20,8 @@ TINY = Sizes(
     (64, 128),
     module=32,
     rounds=1,
+    questions=3,
+    cases=4,
     schema=20,
     each=10,
 )
@@ -26,18 +29,30 @@ TINY = Sizes(
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.prompt_cache.benchmark.choose", lambda quick: TINY)
+    for part in ("lengths", "documents", "quality", "schema"):
+        monkeypatch.setattr(f"benchmarks.prompt_cache.parts.{part}.choose", lambda quick: TINY)
 
 
 def test_a_run_writes_all_parts(tmp_path: Path) -> None:
+    passages = [{"title": "One", "text": f"Passage <{n}> & more."} for n in range(3)]
+    rows = [{"ctxs": passages, "question": f"Who is {n}?", "answers": []} for n in range(4)]
+    (tmp_path / "longctx").mkdir()
+    (tmp_path / "longctx/musique_s.json").write_text(json.dumps(rows), encoding="utf-8")
     figures = list(
         BENCHMARK.start(
-            Settings(quick=True, data=Path("nowhere"), threads=1, write=tmp_path), lambda text: None
+            Settings(quick=True, data=tmp_path, threads=1, write=tmp_path), lambda text: None
         )
     )
-    assert {"hit_10m", "memory_10m", "disk_10m", "schema_seconds"} <= {f.name for f in figures}
+    assert {
+        "hit_10m",
+        "memory_10m",
+        "disk_10m",
+        "documents_10m",
+        "quality_label",
+        "schema_seconds",
+    } <= {f.name for f in figures}
     page = (tmp_path / "prompt_cache.md").read_text(encoding="utf-8")
-    assert page.count("<!-- part: ") == 2
+    assert page.count("<!-- part: ") == 4
     assert "| 128 |" in page
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.connection import connect
 from relquery.errors import ConfigError
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult
+from relquery.prompt import Sampling
 
 MODEL = "random:layers=2,hidden=32,heads=2,ffn=32,context=2048"
 SCHEMA = Schema.parse(
@@ -57,7 +62,7 @@ def _swap_header(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [_cut, _alter, _swap_header, lambda content: b""])
 def test_a_damaged_file_is_computed_again_and_replaced(
-    tmp_path: Path, damage: Callable[[bytes], bytes]
+    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     expected = ask(store=tmp_path)
     files = sorted(tmp_path.rglob("*.safetensors"))
@@ -67,6 +72,7 @@ def test_a_damaged_file_is_computed_again_and_replaced(
         file.write_bytes(damage(content))
     again = ask(store=tmp_path)
     assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
+    assert {record.args for record in caplog.records} == {(file,) for file in files}  # type: ignore[misc]
     assert {(used.cached, used.sources) for used in again.used} == {(0, ())}
     assert [file.read_bytes() for file in files] == whole
 
@@ -110,3 +116,54 @@ def test_a_file_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="must be a folder"):
         connect(MODEL, store=tmp_path / "file")
+
+
+@pytest.mark.parametrize("memory", ["1GiB", 1])
+def test_states_come_from_disk_again_and_again(tmp_path: Path, memory: str | int) -> None:
+    expected = ask()
+    with connect(MODEL, store=tmp_path, store_memory=memory) as con:
+        con.register(SCHEMA, prepare=True)
+        pool = cast(EmbeddedBackend, con.backend).engine.pool
+        for number in range(3):
+            pool.evict(pool.total)
+            result = con.prompt(PROMPT, max_tokens=6)
+            sources = {source for used in result.used for source in used.sources}
+            assert sources == {"disk" if memory == 1 else "memory"}, number
+            assert result.text == expected.text
+
+
+def test_modules_that_are_evicted_while_a_request_waits_are_computed_again() -> None:
+    expected = ask()
+    with connect(MODEL) as con:
+        con.register(SCHEMA, prepare=True)
+        backend = cast(EmbeddedBackend, con.backend)
+        prompt, _ = con.schemas.lower(PROMPT)
+        batch = backend.submit([prompt], Sampling(max_tokens=6))
+        backend.engine.pool.evict(backend.engine.pool.total)
+        answers = [each for each in backend.batches.serve(batch) if each is not None]
+        assert [answer.text for _, answer in answers] == [expected.text]
+        assert answers[0][1].cached_tokens == 0
+
+
+_SCRIPT = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.markup.test_store import ask, PROMPT
+for number in range(6):
+    print(ask(store={store!r}, store_disk={most}).text.encode())
+"""
+
+
+def test_processes_that_share_a_folder_do_not_harm_each_other(tmp_path: Path) -> None:
+    expected = ask(store=tmp_path).text.encode()
+    most = sum(file.stat().st_size for file in tmp_path.rglob("*.safetensors")) // 2
+    root = str(Path(__file__).parents[2])
+    script = _SCRIPT.format(root=root, store=str(tmp_path), most=most)
+    sides = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for side in sides:
+        said, _ = side.communicate(timeout=120)
+        assert (side.returncode, said.split("\n")[:-1]) == (0, [str(expected)] * 6)
+    assert not list(tmp_path.rglob("*.part"))

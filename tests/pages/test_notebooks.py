@@ -39,4 +39,4 @@ def test_a_notebook_shows_what_it_gives(path: Path) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert len(NOTEBOOKS) == 3
+    assert len(NOTEBOOKS) == 4

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relquery.backends.base import Backend
-from relquery.prompt import Answer, Compared, Finish, Prompt, Role, Sampling
+from relquery.prompt import Answer, Compared, Finish, Nest, Prompt, Role, Sampling, Span
 
 Fields = Mapping[str, Any]
 Function = Callable[[str, Fields], str | Answer]
@@ -31,13 +31,14 @@ class Asked:
 class FakeBackend(Backend):
     """Records every request; answers in the order given, or in reverse.
 
-    brief: with no more than decides, where answers are only compared.
+    brief: with no more than decides, where answers are only compared. has_modules: see Backend.
     """
 
     function: Function
     name: str = "fake"
     reverse: bool = False
     brief: bool = True
+    has_modules: bool = False  # type: ignore[assignment]
     asked: list[Asked] = field(default_factory=list)
     closed: bool = False
 
@@ -53,7 +54,7 @@ class FakeBackend(Backend):
 
     def _answer(self, text: str, prompt: Prompt, sampling: Sampling) -> Answer:
         """The whole of it, or where it is only compared, no more than decides."""
-        size, finish = sum(len(span.content) for span in prompt), Finish.STOP
+        size, finish = sum(len(text_of(span)) for span in prompt), Finish.STOP
         if self.brief and isinstance(sampling, Compared) and text not in sampling.texts:
             for end in range(1, len(text)):
                 if not any(wanted.startswith(text[:end]) for wanted in sampling.texts):
@@ -69,10 +70,17 @@ class FakeBackend(Backend):
         return [request.query for request in self.asked]
 
 
+def text_of(span: Span) -> str:
+    """The text of a span, or of a module."""
+    if isinstance(span.content, Nest):
+        return "".join(map(text_of, span.content.spans))
+    return str(span.content)
+
+
 def read_prompt(prompt: Prompt, sampling: Sampling) -> Asked:
     """Take a prompt apart again."""
     assert prompt[0].role is Role.SYSTEM
-    text = "".join(str(span.content) for span in prompt[1:])
+    text = "".join(map(text_of, prompt[1:]))
     assert text.startswith(_QUERY)
     query, separator, data = text.removeprefix(_QUERY).partition(_DATA)
     return Asked(query, json.loads(data) if separator else {}, sampling, prompt)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from relquery.arrays import TokenIds
 from relquery.prompt import Answer, Prompt, Sampling
 
 Answers = Iterator[tuple[int, Answer]]
@@ -82,6 +83,16 @@ class Backend(ABC):
         return None
 
     @property
+    def has_modules(self) -> bool:
+        """Whether independent spans are computed by themselves, and their states reused."""
+        return False
+
+    @property
+    def context(self) -> int | None:
+        """Positions that the model has for a prompt and its answer."""
+        return None
+
+    @property
     def token_bytes(self) -> int | None:
         """Bytes that the states of one token take in that cache."""
         return None
@@ -110,7 +121,7 @@ class Backend(ABC):
         del prompt_tokens, sampling, cached
         return None
 
-    def runs(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
+    def runs(self, prompt: Prompt) -> list[TokenIds] | None:
         """Token ids of a prompt's own text with its template: before, between and after its
         independent spans, so one run more than it has such spans.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
+from relquery.arrays import TokenIds
 from relquery.backends.base import Answers, Backend, Heard, SpanState
 from relquery.prompt import Prompt, Sampling
 
@@ -52,6 +53,16 @@ class LazyBackend(Backend):
         return self._backend.cache_tokens
 
     @property
+    def has_modules(self) -> bool:
+        """See Backend."""
+        return self._backend.has_modules
+
+    @property
+    def context(self) -> int | None:
+        """See Backend."""
+        return self._backend.context
+
+    @property
     def token_bytes(self) -> int | None:
         """See Backend."""
         return self._backend.token_bytes
@@ -70,7 +81,7 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.predict(prompt_tokens, sampling, cached)
 
-    def runs(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
+    def runs(self, prompt: Prompt) -> list[TokenIds] | None:
         """See Backend."""
         return self._backend.runs(prompt)
 

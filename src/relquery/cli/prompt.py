@@ -110,6 +110,9 @@ def run_prompt(
     store: Annotated[
         Path | None, typer.Option(help="A folder that keeps the states of modules.")
     ] = None,
+    independent: Annotated[
+        bool, typer.Option(help="Use modules; --no-independent sends the same text without them.")
+    ] = True,
     as_json: _Json = False,
 ) -> None:
     """Answer a prompt; show the time to its first token, and what came from the cache.
@@ -119,6 +122,8 @@ def run_prompt(
     relquery prompt run travel.xml tokyo.xml --model demo
 
     relquery prompt run travel.xml tokyo.xml --prepare --store states --max-tokens 50
+
+    relquery prompt run travel.xml tokyo.xml --no-independent --json
     """
     read = Schema.load(schema)
     text = read_text(asked)
@@ -130,7 +135,8 @@ def run_prompt(
         with interruptible():
             schemas = Schemas(backend)
             schemas.add(read, prepare=prepare)
-            result = schemas.ask(text, Sampling(max_tokens=max_tokens))
+            sampling = Sampling(max_tokens=max_tokens)
+            result = schemas.ask(text, sampling, independent=independent)
     except KeyboardInterrupt:
         errors_console().print("Interrupted.")
         raise typer.Exit(INTERRUPTED) from None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from relquery.errors import MarkupError
 from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union
+from relquery.markup.read.reader import Place
 from relquery.markup.read.schema import Schema
-from relquery.markup.tokens import Ids, Tokens
+from relquery.markup.tokens import Frame, Ids, Tokens
+from relquery.prompt import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +68,18 @@ class Laid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """A schema with the positions of all in it. own: its own text. stop: where it ends."""
+    """A schema with the positions of all in it.
+
+    frame, own: its own text. stop: where it ends. spans: those that prompts have imported so far,
+    by path; () for the schema's own text.
+    """
 
     schema: Schema
+    frame: Frame
     own: tuple[Own, ...]
     modules: Mapping[str, Laid]
     stop: int
+    spans: dict[tuple[str, ...], Span] = field(default_factory=dict)
 
     def all(self) -> Iterator[Laid]:
         """All modules, in the order of the schema."""
@@ -85,19 +93,35 @@ def lay_out(schema: Schema, tokens: Tokens) -> Layout:
     Parts follow one another. Members of a union begin at one position, and what follows them begins
     after the longest. A parameter has as many positions as its length says. Raises MarkupError.
     """
-    skeleton = tokens.skeleton(schema)
+    frame = Frame.of(schema)
+    skeleton = tokens.skeleton(frame)
     laying = _Laying(schema, tokens.lengths(_texts(schema)))
     own: list[Own] = []
     modules: dict[str, Laid] = {}
     at = 0
-    for run, group in zip(skeleton.runs, (*skeleton.groups, ()), strict=True):
+    for run, group in zip(skeleton.runs, (*frame.groups, ()), strict=True):
         if run:
             own.append(Own(at, len(run), run))
         inside = laying.parts(group, at + len(run), ())
         own += inside.own
         modules |= inside.modules
         at = inside.stop
-    return Layout(schema, tuple(own), modules, at)
+    _check_room(schema, modules.values(), at, tokens.backend.context)
+    return Layout(schema, frame, tuple(own), modules, at)
+
+
+def _check_room(schema: Schema, modules: Iterable[Laid], stop: int, context: int | None) -> None:
+    """Raise MarkupError for a schema that ends where the model has no positions."""
+    if context is None or stop < context:
+        return
+    beyond = (laid.module.place for laid in modules if laid.range.stop >= context)
+    raise MarkupError(
+        f"The schema '{schema.name}' takes {stop:,} positions, but the model has {context:,}, of "
+        "which a prompt and its answer need some. Shorten it, put modules of which prompts import "
+        "one into a union, or split it.",
+        schema.source,
+        *next(beyond, Place(1, 1)),
+    )
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ class Lowered(NamedTuple):
 def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
     """The prompt with its modules as independent spans. Raises MarkupError."""
     asked = Asked.of(prompt.parts)
-    skeleton = tokens.skeleton(prompt.schema, asked.last)
+    skeleton = tokens.skeleton(layout.frame, asked.last)
     own = [each.content for each in layout.own if not each.is_blank]
     if [run for run in skeleton.runs if run] != own:
         raise MarkupError(
@@ -44,7 +44,7 @@ def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
     added, stop = _added(wanted, layout, tokens)
     tail = skeleton.tail or tokens.ids(["\n"])[0]
     spans = (
-        *_spans(chains, tokens),
+        *_spans(chains, layout, tokens),
         *(Span(ids, Role.NONE, position=start) for start, ids in sorted(added)),
         Span(tail, Role.NONE, position=stop),
     )
@@ -53,23 +53,28 @@ def as_modules(prompt: MarkupPrompt, layout: Layout, tokens: Tokens) -> Lowered:
 
 def module_spans(layout: Layout, chosen: Sequence[Laid], tokens: Tokens) -> list[Span]:
     """The spans of the schema's own text and of some modules, as in any prompt with them."""
-    return _spans(_chains(layout, chosen), tokens)
+    return _spans(_chains(layout, chosen), layout, tokens)
 
 
 class _Chain(NamedTuple):
-    """Own text that is encoded by itself. keep: see Span."""
+    """Own text that is encoded by itself: of a module, or with the path () of the schema. keep: see
+    Span."""
 
-    name: str
+    path: tuple[str, ...]
     own: Sequence[Own]
     keep: int
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.path) or "schema"
 
 
 def _chains(layout: Layout, modules: Iterable[Laid]) -> list[_Chain]:
     """The schema's own text and that of some modules, where there is any."""
-    chains = [_Chain("schema", _until_last_text(layout.own), 1)]
+    chains = [_Chain((), _until_last_text(layout.own), 1)]
     for laid in modules:
         own = _until_last_text(laid.own)
-        chains.append(_Chain("/".join(laid.path), own, 1 + max(0, laid.module.priority)))
+        chains.append(_Chain(laid.path, own, 1 + max(0, laid.module.priority)))
     return [chain for chain in chains if chain.own]
 
 
@@ -163,18 +168,19 @@ def _first_free(gap: Range, length: int, taken: Sequence[Range]) -> int | None:
     return start if start + length <= gap.stop else None
 
 
-def _spans(chains: Sequence[_Chain], tokens: Tokens) -> list[Span]:
-    """Each chain as an independent span at its position."""
-    texts = [own.content for chain in chains for own in chain.own if isinstance(own.content, str)]
+def _spans(chains: Sequence[_Chain], layout: Layout, tokens: Tokens) -> list[Span]:
+    """Each chain as an independent span at its position. They are made once for a layout."""
+    known = layout.spans
+    new = [chain for chain in chains if chain.path not in known]
+    texts = [own.content for chain in new for own in chain.own if isinstance(own.content, str)]
     ids = dict(zip(texts, tokens.ids(texts), strict=True)) if texts else {}
-    spans = []
-    for chain in chains:
+    for chain in new:
         begin = chain.own[0].start
         parts = tuple(_part(each, each.start - begin, ids) for each in chain.own)
-        spans.append(
-            Span(Nest(parts), Role.NONE, Reuse.INDEPENDENT, position=begin, keep=chain.keep)
+        known[chain.path] = Span(
+            Nest(parts), Role.NONE, Reuse.INDEPENDENT, position=begin, keep=chain.keep
         )
-    return spans
+    return [known[chain.path] for chain in chains]
 
 
 def _part(own: Own, position: int, ids: Mapping[str, Ids]) -> Span:

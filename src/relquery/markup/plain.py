@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from relquery.markup.asked import Asked
 from relquery.markup.read.imports import MarkupPrompt, New
 from relquery.markup.read.parts import Message, Module, Parameter, Part, Text, Union, messages
-from relquery.markup.read.schema import Schema
 from relquery.prompt import Prompt, Role, Span
 
 
@@ -22,7 +21,8 @@ def as_text(prompt: MarkupPrompt) -> Prompt:
         (message.role, list(_texts(message.parts, asked)))
         for message in messages(prompt.schema.parts)
     ]
-    for role, texts in trailing(prompt.schema, asked.last):
+    is_open = bool(said) and said[-1][0] is Role.USER
+    for role, texts in trailing(asked.last, is_open=is_open):
         if role is None:
             said[-1][1].extend(f"\n{text}" for text in texts)
         else:
@@ -30,13 +30,12 @@ def as_text(prompt: MarkupPrompt) -> Prompt:
     return tuple(Span(_joined(texts), role, begins=True) for role, texts in said)
 
 
-def trailing(schema: Schema, added: Sequence[New]) -> list[tuple[Role | None, list[str]]]:
+def trailing(added: Sequence[New], *, is_open: bool) -> list[tuple[Role | None, list[str]]]:
     """The messages that a prompt adds behind its schema: who says them, and their texts.
 
-    The role of the first is None if it goes on with the schema's last message, the user's.
+    is_open: whether the schema's last message is the user's; then the first may go on with it, and
+    its role is None.
     """
-    before = messages(schema.parts)
-    is_open = bool(before) and before[-1].role is Role.USER
     said: list[tuple[Role | None, list[str]]] = []
     for new in added:
         if new.role is not None:

@@ -13,7 +13,7 @@ from relquery.markup.plain import as_text
 from relquery.markup.read.imports import MarkupPrompt
 from relquery.markup.read.schema import Schema
 from relquery.markup.tokens import Tokens
-from relquery.prompt import Answer, Finish, Role, Sampling, Span
+from relquery.prompt import Answer, Finish, Sampling, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Schemas:
             )
         self._known[schema.name] = schema
         self._layouts.pop(schema.name, None)
-        if prepare and self._has_modules:
+        if prepare and self.backend.has_modules:
             layout = self.layout(schema.name)
             chosen = [laid for laid in layout.all() if laid.module.is_cached]
             self.backend.prepare([(span,) for span in module_spans(layout, chosen, self._tokens)])
@@ -88,18 +88,25 @@ class Schemas:
             self._layouts[name] = lay_out(self._known[name], self._tokens)
         return self._layouts[name]
 
-    def lower(self, text: str) -> Lowered:
-        """A prompt as the backend takes it: with modules, or as plain text. Raises MarkupError."""
+    def lower(self, text: str, *, independent: bool = True) -> Lowered:
+        """A prompt as the backend takes it: with modules, or as plain text. Raises MarkupError.
+
+        independent: whether modules are wanted.
+        """
         if not isinstance(text, str):
             raise MarkupError(f"The prompt is {type_of(text)}; it must be a string of markup.")
+        if not self._known:
+            raise MarkupError(
+                "No schema is registered. Register one with con.register(rq.Schema.load(FILE))."
+            )
         prompt = MarkupPrompt.parse(text, self._known)
-        if not self._has_modules:
+        if not (independent and self.backend.has_modules):
             return Lowered(as_text(prompt), ())
         return as_modules(prompt, self.layout(prompt.schema.name), self._tokens)
 
-    def ask(self, text: str, sampling: Sampling) -> PromptResult:
+    def ask(self, text: str, sampling: Sampling, *, independent: bool = True) -> PromptResult:
         """Answer a prompt. Raises MarkupError, and RequestError if it has no answer."""
-        prompt, names = self.lower(text)
+        prompt, names = self.lower(text, independent=independent)
         used = tuple(self._used(prompt, names)) if names else ()
         answers = self.backend.answer([prompt], sampling)
         with cancelling(answers):
@@ -107,10 +114,6 @@ class Schemas:
         if answer.text is None or answer.finish not in (Finish.STOP, Finish.LENGTH):
             raise RequestError(answer.error or f"It ended without an answer ({answer.finish}).")
         return PromptResult(answer.text, answer, used)
-
-    @property
-    def _has_modules(self) -> bool:
-        return self.backend.runs((Span("", Role.NONE),)) is not None
 
     def _used(self, prompt: tuple[Span, ...], names: tuple[str, ...]) -> list[Used]:
         states = self.backend.inspect(prompt) or ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
 
+from relquery.arrays import TokenIds
 from relquery.backends.base import Backend
 from relquery.errors import MarkupError
 from relquery.markup.plain import trailing
@@ -21,6 +22,29 @@ Group: TypeAlias = "tuple[Module | Union, ...]"
 
 
 @dataclass(frozen=True, slots=True)
+class Frame:
+    """A schema's own text: an empty independent span stands for each group of modules.
+
+    is_open: whether it ends with what the user says, so that a prompt may go on there.
+    """
+
+    spans: Prompt
+    groups: tuple[Group, ...]
+    is_open: bool
+
+    @classmethod
+    def of(cls, schema: Schema) -> Frame:
+        """A schema's frame."""
+        spans: list[Span] = []
+        groups: list[list[Module | Union]] = []
+        said = messages(schema.parts)
+        for message in said:
+            spans += _spans(message, groups)
+        is_open = bool(said) and said[-1].role is Role.USER
+        return cls(tuple(spans), tuple(map(tuple, groups)), is_open)
+
+
+@dataclass(frozen=True, slots=True)
 class Skeleton:
     """A schema's own text with the chat template.
 
@@ -29,7 +53,6 @@ class Skeleton:
     """
 
     runs: tuple[Ids, ...]
-    groups: tuple[Group, ...]
     tail: Ids
 
 
@@ -43,29 +66,29 @@ class Tokens:
     def lengths(self, texts: Iterable[str]) -> dict[str, int]:
         """Tokens of each text, all of them tokenised together if they are new."""
         new = [text for text in dict.fromkeys(texts) if text not in self._lengths]
-        self._lengths.update(zip(new, map(len, self.ids(new)), strict=True))
+        self._lengths.update(zip(new, map(len, self._apart(new)), strict=True))
         return self._lengths
 
     def ids(self, texts: Sequence[str]) -> list[Ids]:
         """Token ids of each text, tokenised by itself."""
+        return list(map(_ids, self._apart(texts)))
+
+    def skeleton(self, frame: Frame, added: Sequence[New] = ()) -> Skeleton:
+        """A schema's own text, followed by what a prompt adds after its last import."""
+        role = frame.spans[-1].role if frame.spans else Role.USER
+        spans = [*frame.spans, Span((), role, Reuse.INDEPENDENT)]  # the schema ends here
+        for new_role, texts in trailing(added, is_open=frame.is_open):
+            spans.append(Span("".join(texts), new_role or role, begins=new_role is not None))
+        *runs, tail = map(_ids, self._runs(tuple(spans)))
+        return Skeleton(tuple(runs), tail)
+
+    def _apart(self, texts: Sequence[str]) -> list[TokenIds]:
+        """Token ids (n,) of each text, tokenised by itself."""
         between = Span((), Role.NONE, Reuse.INDEPENDENT)
         spans = chain.from_iterable((Span(text, Role.NONE), between) for text in texts)
         return self._runs(tuple(spans))[: len(texts)]
 
-    def skeleton(self, schema: Schema, added: Sequence[New] = ()) -> Skeleton:
-        """A schema's own text, followed by what a prompt adds after its last import."""
-        spans: list[Span] = []
-        groups: list[list[Module | Union]] = []
-        for message in messages(schema.parts):
-            spans += _spans(message, groups)
-        role = spans[-1].role if spans else Role.USER
-        spans.append(Span((), role, Reuse.INDEPENDENT))  # the schema ends here
-        for new_role, texts in trailing(schema, added):
-            spans.append(Span("".join(texts), new_role or role, begins=new_role is not None))
-        *runs, tail = self._runs(tuple(spans))
-        return Skeleton(tuple(runs), tuple(map(tuple, groups)), tail)
-
-    def _runs(self, prompt: Prompt) -> list[Ids]:
+    def _runs(self, prompt: Prompt) -> list[TokenIds]:
         if not prompt:
             return []
         runs = self.backend.runs(prompt)
@@ -74,6 +97,10 @@ class Tokens:
                 f"Modules need the local engine; '{self.backend.name}' is served elsewhere."
             )
         return runs
+
+
+def _ids(run: TokenIds) -> Ids:
+    return tuple(run.tolist())
 
 
 def _spans(message: Message, groups: list[list[Module | Union]]) -> list[Span]:

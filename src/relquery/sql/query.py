@@ -294,7 +294,8 @@ class _Asked:
     def ask(self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s) -> None:
         start = self.asker.clock()
         cells, forms = rows.cells(call.fields, wanted)
-        question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms)
+        modules = self.asker.modules(call)
+        question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms, modules)
         self.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
         replies = ask(question, self.asker)
         values = rows.of_call(call.index)

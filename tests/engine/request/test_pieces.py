@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,6 +127,37 @@ def full_blocks(one: Request, size: int) -> list[tuple[int, int]]:
         for index, piece in enumerate(one.pieces)
         for block in range(len(piece.tokens) // size)
     ]
+
+
+@settings(max_examples=200)
+@given(
+    spec=SPECS,
+    placing=st.sampled_from(PLACINGS),
+    size=st.sampled_from([1, 2, 4]),
+    wanted=st.lists(st.integers(0, 8), min_size=2, max_size=2),
+)
+def test_requests_that_share_a_chain_have_the_keys_that_they_have_alone(
+    spec: Spec, placing: Placing, size: int, wanted: list[int]
+) -> None:
+    """Whoever asks for keys first, and however many."""
+    chain = chain_of(spec)
+    noted = Chain(chain.parts, names=[])
+
+    def around(inner: Chain, token: int) -> Request:
+        begin = np.array([token] * token, np.int32)
+        return Request(0, Chain((begin, inner, np.array([7], np.int32))), 4, placing=placing)
+
+    for token, count in enumerate(wanted):
+        alone, sharing = around(chain, token), around(noted, token)
+        assert len(alone.pieces) == len(sharing.pieces)
+        for index in range(len(alone.pieces)):
+            most = min(count, alone.named_blocks(index, size))
+            assert sharing.keys(index, most, size) == alone.keys(index, most, size)
+    for token in range(2):
+        alone, sharing = around(chain, token), around(noted, token)
+        for index in range(len(alone.pieces)):
+            count = alone.named_blocks(index, size)
+            assert sharing.keys(index, count, size) == alone.keys(index, count, size)
 
 
 def test_bound_spans_share_keys_only_at_the_same_position() -> None:

@@ -65,7 +65,7 @@ def test_what_does_not_fit_the_schema_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<prompt>a</prompt>", "schema '' is not known"),
+        ("<prompt>a</prompt>", "<prompt> does not name its schema"),
         ("<prompt schema='travl'/>", "Did you mean 'travel'"),
         ("<prompt schema='travel' name='a'/>", "attribute 'name'"),
         ("<schema name='a'/>", "begins with <prompt"),

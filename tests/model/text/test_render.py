@@ -328,6 +328,31 @@ def test_positions_in_a_nest_are_the_nest_s() -> None:
     assert [part for part in inner.parts if isinstance(part, At)] == [At(9)]
 
 
+def test_a_span_that_is_kept_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = renderer("gpt2", CHAT)
+
+    def module(text: str) -> Span:
+        return Span(Nest((Span(text),)), reuse=Reuse.INDEPENDENT, keep=1)
+
+    def chains(*spans: Span) -> list[Chain]:
+        (whole,) = one.render([(*spans, Span("End."))])
+        return [part for part in whole.parts if isinstance(part, Chain)]
+
+    first, other = module("One text."), module("One text.")
+    assert not one.knows(first)
+    (chain,) = chains(first)
+    assert one.knows(first)
+    again, equal = chains(first, other)
+    assert again is chain
+    assert equal is not chain
+    assert flat_tokens(equal) == flat_tokens(chain)
+    monkeypatch.setattr("relquery.model.text.render._KEPT_SPANS", 2)
+    many = [module(f"Text {number}.") for number in range(6)]
+    for _ in range(2):
+        found = [one.decode(flat_tokens(each)) for each in chains(first, *many)]
+        assert found == ["One text.", *(f"Text {number}." for number in range(6))]
+
+
 def test_an_independent_span_is_a_chain_of_its_own_tokens() -> None:
     one = renderer("gpt2", CHAT)
     passage = Span("Some passage.\n", reuse=Reuse.INDEPENDENT)

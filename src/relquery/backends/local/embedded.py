@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from relquery.arrays import TokenIds
 from relquery.backends.base import Answers, Backend, SpanState
 from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
@@ -159,18 +160,19 @@ class EmbeddedBackend(Backend):
         rendered = render_each(self._renderer, self._vocabulary, prompts)
         return self.batches.submit(asking, rendered, tenant, arrival)
 
-    def runs(self, prompt: Prompt) -> list[tuple[int, ...]]:
+    def runs(self, prompt: Prompt) -> list[TokenIds]:
         """See Backend."""
         (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
         if isinstance(chain, RequestError):
             raise chain
-        found: list[list[int]] = [[]]
+        found: list[list[TokenIds]] = [[]]
         for part in chain.parts:
             if isinstance(part, Chain):
                 found.append([])
             elif isinstance(part, np.ndarray):
-                found[-1] += part.tolist()
-        return [tuple(run) for run in found]
+                found[-1].append(part)
+        nothing = np.empty(0, np.int32)
+        return [run[0] if len(run) == 1 else np.concatenate([nothing, *run]) for run in found]
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """See Backend. Later prompts find the states as long as the cache keeps them."""
@@ -336,6 +338,16 @@ class EmbeddedBackend(Backend):
     def cache_tokens(self) -> int:
         """See Backend."""
         return self.config.cache_tokens
+
+    @property
+    def has_modules(self) -> bool:
+        """See Backend."""
+        return True
+
+    @property
+    def context(self) -> int:
+        """See Backend."""
+        return self._model.context
 
     @property
     def token_bytes(self) -> int:

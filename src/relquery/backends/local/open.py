@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
 _STORE_OPTIONS = {"store_memory": "1GiB", "store_disk": "10GiB"}
+_CACHES = ["cache_tokens", "host_tokens"]
 _KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory", "store", *_STORE_OPTIONS]
 
 
@@ -64,8 +65,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     _LOG.info("loaded %s in %.1f s", model, time.perf_counter() - began)
     loaded = replace(loaded, name=model)
-    if config.host_tokens:
-        _check_host(loaded, config)
+    _check_caches(loaded, config, [name for name in _CACHES if name in chosen])
     if budget is None and not auto:
         return EmbeddedBackend(loaded, config, cost, job_time=job_time, store=store)
     sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
@@ -85,7 +85,11 @@ def _store(options: Mapping[str, Any]) -> StoreOptions | None:
             Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"store is {folder}, which cannot be made: {error}.") from error
-    memory, disk = (read_memory(options.get(name, usual)) for name, usual in _STORE_OPTIONS.items())
+    elif "store_disk" in options:
+        raise ConfigError("store_disk is given without store. Give the folder, too: store='PATH'.")
+    memory, disk = (
+        read_memory(options.get(name, usual), name) for name, usual in _STORE_OPTIONS.items()
+    )
     return StoreOptions(None if folder is None else Path(folder).expanduser(), memory, disk)
 
 
@@ -105,17 +109,25 @@ def _size(
     return share_out(budget, Footprint(model), config, max_input, cache_given)
 
 
-def _check_host(model: LoadedModel, config: EngineConfig) -> None:
-    """Raises ConfigError for a cache in host memory that is larger than this."""
-    from relquery.model.footprint import Footprint
-    from relquery.model.slices.memory import host_bytes
+def _check_caches(model: LoadedModel, config: EngineConfig, given: Sequence[str]) -> None:
+    """Raises ConfigError for a cache that is larger than the memory which it would be in.
 
-    asked, there = config.host_tokens * Footprint(model).cached_token, host_bytes()
-    if asked > there:
-        raise ConfigError(
-            f"host_tokens is {config.host_tokens:,}, which takes {shown(asked)}, but this machine "
-            f"has {shown(there)}. Lower host_tokens."
-        )
+    given: the options that say how large they are.
+    """
+    from relquery.model.footprint import Footprint
+    from relquery.model.slices.memory import all_bytes, host_bytes
+
+    device = model.network.device
+    for name in given:
+        is_on_gpu = name == "cache_tokens" and device.type == "cuda"
+        tokens, there = getattr(config, name), all_bytes(device) if is_on_gpu else host_bytes()
+        asked = tokens * Footprint(model).cached_token
+        if asked > there:
+            where = "the GPU" if is_on_gpu else "this machine"
+            raise ConfigError(
+                f"{name} is {tokens:,}, which takes {shown(asked)}, but {where} has "
+                f"{shown(there)}. Lower {name}."
+            )
 
 
 def _costs(

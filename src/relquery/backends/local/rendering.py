@@ -9,7 +9,7 @@ import numpy as np
 
 from relquery.engine.request.pieces import Chain
 from relquery.errors import RequestError
-from relquery.prompt import Blank, Exchange, Nest, Prompt
+from relquery.prompt import Blank, Exchange, Nest, Prompt, Span
 
 if TYPE_CHECKING:
     from relquery.model.text.render import Renderer
@@ -24,7 +24,7 @@ def render_each(
     """
     try:
         for prompt in prompts:
-            _check(prompt, vocabulary)
+            _check([span for span in prompt if not renderer.knows(span)], vocabulary)
         return list(renderer.render(prompts))
     except RequestError as error:
         if len(prompts) == 1:
@@ -37,7 +37,7 @@ def render_each(
     ]
 
 
-def _check(prompt: Prompt, vocabulary: int) -> None:
+def _check(prompt: Sequence[Span], vocabulary: int) -> None:
     """Raise RequestError for content that would break the tokenizer or the step of all."""
     for span in prompt:
         at = span.position

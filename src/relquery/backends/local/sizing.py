@@ -59,8 +59,8 @@ class Sizing:
         )
 
 
-def read_memory(given: int | str) -> int:
-    """Bytes, from a number or a text such as "2GiB". Raises ConfigError."""
+def read_memory(given: int | str, name: str = "memory") -> int:
+    """Bytes, from a number or a text such as "2GiB". name: of the option. Raises ConfigError."""
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given
     text = given if isinstance(given, str) else ""
@@ -72,7 +72,7 @@ def read_memory(given: int | str) -> int:
         size = 0
     if size <= 0:
         raise ConfigError(
-            f"memory is {given!r}. Give bytes, or a text such as '2GiB' or '800MB', in "
+            f"{name} is {given!r}. Give bytes, or a text such as '2GiB' or '800MB', in "
             f"{', '.join(_UNITS_SHOWN)}."
         )
     return size

@@ -26,11 +26,14 @@ class Chain:
     """Tokens that attend to what comes before them in the chain, and to nothing outside it.
 
     parts: token ids (n,), and between them other chains: independent spans. keep: the higher, the
-    longer its states stay in the cache once nobody uses them; 0 as long as others.
+    longer its states stay in the cache once nobody uses them; 0 as long as others. names: for a
+    chain that several requests of one engine have: the keys of each of its pieces' blocks, as far
+    as they were needed.
     """
 
     parts: tuple[Part, ...]
     keep: int = 0
+    names: list[list[bytes]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +131,9 @@ def _numbers(count: int) -> npt.NDArray[np.int64]:
 class _Open:
     """A chain being laid out.
 
-    number: of the chain in the request. begin: its position there. keep: see Chain. end: the
-    position after what is laid out, in the chain. own: tokens that are not laid out yet. jumps:
-    whether the next of them follow a gap.
+    number: of the chain in the request. begin: its position there. keep, names: see Chain. named:
+    how many of its pieces are laid out. end: the position after these, in the chain. own: tokens
+    that are not laid out yet. jumps: whether the next of them follow a gap.
     """
 
     todo: list[Part]
@@ -138,6 +141,8 @@ class _Open:
     first: int
     begin: int
     keep: int = 0
+    names: list[list[bytes]] | None = None
+    named: int = 0
     end: int = 0
     own: list[TokenIds] = field(default_factory=list)
     previous: int | None = None
@@ -191,7 +196,7 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
 
 
 def _open(chain: Chain, number: int, first: int, begin: int) -> _Open:
-    return _Open(list(reversed(chain.parts)), number, first, begin, chain.keep)
+    return _Open(list(reversed(chain.parts)), number, first, begin, chain.keep, chain.names)
 
 
 def _close(
@@ -210,6 +215,11 @@ def _close(
     spans = tuple(at.spans)
     piece = Piece(tokens, at.number, at.first, start, origin, anchor, at.previous, spans)
     piece.jumps, piece.hidden, piece.keep = at.jumps, hidden, at.keep
+    if at.names is not None and placing == "chain":  # then keys depend on the chain alone
+        if at.named == len(at.names):
+            at.names.append([])
+        piece.keys = at.names[at.named]
+        at.named += 1
     pieces.append(piece)
     at.previous, at.end = len(pieces) - 1, at.end + len(tokens)
     at.own, at.spans, at.jumps = [], [], False

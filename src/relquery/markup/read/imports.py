@@ -82,10 +82,15 @@ class _Reading:
         return MarkupPrompt(schema, parts, self._text)
 
     def _schema(self, root: Element) -> Schema:
-        name = root.attributes.get("schema", "")
         known = self._schemas
         if isinstance(known, Schema):
             known = {known.name: known}
+        if "schema" not in root.attributes:
+            example = next(iter(known), "NAME")
+            raise self._error(
+                f"<prompt> does not name its schema. Write <prompt schema='{example}'>.", root
+            )
+        name = root.attributes["schema"]
         if name not in known:
             raise self._error(unknown("schema", name, sorted(known)), root)
         return known[name]

@@ -61,7 +61,17 @@ class _Open:
 
 def read(text: str) -> Element:
     """The root element of a document. Raises MarkupError."""
-    content = text.encode("utf-8", "replace")
+    try:
+        content = text.encode()
+    except UnicodeEncodeError as error:
+        before = text[: error.start].split("\n")
+        raise MarkupError(
+            f"The document is not valid Unicode text: it has the lone surrogate "
+            f"{text[error.start]!r}. Remove it.",
+            text.encode("utf-8", "replace").decode(),
+            len(before),
+            len(before[-1]) + 1,
+        ) from None
     if len(content) > MOST_BYTES:
         raise MarkupError(
             f"The document has {len(content):,} bytes; it must have at most {MOST_BYTES:,}. "

@@ -7,17 +7,17 @@ carries a digest of its content.
 
 from __future__ import annotations
 
-import hashlib
 import json
+import logging
 import os
 import struct
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
+import xxhash
 from safetensors.torch import save
 from torch import Tensor
 
@@ -25,6 +25,7 @@ from relquery.arrays import Slots
 from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import runs
 
+_LOG = logging.getLogger(__name__)
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of some tokens by layer, each (kv_heads, tokens, width)."""
 _ENDING = ".safetensors"
@@ -72,7 +73,7 @@ class StateStore:
         """See States."""
         layers = self._kept.get(key)
         if layers is None and self._files is not None:
-            layers = self._files.read(key)
+            layers = self._files.read(key, owned=self._most > 0)
             if layers is not None and len(layers) == self._count:
                 self._keep(key, layers)
         if layers is None or layers[0][0].shape[1] != first + len(slots):
@@ -109,6 +110,7 @@ class StateFiles:
 
     def __init__(self, folder: Path, most: int) -> None:
         self._folder, self._most = folder, most
+        self._buffer = bytearray()
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def __contains__(self, key: bytes) -> bool:
@@ -132,22 +134,35 @@ class StateFiles:
             return
         self._make_room()
 
-    def read(self, key: bytes) -> Layers | None:
-        """States as they were written; None, and the file is deleted, if it is damaged."""
+    def read(self, key: bytes, *, owned: bool = True) -> Layers | None:
+        """States as they were written; None, and the file is deleted, if it is damaged.
+
+        owned: whether the states must outlive the next call. Otherwise they are in memory that is
+        used again: taking new memory costs as much as reading the file.
+        """
         path = self._path(key)
         try:
-            data = bytearray(path.stat().st_size)
+            size = path.stat().st_size
+            data = self._place_for(size, owned=owned)
             with path.open("rb", buffering=0) as file:
-                file.readinto(data)
+                complete = file.readinto(data) == size
         except OSError:
             return None
         with suppress(OSError):
             os.utime(path)  # used now
-        layers = _parse(data)
+        layers = _parse(data) if complete else None
         if layers is None:
+            _LOG.warning("%s is damaged; its states are computed again", path)
             with suppress(OSError):
                 path.unlink()
         return layers
+
+    def _place_for(self, size: int, *, owned: bool) -> memoryview:
+        if owned:
+            return memoryview(bytearray(size))
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        return memoryview(self._buffer)[:size]
 
     def _path(self, key: bytes) -> Path:
         return self._folder / f"{key.hex()}{_ENDING}"
@@ -167,14 +182,14 @@ class StateFiles:
             over -= size
 
 
-def _parse(data: bytearray) -> Layers | None:
+def _parse(data: memoryview) -> Layers | None:
     """States from the content of a file, which they share; None if it is not what was written.
 
     The library would copy the content, which takes as long as reading the file.
     """
     try:
         (length,) = struct.unpack("<Q", data[:8])
-        header = json.loads(data[8 : 8 + length])
+        header = json.loads(bytes(data[8 : 8 + length]))
         digest = header.pop("__metadata__")["digest"]
         named = {name: _view(data, 8 + length, **entry) for name, entry in header.items()}
         layers = [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
@@ -184,7 +199,7 @@ def _parse(data: bytearray) -> Layers | None:
 
 
 def _view(
-    data: bytearray, begin: int, *, dtype: str, shape: list[int], data_offsets: list[int]
+    data: memoryview, begin: int, *, dtype: str, shape: list[int], data_offsets: list[int]
 ) -> Tensor:
     start, stop = data_offsets
     flat = torch.frombuffer(data, dtype=torch.uint8, count=stop - start, offset=begin + start)
@@ -192,17 +207,13 @@ def _view(
 
 
 def _digest(layers: Layers) -> str:
-    """Of all content and shapes; layers are hashed side by side."""
-    with ThreadPoolExecutor(2) as pool:
-        parts = pool.map(_hash, [states for pair in layers for states in pair])
-    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
-
-
-def _hash(states: Tensor) -> bytes:
-    # Processors have instructions for it: twice as fast as BLAKE2.
-    hashed = hashlib.sha256(f"{states.dtype}{tuple(states.shape)}".encode())
-    hashed.update(np.asarray(states.contiguous().view(torch.uint8).numpy()).data)
-    return hashed.digest()
+    """Of all content and shapes. It finds damage, not forgery: who can write the file can write the
+    digest, too."""
+    digest = xxhash.xxh3_128()
+    for states in (each for pair in layers for each in pair):
+        digest.update(f"{states.dtype}{tuple(states.shape)}".encode())
+        digest.update(np.asarray(states.contiguous().view(torch.uint8).numpy()).data)
+    return digest.hexdigest()
 
 
 def _bytes(layers: Layers) -> int:

@@ -41,7 +41,7 @@ SUMS = ROWS * WIDTH * 4
 """Bytes for the sums of a product."""
 
 _FEATURES = binding.get_host_cpu_features()
-_HALF, _LINE, _FEWEST = 16, 64, 8
+_HALF, _LINE = 16, 64
 _SUMS, _ROWS, _WEIGHTS = ((0, 1), (2, 3)), (4, 5), (6, 7)
 _IS_HERE = IS_X86 and all(_FEATURES.get(name) for name in ("amx-tile", "amx-bf16"))
 if _IS_HERE:

@@ -19,8 +19,8 @@ PANEL = 64
 """Outputs that are next to each other in a matrix of ours, for each input: as many as oneDNN has
 there, but for bfloat16 on processors with AMX, where it has half as many."""
 MOST = 64
-"""Rows at a time. One row takes three quarters of oneDNN's time, 32 rows nine tenths, 64 the same;
-more only if oneDNN has no fast product."""
+"""Rows at a time. One row takes 0.75 to 0.9 of oneDNN's time, 32 rows 0.8 to 0.9, 64 the same; more
+only if oneDNN has no fast product."""
 FEW, MANY = 4, 12
 """Rows of one tile, and of at least three. While the former are multiplied, what follows in the
 panel begins to be read; while the latter are, a part of the next panel with each tile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -16,16 +17,18 @@ from relquery.model.text.template import ChatTemplate
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
+_KEPT_SPANS = 2_000
 _Run: TypeAlias = "int | Span | At | list[str] | _Nested"
 """A special token, a separate span, where the next run begins, text cut into pieces, or a nest."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
 
 
 class _Nested(NamedTuple):
-    """The runs of a nest. keep: see Span."""
+    """A span with a nest, and the nest's runs; or its chain, if it is known."""
 
+    span: Span
     runs: tuple[_Run, ...]
-    keep: int
+    known: Chain | None = None
 
 
 class Renderer:
@@ -46,6 +49,7 @@ class Renderer:
         stands_in = (tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self._unknown: int = next(token for token in stands_in if token is not None)
         self._pieces: dict[str, TokenIds] = {}
+        self._spans: OrderedDict[int, tuple[Span, Chain]] = OrderedDict()
         self.cuts = self._may_cut()
 
     def render(self, prompts: Sequence[Prompt]) -> list[Chain]:
@@ -62,6 +66,10 @@ class Renderer:
         runs = [list(self._runs(prompt)) for prompt in prompts]
         self._tokenise({text for prompt in runs for text in _texts(prompt)})
         return [self._join(prompt, exchanges) for prompt in runs]
+
+    def knows(self, span: Span) -> bool:
+        """Whether this very span was rendered lately, so that its chain is known."""
+        return id(span) in self._spans
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text that continues a prompt, such as a label."""
@@ -88,11 +96,23 @@ class Renderer:
                     parts.append(tokens if reuse is Reuse.PREFIX else Chain((tokens,), keep))
                 case Span(content=Blank(tokens)):
                     parts.append(Placeholder(self._blank(tokens)))
-                case _Nested(inside, keep):
-                    parts.append(replace(self._join(inside, exchanges), keep=keep))
+                case _Nested():
+                    parts.append(run.known or self._nested(run, exchanges))
                 case list():
                     parts += [self._pieces[piece] for piece in run]
         return Chain(tuple(parts))
+
+    def _nested(self, nested: _Nested, exchanges: Mapping[Exchange, Chain]) -> Chain:
+        """The chain of a nest. That of a span which is to be kept is made once: the keys of its
+        blocks are kept with it."""
+        span, chain = nested.span, self._join(nested.runs, exchanges)
+        if not span.keep:
+            return chain
+        chain = replace(chain, keep=span.keep, names=[])
+        self._spans[id(span)] = span, chain  # the span is held, so its id stays its own
+        if len(self._spans) > _KEPT_SPANS:
+            self._spans.popitem(last=False)
+        return chain
 
     def _blank(self, tokens: tuple[int, ...] | int) -> TokenIds:
         ids = (self._unknown,) * tokens if isinstance(tokens, int) else tokens
@@ -128,12 +148,17 @@ class Renderer:
                 yield self._cut(text)
                 text = []
             if isinstance(part, Span) and isinstance(part.content, Nest):
-                inside = self._grouped(_texts_and_spans(part.content.spans))
-                yield _Nested(tuple(inside), part.keep)
+                yield self._nest(part, part.content.spans)
             else:
                 yield part
         if text:
             yield self._cut(text)
+
+    def _nest(self, span: Span, inside: Prompt) -> _Nested:
+        if id(span) in self._spans:
+            self._spans.move_to_end(id(span))
+            return _Nested(span, (), self._spans[id(span)][1])
+        return _Nested(span, tuple(self._grouped(_texts_and_spans(inside))))
 
     def _cut(self, texts: list[str]) -> list[str]:
         """Join texts wherever the tokenizer might merge across their boundary."""
@@ -207,7 +232,7 @@ def _texts(runs: Iterable[_Run]) -> Iterator[str]:
         match run:
             case Span(content=str(text)):
                 yield text
-            case _Nested(inside):
+            case _Nested(runs=inside):
                 yield from _texts(inside)
             case list():
                 yield from run

@@ -15,6 +15,7 @@ from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.execute.inputs import Inputs, Question
+from relquery.sql.plan.planner import PlannedCall
 
 Progress = Callable[[str, int, int], None]
 
@@ -36,6 +37,10 @@ class Asker:
         """The model names used in the ledger. An in-memory ledger has only one model."""
         is_lasting = self.ledger is not None and self.ledger.path is not None
         return self.backend.known_as() if is_lasting else (self.backend.name,)
+
+    def modules(self, call: PlannedCall) -> tuple[int, ...]:
+        """Which fields of a call are modules, where the backend has them; opens it if there are."""
+        return call.modules if call.modules and self.backend.has_modules else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
@@ -19,7 +19,8 @@ from relquery.table.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One call and its input rows. cells: text per field and row; forms: one per field."""
+    """One call and its input rows. cells: text per field and row; forms: one per field. modules:
+    the fields that are modules (see Template), by their place."""
 
     name: str
     prompt: str
@@ -27,6 +28,7 @@ class Question:
     rows: int
     cells: pa.Table
     forms: tuple[Form, ...]
+    modules: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +43,7 @@ class Inputs:
     codes: Int64s
     of_row: Int64s
     template: Template
+    modules: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
@@ -54,7 +57,8 @@ class Inputs:
             pieces.append(list(numbers))
             codes[:, at] = np.array([numbers[text] for text in cells], np.int64)[codes[:, at]]
         first, of_row = distinct_rows(codes)
-        return cls(pieces, codes[first], of_row, Template(question.prompt, pieces))
+        template = Template(question.prompt, pieces, question.modules)
+        return cls(pieces, codes[first], of_row, template, question.modules)
 
     @property
     def count(self) -> int:
@@ -66,12 +70,27 @@ class Inputs:
         return int(np.argmax(self.of_row == index))
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
-        """The order in which to send some inputs; None if there is nothing to order."""
+        """The order in which to send some inputs; None if there is nothing to order.
+
+        Modules share nothing with what is before them. They follow the other fields, which are
+        ordered as if they were alone.
+        """
         if not self.pieces or not len(rows):
             return None
+        others = [at for at in range(len(self.pieces)) if at not in self.modules]
+        chosen = others or list(range(len(self.pieces)))
         # No names: a piece already contains its field's name.
-        columns = columns_of([""] * len(self.pieces), self.codes[rows], self.pieces)
-        return reorder(columns, order, weight="tokens")
+        texts = [self.pieces[at] for at in chosen]
+        columns = columns_of([""] * len(chosen), self.codes[rows][:, chosen], texts)
+        schedule = reorder(columns, order, weight="tokens")
+        if len(chosen) == len(self.pieces):
+            return schedule
+        if order == "original":
+            written = np.tile(np.arange(len(self.pieces)), (len(rows), 1))
+            return replace(schedule, fields=written)
+        last = np.tile(np.array(self.modules), (len(rows), 1))
+        fields = np.concatenate((np.array(chosen)[schedule.fields], last), axis=1)
+        return replace(schedule, fields=fields)
 
     def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
         """Prompts of inputs `rows`, their fields in the order of the schedule."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Seq, Text
-from relquery.prompt import Prompt, Role, Span
+from relquery.prompt import Nest, Prompt, Reuse, Role, Span
 
 SYSTEM = (
     "You are a data analyst. Use the provided JSON data to answer the user query based on the "
@@ -42,34 +42,42 @@ _JSON_TYPES = {
 class Template:
     """The prompts of one call. Their parts are lowered once for all rows.
 
-    pieces: per field, the text of each distinct cell; see `piece`.
+    pieces: per field, the text of each distinct cell; see `piece`. modules: fields whose pieces are
+    independent spans (paper 001): computed once, whatever is around them.
     """
 
-    def __init__(self, prompt: str, pieces: Sequence[Sequence[str]]) -> None:
-        self._pieces = pieces
+    def __init__(
+        self, prompt: str, pieces: Sequence[Sequence[str]], modules: Collection[int] = ()
+    ) -> None:
+        self._pieces, self._modules = pieces, modules
         head = f"Answer the below query:\n{prompt}"
         if pieces:
             head += "\n\nGiven the following data:\n{\n"
         self._begin = lower(Seq((_SYSTEM, Text(head))))
         self._end = lower(_TAIL)
-        self._spans: dict[tuple[int, int, bool], Span] = {}
+        self._spans: dict[tuple[int, int, bool], Prompt] = {}
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
         """The prompt of a row. cells: piece number per field; order: which fields to send."""
         if not order:
             return self._begin
         *before, last = order
-        inner = [self._span(field, cells[field], True) for field in before]
-        return (*self._begin, *inner, self._span(last, cells[last], False), *self._end)
+        inner = [span for field in before for span in self._part(field, cells[field], True)]
+        return (*self._begin, *inner, *self._part(last, cells[last], False), *self._end)
 
-    def _span(self, field: int, cell: int, goes_on: bool) -> Span:
-        """The span sent for a cell. goes_on: whether another field follows."""
-        span = self._spans.get((field, cell, goes_on))
-        if span is None:
-            text = Text(self._pieces[field][cell])
-            found = lower(Bag((text, text) if goes_on else (text,), SEPARATOR))
-            span = self._spans[field, cell, goes_on] = found[0]
-        return span
+    def _part(self, field: int, cell: int, goes_on: bool) -> Prompt:
+        """What is sent for a cell. goes_on: whether another field follows."""
+        found = self._spans.get((field, cell, goes_on))
+        if found is None:
+            text = self._pieces[field][cell]
+            if field in self._modules:
+                module = Span(Nest((Span(text),)), Role.USER, Reuse.INDEPENDENT, keep=1)
+                found = (module, Span(SEPARATOR)) if goes_on else (module,)
+            else:
+                both = (Text(text), Text(text)) if goes_on else (Text(text),)
+                found = lower(Bag(both, SEPARATOR))[:1]
+            self._spans[field, cell, goes_on] = found
+        return found
 
 
 def piece(name: str, form: Form, cell: str | None) -> str:

@@ -21,6 +21,7 @@ from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 
@@ -68,7 +69,7 @@ class Foretelling:
             ExplainedCall(
                 stage=name,
                 prompt=_short(call.prompt),
-                fields=", ".join(part.name for part in call.fields),
+                fields=", ".join(map(_shown, call.fields)),
                 rows=asked,
                 calls=counts.calls,
                 from_ledger=counts.from_ledger,
@@ -76,6 +77,7 @@ class Foretelling:
                 order=self.asker.config.order,
                 answers=answers(call.sampling, self.asker.backend),
                 hint=self._hint(call.sampling),
+                modules=tuple(call.fields[at].name for at in self.asker.modules(call)),
                 effort=counts.effort,
             )
         )
@@ -94,7 +96,8 @@ class Foretelling:
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(len(wanted), None, False, None)
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
-        inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms))
+        modules = self.asker.modules(call)
+        inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms, modules))
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
         missing, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
@@ -124,6 +127,10 @@ class Foretelling:
             return None
         held = backend.one_pass(replace(sampling, labels=sampling.texts))
         return hint(sampling.texts) if held else None
+
+
+def _shown(field: Field) -> str:
+    return f"MODULE({field.name})" if field.is_module else field.name
 
 
 def _in_words(

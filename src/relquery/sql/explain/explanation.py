@@ -20,7 +20,7 @@ class ExplainedCall:
     stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
     model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
     they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
-    the calls take.
+    the calls take. modules: fields whose values the model reads by themselves.
     """
 
     stage: str
@@ -34,6 +34,7 @@ class ExplainedCall:
     answers: str
     hint: str | None
     effort: Effort | None
+    modules: tuple[str, ...] = ()
 
     def cells(self) -> dict[str, str]:
         """Readable cells by column title; "" if unknown."""
@@ -120,11 +121,17 @@ class SqlExplanation:
 
     @property
     def notes(self) -> list[str]:
-        """How calls would be cheaper, and why no price is told."""
+        """How calls would be cheaper, what is approximated, and why no price is told."""
         hints = [
             f"{call.stage}: {call.hint} so that it takes one forward pass"
             for call in self.calls
             if call.hint
+        ]
+        hints += [
+            f"{call.stage}: MODULE: each value of {' and '.join(call.modules)} is read by itself, "
+            "so answers may differ from those without MODULE"
+            for call in self.calls
+            if call.modules
         ]
         return hints if self.unpriced is None else [*hints, self.unpriced]
 

@@ -14,10 +14,12 @@ from relquery.sql.read.source import FIELD_NAME, readable, to_sql
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """name: what the model sees. value: an expression over the plan's rows."""
+    """name: what the model sees. value: an expression over the plan's rows. is_module: whether the
+    model reads each value by itself, wherever it stands."""
 
     name: str
     value: exp.Expr
+    is_module: bool = False
 
     @property
     def sql(self) -> str:
@@ -25,19 +27,32 @@ class Field:
         return to_sql(self.value)
 
 
-def name_fields(fields: Iterable[tuple[exp.Expr, exp.Expr]], sources: Sources) -> tuple[Field, ...]:
-    """Name (expression, value) pairs; a field given twice is sent once.
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A field as it is written, and its value over the plan's rows. is_module: see Field."""
+
+    expression: exp.Expr
+    value: exp.Expr
+    is_module: bool
+
+
+def name_fields(fields: Iterable[Given], sources: Sources) -> tuple[Field, ...]:
+    """Name fields; one given twice is sent once, as a module if the first is one.
 
     A column keeps its own name, or becomes table.column if two fields of the call would clash.
     """
-    distinct: dict[str, tuple[exp.Expr, exp.Expr]] = {}
-    for expression, value in fields:
-        distinct.setdefault(to_sql(value), (expression, value))
-    short = [_name(expression, sources) for expression, _ in distinct.values()]
+    distinct: dict[str, Given] = {}
+    for field in fields:
+        distinct.setdefault(to_sql(field.value), field)
+    short = [_name(field.expression, sources) for field in distinct.values()]
     counts = Counter(short)
     return tuple(
-        Field(name if counts[name] == 1 else _qualified(name, expression, sources), value)
-        for name, (expression, value) in zip(short, distinct.values(), strict=True)
+        Field(
+            name if counts[name] == 1 else _qualified(name, field.expression, sources),
+            field.value,
+            field.is_module,
+        )
+        for name, field in zip(short, distinct.values(), strict=True)
     )
 
 

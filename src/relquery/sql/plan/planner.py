@@ -23,14 +23,14 @@ from relquery.sql.form.limits import LIMITS, early_limits
 from relquery.sql.form.normalize import conjuncts, without_alias
 from relquery.sql.form.places import note_places
 from relquery.sql.host.database import Database
-from relquery.sql.plan.fields import Field, name_fields
+from relquery.sql.plan.fields import Field, Given, name_fields
 from relquery.sql.plan.needs import Need, needs_in
 from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.calls import read_call
 from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
 from relquery.sql.read.scopes import Context, has_call
-from relquery.sql.read.source import Source, call_number, to_sql
+from relquery.sql.read.source import MODULES, Source, call_number, to_sql
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
@@ -45,6 +45,11 @@ class PlannedCall:
     sampling: Sampling
     fields: tuple[Field, ...]
     needs: tuple[Need, ...]
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        """The fields that are modules, by their place."""
+        return tuple(at for at, field in enumerate(self.fields) if field.is_module)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +210,14 @@ class _Calls:
         assert number is not None
         text = self._scope.source.text(number)
         call = read_call(node, text, self._scope.defaults)
-        given = self._expand(call.fields)
-        values = [self._field(one) for one in given]
-        fields = name_fields(zip(given, values, strict=True), self._scope.sources)
-        asked = tuple((one.name, one.sql) for one in fields)
+        given = [
+            Given(one, self._field(one), at in node.meta.get(MODULES, ()))
+            for at, argument in enumerate(call.fields)
+            for one in self._expand(argument)
+        ]
+        values = [one.value for one in given]
+        fields = name_fields(given, self._scope.sources)
+        asked = tuple((one.name, one.sql, one.is_module) for one in fields)
         index = self._identities.setdefault((call.prompt, asked, call.sampling), len(self.planned))
         if index == len(self.planned):
             needs = needs_in(values, self._scope.aggregates)
@@ -217,17 +226,12 @@ class _Calls:
         self._guards.setdefault(index, []).extend(self._guards_by_number[number])
         return exp.column(ours.answer(index))
 
-    def _expand(self, arguments: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+    def _expand(self, argument: exp.Expr) -> list[exp.Expr]:
+        """A field, or the columns of a star."""
+        if not is_star(argument):
+            return [argument]
         scope = self._scope
-        expanded: list[exp.Expr] = []
-        for argument in arguments:
-            if is_star(argument):
-                expanded += star_columns(
-                    argument, scope.sources, scope.database, self._select, scope.context
-                )
-            else:
-                expanded.append(argument)
-        return expanded
+        return star_columns(argument, scope.sources, scope.database, self._select, scope.context)
 
     def _field(self, argument: exp.Expr) -> exp.Expr:
         for found in self._scope.aggregates.inside(argument):

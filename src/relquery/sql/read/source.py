@@ -14,12 +14,16 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
+from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 
 DIALECT = "duckdb"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
+# Metadata of a call: which of its fields are written as MODULE(field), by their place.
+MODULES = "modules"
+_MODULE = "MODULE"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 # Tokens before a schema's function, an alias with columns, or a table or macro to create.
@@ -58,7 +62,10 @@ class Source:
         return "llm" + self.sql[call.opening : call.end]
 
     def parse(self) -> exp.Expression:
-        """The tree with numbered calls. Raises SqlSyntaxError."""
+        """The tree with numbered calls; fields that are modules are noted in `MODULES`.
+
+        Raises SqlSyntaxError, and QueryError for a module that is no field.
+        """
         sql = self._spliced(
             (call.name, call.opening, f"{ours.CALL}{index}")
             for index, call in enumerate(self.calls)
@@ -68,6 +75,9 @@ class Source:
         except (ParseError, TokenError) as error:
             raise from_sqlglot(_as_written(self.sql) or error, self.sql) from error
         assert isinstance(tree, exp.Expression)
+        for node in list(tree.find_all(exp.Anonymous)):
+            if call_number(node) is not None:
+                _take_modules(node)
         return tree
 
     def with_calls(self, replacement: Callable[[int], str]) -> str:
@@ -87,6 +97,23 @@ class Source:
             parts += [self.sql[at:start], text]
             at = end
         return "".join([*parts, self.sql[at:]])
+
+
+def _take_modules(call: exp.Anonymous) -> None:
+    """Replace each MODULE(field) of a call by its field."""
+    given = [each for each in call.expressions if not isinstance(each, exp.PropertyEQ | exp.Kwarg)]
+    modules = []
+    for at, argument in enumerate(given):
+        if not isinstance(argument, exp.Anonymous) or argument.name.upper() != _MODULE:
+            continue
+        if at == 0 or len(argument.expressions) != 1:
+            raise QueryError(
+                f"{to_sql(argument)} must be a field of an LLM call, with one column or expression "
+                "in it: LLM('prompt', MODULE(column))."
+            )
+        argument.replace(argument.expressions[0])
+        modules.append(at - 1)
+    call.meta[MODULES] = frozenset(modules)
 
 
 def _as_written(sql: str) -> ParseError | TokenError | None:
