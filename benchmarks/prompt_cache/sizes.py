@@ -19,7 +19,7 @@ class Sizes:
     lengths: tuple[int, ...]
     module: int = 512
     rounds: int = 5
-    questions: int = 40
+    questions: int = 12
     cases: int = 1_000
     schema: int = 10_000
     each: int = 100
