@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from numba import njit
 
-from relquery.model.kernels import llvm
+from relquery.model.kernels.instructions import llvm
 
 HARDWARE = pytest.mark.skipif(not llvm.PAIRS, reason="the processor has no such instruction")
 INSTRUCTIONS = pytest.mark.parametrize("instructions", [False, pytest.param(True, marks=HARDWARE)])

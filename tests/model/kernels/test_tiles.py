@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from relquery.model.kernels import tiles
 from relquery.model.kernels.attention import softmax
+from relquery.model.kernels.instructions import tiles
 from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
 Array = npt.NDArray[Any]

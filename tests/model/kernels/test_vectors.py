@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from relquery.model.kernels import llvm, vectors
 from relquery.model.kernels.arguments import KINDS
+from relquery.model.kernels.instructions import llvm, vectors
 from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
 HALVES = 1 + np.arange(64) * 2.0**-9  # every other one is halfway between two bfloat16 numbers

@@ -13,12 +13,12 @@ from relquery.engine.executor import SCRATCH, Chunk
 from relquery.errors import ModelError
 from relquery.model.attention.plan import Plan, plan_step
 from relquery.model.cache.rotary import PositionScheme, Rotary
-from relquery.model.kernels.amx import can_tile
 from relquery.model.kernels.arguments import KINDS, Arguments, Stored, bits, places
 from relquery.model.kernels.attention import arguments as kernel
 from relquery.model.kernels.attention.tasks import ATTEND, MERGE
 from relquery.model.kernels.compiled import padded
-from relquery.model.kernels.llvm import PAIRS
+from relquery.model.kernels.instructions.amx import can_tile
+from relquery.model.kernels.instructions.llvm import PAIRS
 from relquery.model.kernels.threads import threads
 
 ALONE = 1 << 16

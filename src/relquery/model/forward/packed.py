@@ -14,10 +14,10 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from relquery.model.kernels import amx
 from relquery.model.kernels import panels as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments
-from relquery.model.kernels.llvm import FAST_BFLOAT16
+from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.instructions.llvm import FAST_BFLOAT16
 from relquery.model.kernels.threads import threads
 
 _ONEDNN: Any = torch.ops.mkldnn

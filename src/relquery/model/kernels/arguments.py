@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
-from relquery.model.kernels.llvm import BFLOAT16, FLOAT16, FLOAT32
+from relquery.model.kernels.instructions.llvm import BFLOAT16, FLOAT16, FLOAT32
 
 KINDS = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.float16: FLOAT16}
 """Types of numbers that compiled bodies read and write."""

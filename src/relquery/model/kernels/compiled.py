@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from relquery.arrays import Int64s
 from relquery.compilation import Watched, keep
-from relquery.model.kernels.llvm import LANES
-from relquery.model.kernels.vectors import pointer
+from relquery.model.kernels.instructions.llvm import LANES
+from relquery.model.kernels.instructions.vectors import pointer
 
 P = ParamSpec("P")
 R = TypeVar("R")

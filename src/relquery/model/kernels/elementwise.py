@@ -12,8 +12,8 @@ from typing import Any
 
 from numba import types
 
-from relquery.model.kernels.elementary import exponential
-from relquery.model.kernels.llvm import (
+from relquery.model.kernels.instructions.elementary import exponential
+from relquery.model.kernels.instructions.llvm import (
     BYTES,
     F32,
     FLOAT32,

@@ -11,9 +11,9 @@ from torch import Tensor
 from relquery.arrays import Int64s
 from relquery.model.kernels.arguments import KINDS, Arguments
 from relquery.model.kernels.compiled import Floats, compiled, floats, integers
-from relquery.model.kernels.llvm import FLOAT32
+from relquery.model.kernels.instructions.llvm import FLOAT32
+from relquery.model.kernels.instructions.vectors import largest, take_number, widen
 from relquery.model.kernels.threads import Body, threads
-from relquery.model.kernels.vectors import largest, take_number, widen
 
 PART = 256
 """Numbers of which the largest is known, before it is looked for."""

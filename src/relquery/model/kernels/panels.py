@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from relquery.arrays import Int64s
-from relquery.model.kernels import amx
 from relquery.model.kernels.compiled import compiled, floats, integers
-from relquery.model.kernels.llvm import BFLOAT16
+from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.instructions.llvm import BFLOAT16
+from relquery.model.kernels.instructions.tiles import LINE, ONE, add_scores
+from relquery.model.kernels.instructions.vectors import narrow, take_number, widen
 from relquery.model.kernels.threads import Body
-from relquery.model.kernels.tiles import LINE, ONE, add_scores
-from relquery.model.kernels.vectors import narrow, take_number, widen
 
 PANEL = 64
 """Outputs that are next to each other in a matrix of ours, for each input: as many as oneDNN has

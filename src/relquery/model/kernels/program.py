@@ -18,9 +18,9 @@ from numba import types
 from relquery.arrays import Int64s
 from relquery.model.kernels.arguments import Arguments
 from relquery.model.kernels.compiled import compiled, integers
-from relquery.model.kernels.llvm import I64, IS_X86, declared, instructions
+from relquery.model.kernels.instructions.llvm import I64, IS_X86, declared, instructions
+from relquery.model.kernels.instructions.vectors import take_number
 from relquery.model.kernels.threads import Body, openmp, threads
-from relquery.model.kernels.vectors import take_number
 
 SPINS = 4_000
 """Looks at a counter before a thread lets others have its core. Beside a busy process a decode step

@@ -28,15 +28,15 @@ from relquery.model.kernels.elementwise import (
     turn_pairs,
     weigh_row,
 )
-from relquery.model.kernels.llvm import FLOAT32
-from relquery.model.kernels.threads import Body
-from relquery.model.kernels.vectors import (
+from relquery.model.kernels.instructions.llvm import FLOAT32
+from relquery.model.kernels.instructions.vectors import (
     copy_bytes,
     float_of_bits,
     sum_of_squares,
     take_number,
     widen,
 )
+from relquery.model.kernels.threads import Body
 
 AT_ONCE = 8
 """Rows that a thread takes at a time."""

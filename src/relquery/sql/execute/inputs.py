@@ -86,11 +86,11 @@ class Inputs:
         if len(chosen) == len(self.pieces):
             return schedule
         if order == "original":
-            written = np.tile(np.arange(len(self.pieces)), (len(rows), 1))
-            return replace(schedule, fields=written)
-        last = np.tile(np.array(self.modules), (len(rows), 1))
-        fields = np.concatenate((np.array(chosen)[schedule.fields], last), axis=1)
-        return replace(schedule, fields=fields)
+            fields = np.tile(np.arange(len(self.pieces)), (len(rows), 1))
+        else:
+            last = np.tile(np.array(self.modules), (len(rows), 1))
+            fields = np.concatenate((np.array(chosen)[schedule.fields], last), axis=1)
+        return replace(schedule, fields=fields.astype(np.int32))
 
     def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
         """Prompts of inputs `rows`, their fields in the order of the schedule."""

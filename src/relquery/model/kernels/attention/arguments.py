@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relquery.model.kernels.compiled import padded
-from relquery.model.kernels.llvm import LANES
+from relquery.model.kernels.instructions.llvm import LANES
 
 BLOCK = 64
 """Keys that are read at a time."""

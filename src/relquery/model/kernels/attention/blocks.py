@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from relquery.arrays import Int64s
-from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     BLOCK,
     KEYS,
@@ -20,8 +19,9 @@ from relquery.model.kernels.attention.arguments import (
 from relquery.model.kernels.attention.rotation import turn
 from relquery.model.kernels.attention.state import ZERO, Shape, Visit, Work
 from relquery.model.kernels.compiled import compiled, floats, integers, integers32, padded
-from relquery.model.kernels.llvm import FLOAT32
-from relquery.model.kernels.vectors import pair_rows, prefetch, widen
+from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.instructions.llvm import FLOAT32
+from relquery.model.kernels.instructions.vectors import pair_rows, prefetch, widen
 
 TOGETHER = 4
 """Keys that are read together; addresses are listed for a multiple of them."""

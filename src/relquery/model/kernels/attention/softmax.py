@@ -7,8 +7,8 @@ from typing import Any
 
 from numba import types
 
-from relquery.model.kernels.elementary import exponential, rough_exponential
-from relquery.model.kernels.llvm import (
+from relquery.model.kernels.instructions.elementary import exponential, rough_exponential
+from relquery.model.kernels.instructions.llvm import (
     F32,
     I32,
     I64,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     BLOCK,
     HEADS,
@@ -34,8 +33,9 @@ from relquery.model.kernels.compiled import (
     integers32,
     padded,
 )
-from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
-from relquery.model.kernels.vectors import take_number
+from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.instructions.llvm import BFLOAT16, FLOAT32, LANES
+from relquery.model.kernels.instructions.vectors import take_number
 
 NOTHING = np.float32(-np.inf)
 ZERO, ONE = np.float32(0), np.float32(1)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     ARGUMENTS,
     KV_HEADS,
@@ -42,9 +41,15 @@ from relquery.model.kernels.attention.state import (
 )
 from relquery.model.kernels.attention.visits import MANY, attend_visit, is_paired, set_columns
 from relquery.model.kernels.compiled import Floats, compiled, floats, integers
-from relquery.model.kernels.elementary import exp
+from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.instructions.elementary import exp
+from relquery.model.kernels.instructions.vectors import (
+    float_of_bits,
+    narrow,
+    prefetch_line,
+    take_number,
+)
 from relquery.model.kernels.threads import Body
-from relquery.model.kernels.vectors import float_of_bits, narrow, prefetch_line, take_number
 
 AHEAD = 8
 """Queries that are on their way while one is read: those of a head are far apart."""

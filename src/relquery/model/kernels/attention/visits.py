@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.model.kernels import amx
 from relquery.model.kernels.attention.arguments import (
     BLOCK,
     CAP,
@@ -45,11 +44,18 @@ from relquery.model.kernels.compiled import (
     padded,
     reordered,
 )
-from relquery.model.kernels.elementary import cap_in_place, exp
-from relquery.model.kernels.llvm import BFLOAT16, FLOAT32, LANES
-from relquery.model.kernels.tiles import NOTHING as NOTHING_FETCHED
-from relquery.model.kernels.tiles import add_outputs, add_scores
-from relquery.model.kernels.vectors import add_rows, dots, float_of_bits, narrow, transpose
+from relquery.model.kernels.instructions import amx
+from relquery.model.kernels.instructions.elementary import cap_in_place, exp
+from relquery.model.kernels.instructions.llvm import BFLOAT16, FLOAT32, LANES
+from relquery.model.kernels.instructions.tiles import NOTHING as NOTHING_FETCHED
+from relquery.model.kernels.instructions.tiles import add_outputs, add_scores
+from relquery.model.kernels.instructions.vectors import (
+    add_rows,
+    dots,
+    float_of_bits,
+    narrow,
+    transpose,
+)
 
 FEW = 4
 """Rows from which keys are widened to float32 once instead of for each row."""

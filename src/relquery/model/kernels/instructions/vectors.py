@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from relquery.model.kernels.llvm import (
+from relquery.model.kernels.instructions.llvm import (
     BFLOAT16,
     BYTES,
     F32,

@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import binding, ir
 from numba import types
 
-from relquery.model.kernels.llvm import (
+from relquery.model.kernels.instructions.llvm import (
     BFLOAT16,
     I8,
     I64,

@@ -8,7 +8,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from relquery.model.kernels.llvm import (
+from relquery.model.kernels.instructions.llvm import (
     F32,
     I32,
     I64,

@@ -10,7 +10,7 @@ from llvmlite import binding, ir
 from numba import types
 
 from relquery.model.kernels.compiled import Float, Floats, compiled
-from relquery.model.kernels.llvm import (
+from relquery.model.kernels.instructions.llvm import (
     F32,
     I32,
     LANES,
