@@ -172,7 +172,7 @@ def _pointed(message: str, text: str, line: int, column: int) -> str:
     return f"{message} (line {line}, column {column})\n  {shown[: 2 * _WIDEST]}\n  {caret}"
 
 
-_WIDEST = 200
+_WIDEST = 1_000
 """Columns before a place in a line that is shown."""
 
 
