@@ -38,5 +38,12 @@ def test_a_notebook_shows_what_it_gives(path: Path) -> None:
     assert shown(notebook) == before
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_keeps_no_warnings_which_name_folders_of_a_machine(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert all(output.get("name") != "stderr" for output in outputs)
+
+
 def test_there_are_notebooks() -> None:
     assert len(NOTEBOOKS) == 4
