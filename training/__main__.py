@@ -3,14 +3,16 @@
     python -m training train --out build/demo   # resumes where it stopped
     python -m training export --out build/demo --to build/rows
     python -m training extend --from build/rows --out build/needles  # resumes
-    python -m training export --out build/needles --to src/relquery/demo/model
+    python -m training export --out build/needles --to build/names
+    python -m training separate --from build/names --out build/modules  # resumes
+    python -m training export --out build/modules --to src/relquery/demo/model
     python -m training evaluate --model src/relquery/demo/model
     python -m training needles --model src/relquery/demo/model
     python -m training tables
 
 On one CPU core the stages take about an hour. `extend` also teaches an exported model to find
 names in hay, mixed with lessons of the old kind so that it does not forget them. This takes another
-half hour.
+half hour. `separate` teaches it to read fields and texts that are modules (paper 001).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 import torch
 
 from relquery.demo import model_path, table_path
-from training.course import NEEDLES, ROWS
+from training.course import MODULES, NEEDLES, ROWS
 from training.greedy import Greedy
 from training.hay import needle_shares
 from training.lessons import tables
@@ -49,7 +51,10 @@ def main() -> None:
     more = actions.add_parser("extend", help="teach an exported model to find names in hay")
     more.add_argument("--from", type=Path, default=Path("build/rows"), dest="begin")
     more.add_argument("--out", type=Path, default=Path("build/needles"))
-    for action in (learn, more):
+    apart = actions.add_parser("separate", help="teach an exported model to read modules")
+    apart.add_argument("--from", type=Path, default=Path("build/names"), dest="begin")
+    apart.add_argument("--out", type=Path, default=Path("build/modules"))
+    for action in (learn, more, apart):
         action.add_argument("--seed", type=int, default=20)
         action.add_argument("--minutes", type=float, default=math.inf, help="stop early")
     copy = actions.add_parser("export", help="write the trained model in float16")
@@ -72,8 +77,9 @@ def main() -> None:
         case "train":
             train(Training(ROWS, options.out, options.seed), options.minutes)
         case "extend":
-            training = Training(NEEDLES, options.out, options.seed, options.begin)
-            train(training, options.minutes)
+            train(Training(NEEDLES, options.out, options.seed, options.begin), options.minutes)
+        case "separate":
+            train(Training(MODULES, options.out, options.seed, options.begin), options.minutes)
         case "export":
             export(options.out, options.to)
         case "evaluate":

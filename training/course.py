@@ -11,7 +11,8 @@ from training.lessons.lessons import Mix
 class Stage:
     """A stage of training: which lessons, and how many million tokens of them.
 
-    needles: share of needle lessons. hay: the most words of hay in one.
+    needles: share of needle lessons. hay: the most words of hay in one. apart: share of lessons
+    whose fields and texts are modules.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Stage:
     mix: Mix
     needles: float = 0.0
     hay: int = 0
+    apart: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,14 @@ NEEDLES = Course(  # hay is random, so that the context teaches nothing
         Stage("more hay", 1.2, ALL_FIELDS, needles=0.8, hay=64),
         Stage("most hay", 4.0, ALL_FIELDS, needles=0.75, hay=128),
         Stage("hay, cool-down", 5.0, ALL_FIELDS, needles=0.75, hay=128),
+    ),
+    rate=2e-3,
+    context=0.0,
+)
+MODULES = Course(  # block-sparse attention in most lessons, and lessons of the old kinds
+    (
+        Stage("modules", 6.0, ALL_FIELDS, needles=0.5, hay=192, apart=0.5),
+        Stage("modules, cool-down", 9.0, ALL_FIELDS, needles=0.5, hay=192, apart=0.5),
     ),
     rate=2e-3,
     context=0.0,

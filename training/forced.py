@@ -10,20 +10,32 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from training.batches import BATCH_TOKENS, batches, encode
+from training.batches import BATCH_TOKENS, Batch, batches, encode
 from training.domains.rows import Kind
 from training.domains.split import Split
 from training.lessons.generator import examples, shuffled
-from training.lessons.lessons import END, Lesson, needle_lessons
+from training.lessons.lessons import END, Lesson, Piece, needle_lessons
 from training.lessons.prompt import Prompt
 
 PROBES = 30  # held-out questions of each kind, asked in two orders
 
 
-def before(model: LlamaForCausalLM, ids: Tensor) -> Tensor:
-    """Hidden states (sequences, longest - 1, hidden) from which each next token is predicted."""
-    hidden: Tensor = model.model(ids, use_cache=False).last_hidden_state
+def before(model: LlamaForCausalLM, batch: Batch) -> Tensor:
+    """Hidden states (lessons, longest - 1, hidden) from which each next token is predicted."""
+    mask = block_sparse(batch.modules) if batch.modules.any() else None
+    found = model.model(batch.ids, attention_mask=mask, use_cache=False)
+    hidden: Tensor = found.last_hidden_state
     return hidden[:, :-1]
+
+
+def block_sparse(modules: Tensor) -> Tensor:
+    """What is added to scores (lessons, 1, longest, longest), of each token's module (lessons,
+    longest): a module's tokens see their own module, and other tokens all before them (paper 001,
+    section 3.3)."""
+    rows, columns = modules[:, :, None], modules[:, None, :]
+    seen = ((rows == 0) | (rows == columns)).tril()
+    least = torch.finfo(torch.float32).min
+    return torch.zeros(seen.shape).masked_fill(~seen, least)[:, None]
 
 
 @torch.inference_mode()
@@ -34,7 +46,10 @@ def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -
         asked = list(islice(examples(7, Split.HELD_OUT, kind), PROBES))
         asked += [shuffled(example, rng) for example in asked]
         lessons_ = [
-            [(_prompt_text(tokenizer, example.prompt), False), (example.answer + END, True)]
+            [
+                Piece(_prompt_text(tokenizer, example.prompt)),
+                Piece(example.answer + END, learned=True),
+            ]
             for example in asked
         ]
         right = forced(model, tokenizer, lessons_)
@@ -46,10 +61,11 @@ def forced_scores(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -
 def _needle_score(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> str:
     parts = []
     for hay in (8, 32, 96):
-        right = forced(
-            model, tokenizer, list(islice(needle_lessons(Random(f"probe:{hay}"), hay), 3 * PROBES))
-        )
-        parts.append(f"{hay} hay {sum(right) / len(right):.2f}")
+        for apart in (False, True):
+            stream = needle_lessons(Random(f"probe:{hay}"), hay, apart=apart)
+            right = forced(model, tokenizer, list(islice(stream, 3 * PROBES)))
+            note = " apart" if apart else ""
+            parts.append(f"{hay} hay{note} {sum(right) / len(right):.2f}")
     return ", ".join(parts)
 
 
@@ -59,9 +75,10 @@ def forced(
     """For each lesson, whether every token to be learned is the most likely one."""
     right = []
     for pair in encode(tokenizer, asked):
-        ((ids, weights),) = batches([pair], BATCH_TOKENS, Random(0))
-        hidden, learned = before(model, ids), weights[:, 1:] > 0
-        right.append(bool((model.lm_head(hidden[learned]).argmax(-1) == ids[:, 1:][learned]).all()))
+        (batch,) = batches([pair], BATCH_TOKENS, Random(0))
+        hidden, learned = before(model, batch), batch.weights[:, 1:] > 0
+        found = model.lm_head(hidden[learned]).argmax(-1)
+        right.append(bool((found == batch.ids[:, 1:][learned]).all()))
     return right
 
 

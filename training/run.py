@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import (
     AutoModelForCausalLM,
@@ -24,7 +23,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from training.batches import BATCH_TOKENS, batches, encode
+from training.batches import BATCH_TOKENS, Batch, batches, encode
 from training.course import Course, Stage
 from training.forced import before, forced_scores
 from training.lessons.lessons import Lesson, lessons, needle_lessons
@@ -89,22 +88,25 @@ class Training:
         torch.manual_seed(self.seed + self.pools)
         drawn = self._draw(rng, self.course.at(self.tokens)[0])
         losses = []
-        for ids, weights in batches(encode(self.tokenizer, drawn), BATCH_TOKENS, rng):
+        for batch in batches(encode(self.tokenizer, drawn), BATCH_TOKENS, rng):
             falling, rising = self.course.at(self.tokens)[1], min(1, (self.steps + 1) / WARM_STEPS)
             rate = self.course.rate * falling * rising
-            losses.append(
-                step(self.model, self.optimizers, ids, weights, rate, self.course.context)
-            )
+            losses.append(step(self.model, self.optimizers, batch, rate, self.course.context))
             self.steps += 1
-            self.tokens += ids.numel()
+            self.tokens += batch.ids.numel()
         self.pools += 1
         return losses
 
     @staticmethod
     def _draw(rng: Random, stage: Stage) -> list[Lesson]:
         needles = round(POOL * stage.needles)
-        drawn = list(islice(lessons(rng, stage.mix), POOL - needles))
-        return drawn + list(islice(needle_lessons(rng, stage.hay), needles))
+        drawn: list[Lesson] = []
+        for apart in (False, True):
+            share = stage.apart if apart else 1 - stage.apart
+            rows = lessons(rng, stage.mix, apart=apart)
+            drawn += islice(rows, round((POOL - needles) * share))
+            drawn += islice(needle_lessons(rng, stage.hay, apart=apart), round(needles * share))
+        return drawn
 
     def save(self) -> None:
         """Write a checkpoint; if the run is killed meanwhile, the last one remains intact."""
@@ -159,17 +161,16 @@ def new_optimizers(model: LlamaForCausalLM, rate: float) -> list[torch.optim.Opt
 def step(
     model: LlamaForCausalLM,
     optimizers: Sequence[torch.optim.Optimizer],
-    ids: Tensor,
-    weights: Tensor,
+    batch: Batch,
     rate: float,
     context_share: float,
 ) -> float:
     """One update; returns the loss on answers."""
-    expected, weights = ids[:, 1:], weights[:, 1:]
+    expected, weights = batch.ids[:, 1:], batch.weights[:, 1:]
     learned = weights > 0
     context = ~learned & (expected != PAD_ID) & (torch.rand(learned.shape) < context_share)
     with torch.autocast("cpu", torch.bfloat16):
-        hidden = before(model, ids)
+        hidden = before(model, batch)
         answers = model.lm_head(hidden[learned]).float()
         around = model.lm_head(hidden[context]).float() if context_share else None
     losses = cross_entropy(answers, expected[learned], reduction="none") * weights[learned]

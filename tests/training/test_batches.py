@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from random import Random
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from relquery.demo import model_path  # noqa: E402
 from training.batches import batches, encode  # noqa: E402
-from training.lessons.lessons import END, Mix, lessons  # noqa: E402
+from training.forced import block_sparse  # noqa: E402
+from training.lessons.lessons import END, Lesson, Mix, Piece, lessons, needle_lessons  # noqa: E402
 from training.tokenizer import PAD_ID  # noqa: E402
 
 MIX = Mix((0, 7), 0.3, 0.3, 0.5, 6, (1, 1, 1, 1))
@@ -21,14 +23,15 @@ MIX = Mix((0, 7), 0.3, 0.3, 0.5, 6, (1, 1, 1, 1))
 def test_pieces_tokenised_apart_are_the_tokens_of_the_whole_text() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
     drawn = list(islice(lessons(Random(2), MIX), 200))
-    for lesson, (tokens, _) in zip(drawn, encode(tokenizer, drawn), strict=True):
-        assert tokens == tokenizer("".join(text for text, _ in lesson))["input_ids"]
+    for lesson, made in zip(drawn, encode(tokenizer, drawn), strict=True):
+        assert made.tokens == tokenizer("".join(piece.text for piece in lesson))["input_ids"]
+        assert not any(made.modules)
 
 
 def test_the_tokens_of_an_answer_share_the_root_of_its_length_and_context_weighs_nothing() -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
-    lesson = [("<|user|>Is it?<|assistant|>", False), ("The Silver Harbor is it" + END, True)]
-    [(tokens, weights)] = encode(tokenizer, [lesson])
+    answer = Piece("The Silver Harbor is it" + END, learned=True)
+    [(tokens, weights, _)] = encode(tokenizer, [[Piece("<|user|>Is it?<|assistant|>"), answer]])
     learned = [weight for weight in weights if weight]
     assert weights[: len(tokens) - len(learned)] == [0.0] * (len(tokens) - len(learned))
     assert sum(learned) == pytest.approx(len(learned) ** 0.5)
@@ -38,6 +41,32 @@ def test_batches_hold_every_lesson_once_and_no_more_tokens_than_allowed() -> Non
     tokenizer = transformers.AutoTokenizer.from_pretrained(model_path())
     encoded = encode(tokenizer, list(islice(lessons(Random(3), MIX), 120)))
     made = list(batches(encoded, 2048, Random(0)))
-    assert all(ids.numel() <= 2048 and ids.shape == weights.shape for ids, weights in made)
-    kept = [[token for token in row.tolist() if token != PAD_ID] for ids, _ in made for row in ids]
-    assert sorted(kept) == sorted(tokens for tokens, _ in encoded)
+    assert all(each.ids.numel() <= 2048 for each in made)
+    assert all(each.ids.shape == each.weights.shape == each.modules.shape for each in made)
+    kept = [
+        [token for token in row.tolist() if token != PAD_ID] for each in made for row in each.ids
+    ]
+    assert sorted(kept) == sorted(each.tokens for each in encoded)
+
+
+@pytest.mark.parametrize(
+    "stream", [lessons(Random(4), MIX, apart=True), needle_lessons(Random(4), 24, apart=True)]
+)
+def test_modules_see_themselves_alone_and_are_what_a_prompt_with_modules_has(
+    stream: Iterator[Lesson],
+) -> None:
+    for lesson in islice(stream, 200):
+        numbers = [piece.module for piece in lesson if piece.module]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert not any(piece.learned for piece in lesson if piece.module)
+        assert numbers
+    modules = torch.tensor([[0, 1, 1, 0, 2, 0]])
+    seen = block_sparse(modules)[0, 0] == 0
+    assert seen.int().tolist() == [
+        [1, 0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0],
+        [0, 1, 1, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0],
+        [0, 0, 0, 0, 1, 0],
+        [1, 1, 1, 1, 1, 1],
+    ]

@@ -100,16 +100,16 @@ def test_the_documented_wordings_are_asked(query: str) -> None:
 def test_a_lesson_learns_answers_and_only_answers() -> None:
     mix = Mix((0, 6), 0.0, 0.5, 1.0, 6, (1, 1, 1, 1))
     for lesson in islice(lessons(Random(1), mix), 100):
-        learned = [text for text, learn in lesson if learn]
+        learned = [text for text, learn, _ in lesson if learn]
         assert learned
         assert all(text.endswith(END) for text in learned)
-        assert sum(text.count("<|assistant|>") for text, _ in lesson) == len(learned)
+        assert sum(text.count("<|assistant|>") for text, _, _ in lesson) == len(learned)
 
 
 def test_a_recall_lesson_learns_values_that_stand_in_its_context() -> None:
     mix = Mix((0, 4), 1.0, 0.0, 0.0, 6, (1, 1, 1, 1))
     for lesson in islice(lessons(Random(1), mix), 100):
-        assert all(text.rstrip('",') in lesson[0][0] for text, learn in lesson if learn)
+        assert all(text.rstrip('",') in lesson[0][0] for text, learn, _ in lesson if learn)
 
 
 @domains

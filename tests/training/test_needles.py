@@ -90,7 +90,7 @@ def test_the_question_is_the_text_that_a_span_query_sends() -> None:
 
 def test_a_needle_lesson_learns_the_names_of_its_pieces_in_their_order() -> None:
     for lesson in islice(needle_lessons(Random(1), 24), 500):
-        (prompt, asked), (answer, learned) = lesson
+        (prompt, asked, _), (answer, learned, _) = lesson
         names = names_in(prompt)
         assert (asked, learned) == (False, True)
         assert answer == listed(names) + END

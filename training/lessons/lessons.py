@@ -6,21 +6,25 @@ A lesson is one of
 - *recall*: a JSON object, then the same object in another order, whose values are learned. This
   gives a copying loss on most tokens, which forms attention heads that find a field by its name;
 - *needles*: names in hay, or lists of names from earlier answers, and the list of all names.
+
+Fields and texts may be modules (paper 001): then their tokens see nothing outside themselves, as in
+a prompt whose modules are read from a cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from random import Random
+from typing import NamedTuple
 
 from training.domains.rows import Ask, Domain, Kind, Row
 from training.domains.split import Split
 from training.domains.words import FIRST_NAMES, LAST_NAMES, TITLE_ADJECTIVES, TITLE_NOUNS
 from training.lessons.generator import DOMAINS, MAX_EXTRA_FIELDS, pick_fields
-from training.lessons.needles import NAMES, listed, question, text_around
-from training.lessons.prompt import SYSTEM, Field, ask_text, json_text, user_text
+from training.lessons.needles import AFTER, BEFORE, NAMES, listed, question, text_around
+from training.lessons.prompt import SYSTEM, Field, ask_text, data_text, json_line, json_text
 
 END = "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
@@ -28,7 +32,18 @@ _SYSTEM, _USER, _ASSISTANT = ROLES
 _WORDS = (*FIRST_NAMES, *LAST_NAMES, *TITLE_ADJECTIVES, *TITLE_NOUNS)
 MOST_NAMES = 8  # in the answer of a needle lesson
 _TEXT_COUNTS = (1, 4, 1, 2, 1, 2, 1, 5)  # how often a needle lesson has 1, 2, ... 8 texts
-Lesson = list[tuple[str, bool]]  # (text, to be learned)
+WHOLE = 0.7  # how often all fields of a lesson with modules are modules
+
+
+class Piece(NamedTuple):
+    """A text of a lesson. learned: whether it is an answer. module: which one it is; 0 for none."""
+
+    text: str
+    learned: bool = False
+    module: int = 0
+
+
+Lesson = list[Piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +58,37 @@ class Mix:
     kinds: tuple[float, float, float, float]  # weights of filter, label, copy, summary
 
 
-def lessons(rng: Random, mix: Mix) -> Iterator[Lesson]:
-    """An endless stream of lessons over training rows."""
+def lessons(rng: Random, mix: Mix, *, apart: bool = False) -> Iterator[Lesson]:
+    """An endless stream of lessons over training rows. apart: fields are modules."""
     while True:
         domain = rng.choice(DOMAINS)
         row = domain.row(rng, Split.TRAIN)
         draw = rng.random()
         if draw < mix.recall:
-            yield _recall(rng, row, mix)
+            yield _recall(rng, row, mix, apart)
         else:
             turns = 1 if draw < mix.recall + mix.single else rng.randint(2, mix.turns)
-            yield _questions(rng, domain, row, mix, turns)
+            yield _questions(rng, domain, row, mix, turns, apart)
 
 
-def needle_lessons(rng: Random, most_hay: int) -> Iterator[Lesson]:
-    """An endless stream of needle lessons, of at most about `most_hay` words of hay each."""
+def needle_lessons(rng: Random, most_hay: int, *, apart: bool = False) -> Iterator[Lesson]:
+    """An endless stream of needle lessons, of at most about `most_hay` words of hay each.
+
+    apart: texts are modules.
+    """
     while True:
         draw = rng.random()
         if draw < 0.6:
             groups, hay = _names_of_texts(rng), _spread(rng, most_hay)
         else:  # lists of names, as in later rounds of a reduction; sometimes one is in hay
             groups, hay = _names_of_lists(rng), (0 if draw < 0.95 else most_hay // 4)
-        pieces = [_piece(rng, names, hay // len(groups), draw < 0.6) for names in groups]
-        answer = listed([name for names in groups for name in names])
-        yield [(_USER + question(pieces) + _ASSISTANT, False), (answer + END, True)]
+        texts = [_text(rng, names, hay // len(groups), draw < 0.6) for names in groups]
+        answer = Piece(listed([name for names in groups for name in names]) + END, learned=True)
+        if apart:
+            before, after = _USER + BEFORE, AFTER + _ASSISTANT
+            yield [*_between(before, texts, "\n", after), answer]
+        else:
+            yield [Piece(_USER + question(texts) + _ASSISTANT), answer]
 
 
 def _names_of_texts(rng: Random) -> list[list[str]]:
@@ -98,32 +120,48 @@ def _spread(rng: Random, most: int) -> int:
     return 1 + round((most - 1) * rng.random() ** 2)
 
 
-def _piece(rng: Random, names: list[str], hay_words: int, is_text: bool) -> str:
+def _text(rng: Random, names: list[str], hay_words: int, is_text: bool) -> str:
     if not is_text and (not hay_words or rng.random() < 0.5):
         return listed(names)
     words = max(1, round(hay_words * rng.uniform(0.6, 1.2)))
     return text_around(rng, names, words, Split.TRAIN)
 
 
-def _questions(rng: Random, domain: Domain, row: Row, mix: Mix, turns: int) -> Lesson:
+def _questions(rng: Random, domain: Domain, row: Row, mix: Mix, turns: int, apart: bool) -> Lesson:
     first = _ask(rng, domain, mix)
     least, most = mix.extra
     extra = rng.randint(least, min(most, MAX_EXTRA_FIELDS))
     fields = pick_fields(rng, row, first.needs, extra)
     given = {name for name, _ in fields}
-    lesson = _opening(rng, mix)
-    lesson += [
-        (user_text(rng.choice(first.queries), fields) + _ASSISTANT, False),
-        (first.answer(row) + END, True),
-    ]
+    opening = _opening(rng, mix)
+    before = opening + data_text(rng.choice(first.queries))
+    lesson = [*_object(rng, before, fields, apart), Piece(first.answer(row) + END, learned=True)]
     for _ in range(turns - 1):
         ask = _ask(rng, domain, mix)
         if given.issuperset(ask.needs):
             lesson += [
-                (_USER + ask_text(rng.choice(ask.queries)) + _ASSISTANT, False),
-                (ask.answer(row) + END, True),
+                Piece(_USER + ask_text(rng.choice(ask.queries)) + _ASSISTANT),
+                Piece(ask.answer(row) + END, learned=True),
             ]
     return lesson
+
+
+def _object(rng: Random, before: str, fields: Sequence[Field], apart: bool) -> Lesson:
+    """A turn of the user that ends with fields as JSON; some or all are modules, after others."""
+    if not apart:
+        return [Piece(before + json_text(fields) + _ASSISTANT)]
+    count = len(fields) if rng.random() < WHOLE else rng.randint(1, len(fields))
+    lines = [json_line(*field) for field in fields]
+    ordinary = "".join(f"{line},\n" for line in lines[: len(lines) - count])
+    return _between(f"{before}{{\n{ordinary}", lines[-count:], ",\n", "\n}" + _ASSISTANT)
+
+
+def _between(before: str, modules: Sequence[str], separator: str, after: str) -> Lesson:
+    """Modules between other text."""
+    pieces = [Piece(before)]
+    for number, text in enumerate(modules, 1):
+        pieces += [Piece(text, module=number), Piece(separator)]
+    return [*pieces[:-1], Piece(after)]
 
 
 def _ask(rng: Random, domain: Domain, mix: Mix) -> Ask:
@@ -131,18 +169,18 @@ def _ask(rng: Random, domain: Domain, mix: Mix) -> Ask:
     return rng.choice([ask for ask in domain.asks if ask.kind is kind])
 
 
-def _opening(rng: Random, mix: Mix) -> Lesson:
-    return [((f"{_SYSTEM}{SYSTEM}" if rng.random() < mix.system else "") + _USER, False)]
+def _opening(rng: Random, mix: Mix) -> str:
+    return (f"{_SYSTEM}{SYSTEM}" if rng.random() < mix.system else "") + _USER
 
 
-def _recall(rng: Random, row: Row, mix: Mix) -> Lesson:
+def _recall(rng: Random, row: Row, mix: Mix, apart: bool) -> Lesson:
     least, most = mix.extra
     fields = list(pick_fields(rng, row, (), rng.randint(least + 2, most + 2)))
     if rng.random() < 0.5:  # values that can only be copied
         fields = [(name, _noise(rng)) for name, _ in fields]
-    lesson = [(_USER + json_text(fields) + _ASSISTANT, False)]
+    lesson = _object(rng, _USER, tuple(fields), apart)
     rng.shuffle(fields)
-    return lesson + list(_learned_values(fields))
+    return lesson + [Piece(*each) for each in _learned_values(fields)]
 
 
 def _noise(rng: Random) -> str:

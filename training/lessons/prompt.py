@@ -33,7 +33,12 @@ class Prompt:
 
 def user_text(query: str, fields: Sequence[Field]) -> str:
     """The user's turn: the query, then the fields as JSON, one per line."""
-    return f"{ask_text(query)}\n\nGiven the following data:\n{json_text(fields)}"
+    return data_text(query) + json_text(fields)
+
+
+def data_text(query: str) -> str:
+    """The user's turn up to the fields."""
+    return f"{ask_text(query)}\n\nGiven the following data:\n"
 
 
 def ask_text(query: str) -> str:
@@ -43,7 +48,10 @@ def ask_text(query: str) -> str:
 
 def json_text(fields: Sequence[Field]) -> str:
     """The fields as JSON, one per line."""
-    lines = ",\n".join(
-        f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in fields
-    )
+    lines = ",\n".join(json_line(*field) for field in fields)
     return f"{{\n{lines}\n}}"
+
+
+def json_line(name: str, value: Value) -> str:
+    """A field as JSON."""
+    return f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isnan
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,16 +100,15 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
 def _largest(logits: Tensor) -> list[int]:
     """The place of each row's largest number, the first of several; NOT_FINITE if it is none."""
-    on_cpu = logits.device.type == "cpu" and logits.dtype in KINDS
-    places = find_largest(logits) if on_cpu else logits.argmax(-1)
-    finite = logits.gather(1, places.long()[:, None]).isfinite()
+    if logits.device.type == "cpu" and logits.dtype in KINDS:
+        # One body instead of five operators: after a pass their code is in no cache.
+        places: Any = find_largest(logits)
+    else:
+        among = logits.argmax(-1)
+        finite = logits.gather(1, among[:, None]).isfinite()[:, 0]
+        places = among.where(finite, NOT_FINITE)
     tokens: list[int] = places.tolist()
-    if finite.all():
-        return tokens
-    return [
-        token if is_finite else NOT_FINITE
-        for token, (is_finite,) in zip(tokens, finite.tolist(), strict=True)
-    ]
+    return tokens
 
 
 def _perturb(logits: Tensor, draws: Sequence[Draw]) -> Tensor:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import gelu
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from relquery.model.forward import packed as weights_in_order
@@ -19,6 +21,7 @@ from relquery.model.forward.linear import (
     packed_weights,
 )
 from relquery.model.forward.packed import PackedWeight, can_pack, padded_rows
+from relquery.model.kernels.elementwise import GELU_TANH, SILU
 from relquery.model.networks.load import prepare
 from relquery.model.networks.random import byte_tokenizer
 from relquery.model.networks.stock import parameters
@@ -80,6 +83,38 @@ def test_products_of_few_rows_have_a_kernel_of_their_own(
         torch.testing.assert_close(
             packed(rows).double(), expected, rtol=4 * room, atol=room * inputs**0.5
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("activation", [SILU, GELU_TANH])
+@pytest.mark.parametrize("inputs", [40, 96, 1_088])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("tiled", [True, False])
+@torch.inference_mode()
+def test_gated_products_are_the_products_gated_afterwards(
+    dtype: torch.dtype,
+    activation: int,
+    inputs: int,
+    bias: bool,
+    tiled: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not tiled:
+        monkeypatch.setattr(weights_in_order.amx, "can_tile", lambda: False)
+    torch.manual_seed(inputs)
+    layer = nn.Linear(inputs, 2 * 192, bias=bias).to(dtype)
+    packed = pack([layer])
+    function = nn.functional.silu if activation == SILU else partial(gelu, approximate="tanh")
+    room = 4 * torch.finfo(dtype).eps
+    for count in (1, 2, 5, 16, 17, 32, 33, 48, 64):
+        rows = torch.randn(count, inputs).to(dtype)
+        if not packed.gates(count):
+            continue
+        gates, ups = packed(rows).chunk(2, -1)
+        expected = function(gates.float()).to(dtype) * ups
+        torch.testing.assert_close(packed.gated(rows, activation), expected, rtol=room, atol=room)
+    assert packed.gates(64) == (can_pack(rows) and packed.is_ours)
+    assert not pack([nn.Linear(inputs, 80).to(dtype)]).gates(4)  # no whole panels
 
 
 @pytest.mark.parametrize("outputs", [64, 100, 1, 193])

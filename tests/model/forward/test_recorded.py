@@ -33,6 +33,9 @@ SIZES: dict[str, Any] = {
 NETWORKS: dict[str, Callable[[], Any]] = {
     "llama": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**SIZES)),
     "a window": lambda: tf.MistralForCausalLM(tf.MistralConfig(**SIZES, sliding_window=9)),
+    "gates of whole panels": lambda: tf.LlamaForCausalLM(
+        tf.LlamaConfig(**{**SIZES, "intermediate_size": 128})
+    ),
     "biases": lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(**SIZES)),
     "normalized heads": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**SIZES, head_dim=32)),
 }

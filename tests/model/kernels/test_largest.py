@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import pytest
 import torch
 
+from relquery.engine.executor import NOT_FINITE
 from relquery.model.kernels.largest import find_largest
 
 
@@ -17,8 +20,12 @@ def test_the_first_of_the_largest_is_found(dtype: torch.dtype, width: int) -> No
     numbers[1] = -torch.inf
     numbers[2, width // 2 :] = 7
     numbers[3, -1] = torch.inf
+    numbers[4] = torch.nan
     wide = torch.cat([numbers, numbers + 1], 1)[:, :width]  # with gaps in memory
-    expected = [row.index(max(row)) for row in numbers.float().tolist()]
+    expected = [
+        row.index(max(row)) if isfinite(max(row)) else NOT_FINITE
+        for row in numbers.float().tolist()
+    ]
     assert find_largest(numbers).tolist() == expected
     assert find_largest(wide).tolist() == expected
     assert find_largest(numbers[:0]).tolist() == []

@@ -69,9 +69,11 @@ class PackedBatch:
         """
         if not isinstance(self.kernels, CompiledAttention) or len(chunks) != self.tokens:
             return False
-        for before, chunk in zip(self.chunks, chunks, strict=True):
-            if chunk.run == 0 or chunk.run != before.run or chunk.position != before.position + 1:
-                return False
+        runs = [chunk.run for chunk in chunks]
+        if 0 in runs or runs != [before.run for before in self.chunks]:
+            return False
+        if [chunk.position - 1 for chunk in chunks] != self.positions.tolist():
+            return False
         slots = np.concatenate([chunk.writes for chunk in chunks])
         if not self.kernels.follow(chunks, slots):
             return False

@@ -69,7 +69,7 @@ class CompiledAttention:
             query = query.contiguous()
         if slopes is not None:
             slopes = slopes.float().contiguous()
-        prepared = self.prepare(query, stored, own)
+        prepared = self.prepare(query.shape[1:], query.dtype, stored, own)
         a, workers = prepared.arguments, prepared.workers
         if out is None:
             out = query.new_empty(*query.shape[:2], a[kernel.VALUE_WIDTH])
@@ -94,15 +94,21 @@ class CompiledAttention:
             MERGE.run(a, workers)
         return out
 
-    def prepare(self, query: Tensor, stored: Stored | None, own: Stored | None) -> Prepared:
-        """The step's plan, for queries, keys and values of these shapes."""
+    def prepare(
+        self,
+        query: tuple[int, ...],
+        dtype: torch.dtype,
+        stored: Stored | None,
+        own: Stored | None,
+    ) -> Prepared:
+        """The step's plan, for queries (heads, width) of a token, and keys and values as given."""
         given = stored if stored is not None else own
         assert given is not None
-        _, heads, width = query.shape
+        heads, width = query
         kv_heads, _, value_width = given[1].shape
         shape = heads, kv_heads, width, value_width
         if shape not in self._prepared:
-            self._prepared[shape] = self._prepare(*shape, KINDS[query.dtype])
+            self._prepared[shape] = self._prepare(*shape, KINDS[dtype])
         return self._prepared[shape]
 
     def tell(

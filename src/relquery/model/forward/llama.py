@@ -77,9 +77,7 @@ class LlamaForward:
         self._recorded: RecordedStep | None = None
         if all(each.is_ours for each in packed_weights(network)):
             compute = partial(self._compute, wanted=None)
-            self._recorded = RecordedStep(
-                self._embedding, self._layers[0], self._head.outputs, compute
-            )
+            self._recorded = RecordedStep(self._embedding, self._layers[0], compute)
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
         """See Forward."""
@@ -117,10 +115,10 @@ class LlamaForward:
             del queries
             added = run.multiply(layer.outward, outputs)
             del outputs
-            gated = run.multiply(layer.gated, run.normalize(layer.second, hidden, added))
-            gated = run.activate(gated, self._activation)
+            normalized = run.normalize(layer.second, hidden, added)
+            gated = run.gate(layer.gated, normalized, self._activation)
             added = run.multiply(layer.down, gated)
-            del gated
+            del normalized, gated
         return run.multiply(self._head, run.normalize(self._last, hidden, added))
 
     def _angles(self, position: int) -> Tables:

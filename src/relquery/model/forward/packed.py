@@ -73,9 +73,24 @@ class PackedWeight:
         """Whether our own kernel can compute products of up to `panels.MOST` rows."""
         return self._stored.panels != 0
 
-    def arguments(self, rows: Tensor, result: Tensor, work: Tensor) -> Arguments:
-        """What our own kernel is told. rows, result: contiguous. work: memory of its threads."""
+    def gates(self, rows: int) -> bool:
+        """Whether our own kernel computes the products of so many rows, and can gate them."""
+        whole = self._stored.width and self.outputs % (2 * self._stored.width) == 0
+        return bool(whole) and 0 < rows <= self._stored.most
+
+    def gated(self, rows: Tensor, activation: int) -> Tensor:
+        """activation(first half of the products) * second half, for rows that `gates` allows."""
+        return self._multiply(rows, activation)
+
+    def arguments(
+        self, rows: Tensor, result: Tensor, work: Tensor, activation: int | None = None
+    ) -> Arguments:
+        """What our own kernel is told. rows, result: contiguous. work: memory of its threads.
+
+        activation: None for plain products.
+        """
         a = Arguments(kernel.ARGUMENTS)
+        a[kernel.GATED], a[kernel.ACTIVATION] = activation is not None, activation or 0
         a[kernel.KIND], a[kernel.ROWS] = KINDS[rows.dtype], rows.shape[0]
         a[kernel.INPUTS], a[kernel.OUTPUTS] = rows.shape[1], self.outputs
         a[kernel.SOURCE], a[kernel.MATRIX] = rows.data_ptr(), self._stored.panels
@@ -84,13 +99,14 @@ class PackedWeight:
         a[kernel.RESULT], a[kernel.WORK] = result.data_ptr(), work.data_ptr()
         return a
 
-    def _multiply(self, rows: Tensor) -> Tensor:
-        """Products by our own kernel."""
+    def _multiply(self, rows: Tensor, activation: int | None = None) -> Tensor:
+        """Products by our own kernel, gated if there is an activation."""
         rows = rows.contiguous()
-        result = rows.new_empty(rows.shape[0], self.outputs)
+        width = self.outputs if activation is None else self.outputs // 2
+        result = rows.new_empty(rows.shape[0], width)
         workers = threads() if self.count > ALONE else 1
         work = torch.empty(workers * kernel.WORK_BYTES, dtype=torch.uint8)
-        kernel.MULTIPLY.run(self.arguments(rows, result, work), workers)
+        kernel.MULTIPLY.run(self.arguments(rows, result, work, activation), workers)
         return result
 
     def dense(self) -> Tensor:

@@ -45,30 +45,25 @@ def can_record(batch: PackedBatch) -> bool:
 class RecordedStep:
     """Computes steps of up to MOST tokens whose logits are all wanted.
 
-    embedding: (vocabulary, width). layer: any of the network's, which are alike. outputs: width of
-    logits. compute: the forward pass, from a run and embedded tokens to logits.
+    embedding: (vocabulary, width). layer: any of the network's, which are alike. compute: the
+    forward pass, from a run and embedded tokens to logits.
     """
 
     def __init__(
-        self,
-        embedding: Tensor,
-        layer: Layer,
-        outputs: int,
-        compute: Callable[[Run, Tensor], Tensor],
+        self, embedding: Tensor, layer: Layer, compute: Callable[[Run, Tensor], Tensor]
     ) -> None:
         self._embedding, self._layer, self._compute = embedding, layer, compute
-        self._outputs = outputs
         self._lock = Lock()
         self._threads = 0
         self._cache: Callable[[], KVCache | None] = lambda: None
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, tables: Tables) -> Tensor | None:
-        """Logits (tokens, vocabulary); None if this step cannot be computed so."""
+        """Logits (tokens, vocabulary), until the next step; None if this cannot be computed so."""
         stored, kernels, count = batch.cache.stored(0), batch.kernels, batch.tokens
         if stored is None or not isinstance(kernels, CompiledAttention):
             return None
-        queries = self._embedding.new_empty(count, self._layer.heads, self._layer.width)
-        prepared = kernels.prepare(queries, stored, None)
+        queries = self._layer.heads, self._layer.width
+        prepared = kernels.prepare(queries, self._embedding.dtype, stored, None)
         if len(prepared.plan.shift_values):
             return None
         rows = padded_rows(count)
@@ -78,7 +73,6 @@ class RecordedStep:
             )
         ids = np.zeros(rows, dtype=np.int64)
         ids[:count] = tokens
-        logits = self._embedding.new_empty(rows, self._outputs)
         plan, (cosines, sines) = prepared.arguments.numbers, tables
         with self._lock:
             if self._cache() is not batch.cache or self._threads != threads():
@@ -90,17 +84,18 @@ class RecordedStep:
                     rows,
                     count,
                     *(each.ctypes.data for each in inputs),
-                    *(each.data_ptr() for each in (cosines, sines, logits)),
+                    *(each.data_ptr() for each in (cosines, sines)),
                     *plan[PLAN].tolist(),
                 ]
             )
-        return logits[:count]
+            return self._logits[:count]
 
     def _record(self, batch: PackedBatch, tables: Tables) -> None:
         embedding = self._embedding
         recorder = Recorder(batch, tables)
         hidden = recorder.look_up(embedding, MOST)
-        self._compute(recorder, hidden)
+        # Their place belongs to the recording: whoever reads them has a cache of its own.
+        self._logits = self._compute(recorder, hidden)
         self._results = recorder.results
 
         def of(*bodies: Body) -> list[int]:
@@ -120,7 +115,6 @@ class RecordedStep:
                 (turns, row_passes.POSITIONS),
                 (turns, row_passes.COSINES),
                 (turns, row_passes.SINES),
-                (products[-1:], panels.RESULT),
                 *((attends, each) for each in attention.PLAN),
             ],
         )
@@ -152,6 +146,15 @@ class Recorder(Run):
         self._note(panels.MULTIPLY, weight.arguments(rows, result, work).numbers)
         return result
 
+    def gate(self, weight: PackedWeight, rows: Tensor, activation: int) -> Tensor:
+        """See Run."""
+        if not weight.gates(len(rows)):
+            return super().gate(weight, rows, activation)
+        result = self._new("gated", rows, len(rows), weight.outputs // 2)
+        work = self._work(panels.WORK_BYTES)
+        self._note(panels.MULTIPLY, weight.arguments(rows, result, work, activation).numbers)
+        return result
+
     def attend(
         self, number: int, layer: Layer, queries: Tensor, chosen: Sequence[int] | None = None
     ) -> Tensor:
@@ -160,7 +163,7 @@ class Recorder(Run):
         kernels, stored = self.batch.kernels, self.batch.cache.stored(number)
         assert isinstance(kernels, CompiledAttention)
         outputs, options = self._new("outputs", queries, *queries.shape), layer.options
-        prepared = kernels.prepare(queries, stored, None)
+        prepared = kernels.prepare(queries.shape[1:], queries.dtype, stored, None)
         kernels.tell(
             number,
             prepared,

@@ -123,12 +123,15 @@ class Run:
         )
         return outputs.flatten(1)
 
-    def activate(self, gated: Tensor, activation: int) -> Tensor:
-        """activation(gate) * up (rows, width) of gate and up (rows, 2 * width)."""
-        width = gated.shape[1] // 2
+    def gate(self, weight: PackedWeight, rows: Tensor, activation: int) -> Tensor:
+        """activation(gate) * up (rows, outputs / 2) of products with gate and up."""
+        if weight.gates(len(rows)):
+            return weight.gated(rows, activation)
+        products = self.multiply(weight, rows)
+        width = weight.outputs // 2
         self._a[kernel.ACTIVATION] = activation
-        result = self._new("activated", gated, gated.shape[0], width)
-        self._go_through(kernel.ACTIVATE, gated, result, width)
+        result = self._new("gated", products, len(rows), width)
+        self._go_through(kernel.ACTIVATE, products, result, width)
         return result
 
     def _new(self, name: str, like: Tensor, *shape: int) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import types
 
+from relquery.model.kernels.compiled import compiled
 from relquery.model.kernels.instructions.elementary import exponential
 from relquery.model.kernels.instructions.llvm import (
     BYTES,
@@ -114,11 +115,20 @@ def weigh_row(
     return types.void(*[types.int64] * 3, types.float32, *[types.int64] * 2), _pass(weigh)
 
 
+@compiled
+def gate(target: int, gates: int, ups: int, activation: int, kind: int, count: int) -> None:
+    """Write activation(gates), rounded, times ups."""
+    if activation == SILU:
+        _gate(target, gates, ups, SILU, kind, count)
+    else:
+        _gate(target, gates, ups, GELU_TANH, kind, count)
+
+
 @instructions
-def gate_row(
+def _gate(
     typing: Any, target: Any, gates: Any, ups: Any, activation: Any, kind: Any, count: Any
 ) -> Any:
-    """Write activation(gates), rounded, times ups; `activation` is literal."""
+    """`gate`; `activation` is literal."""
     activate = {SILU: _silu, GELU_TANH: _gelu}[activation.literal_value]
 
     def gate(row: _Row, target: Any, gates: Any, ups: Any, _: Any) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
+from relquery.engine.executor import NOT_FINITE
 from relquery.model.kernels.arguments import KINDS, Arguments
 from relquery.model.kernels.compiled import Floats, compiled, floats, integers
 from relquery.model.kernels.instructions.llvm import FLOAT32
@@ -40,13 +40,15 @@ _NOTHING = np.float32(-np.inf)
 
 @compiled
 def _first_largest(row: int, kind: int, width: int, numbers: Floats) -> int:
-    """The place of the largest number of a row; the first of several."""
+    """The place of the largest number of a row, the first of several; NOT_FINITE if it is none."""
     size = 4 if kind == FLOAT32 else 2
     best, part = _NOTHING, 0
     for first in range(0, width, PART):
         found = largest(row + first * size, kind, min(PART, width - first))
         if found > best:
             best, part = found, first
+    if not np.isfinite(best):
+        return NOT_FINITE
     widen(numbers.ctypes.data, row + part * size, kind, min(PART, width - part))
     at = 0
     while at < min(PART, width - part) - 1 and numbers[at] != best:
@@ -75,15 +77,18 @@ def _find(place: Any) -> None:
 FIND = Body(_find)
 
 
-def find_largest(numbers: Tensor) -> Tensor:
-    """The place (rows,) of the largest number of each row (rows, width); the first of several."""
+def find_largest(numbers: Tensor) -> Int64s:
+    """The place (rows,) of the largest number of each row (rows, width), the first of several.
+
+    NOT_FINITE if the largest is not a finite number; NaN counts for nothing.
+    """
     numbers = numbers.contiguous()
     rows, width = numbers.shape
-    result = torch.empty(rows, dtype=torch.long)
-    workers = threads() if numbers.numel() > ALONE else 1
-    work = torch.empty(workers * WORK_BYTES, dtype=torch.uint8)
+    result = np.empty(rows, dtype=np.int64)
+    workers = threads() if rows * width > ALONE else 1
+    work = np.empty(workers * WORK_BYTES, dtype=np.uint8)
     a = Arguments(ARGUMENTS)
     a[KIND], a[ROWS], a[WIDTH] = KINDS[numbers.dtype], rows, width
-    a[SOURCE], a[RESULT], a[WORK] = numbers.data_ptr(), result.data_ptr(), work.data_ptr()
+    a[SOURCE], a[RESULT], a[WORK] = numbers.data_ptr(), result.ctypes.data, work.ctypes.data
     FIND.run(a, workers)
     return result

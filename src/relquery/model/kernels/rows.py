@@ -20,14 +20,7 @@ from relquery.model.kernels.compiled import (
     integers,
     padded,
 )
-from relquery.model.kernels.elementwise import (
-    GELU_TANH,
-    SILU,
-    add_row,
-    gate_row,
-    turn_pairs,
-    weigh_row,
-)
+from relquery.model.kernels.elementwise import add_row, gate, turn_pairs, weigh_row
 from relquery.model.kernels.instructions.llvm import FLOAT32
 from relquery.model.kernels.instructions.vectors import (
     copy_bytes,
@@ -162,10 +155,7 @@ def _activate_row(a: Int64s, row: int) -> None:
     kind, width = a[KIND], a[WIDTH]
     line = width * _size(kind)
     gates = a[SOURCE] + 2 * row * line
-    if a[ACTIVATION] == SILU:
-        gate_row(a[RESULT] + row * line, gates, gates + line, SILU, kind, width)
-    else:
-        gate_row(a[RESULT] + row * line, gates, gates + line, GELU_TANH, kind, width)
+    gate(a[RESULT] + row * line, gates, gates + line, a[ACTIVATION], kind, width)
 
 
 @compiled

@@ -21,7 +21,6 @@ from relquery.model.kernels.instructions.llvm import (
     I64,
     IS_X86,
     Loop,
-    fetch,
     instructions,
     load,
     moved,
@@ -111,32 +110,25 @@ def multiply_tiles(
     deep: Any,
     bias: Any,
     work: Any,
-    ahead: Any,
     halves: Any,
-    lines: Any,
 ) -> Any:
     """The products of `count` rows and of weights, and a bias added to them.
 
     result: bfloat16 (count, WIDTH). rows: (count, deep * DEEP). `result_row`, `row`: bytes from
     row to row. weights: (deep * DEEP / 2, WIDTH, 2). bias: float32 (WIDTH,). work: SUMS bytes.
-    ahead: what begins to be read meanwhile, `lines` of LINE bytes for each DEEP inputs.
-    halves: 1 for up to 16 rows, else 2. It and `lines` are literal.
+    halves: 1 for up to 16 rows, else 2; literal. Processors read ahead by themselves as fast.
     """
     used = range(halves.literal_value)
-    fetched = range(lines.literal_value)
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         if not _IS_HERE:
             return context.get_dummy_value()
-        result, result_row, rows, row, count, weights, deep, bias, work, ahead = given[:10]
+        result, result_row, rows, row, count, weights, deep, bias, work = given[:9]
         line = I64(2 * _LINE)
         for half in used:
             for register in _SUMS[half]:
                 _do(builder, f"tilezero %tmm{register}")
         with Loop(builder, deep, 1, {}) as loop:
-            soon = moved(builder, ahead, (loop.index, I64(_LINE * len(fetched))))
-            for number in fetched:
-                fetch(builder, moved(builder, soon, offset=_LINE * number))
             _add_step(builder, loop.index, rows, row, weights, line, len(used), 2)
         for half in used:
             for side, register in enumerate(_SUMS[half]):
@@ -152,7 +144,7 @@ def multiply_tiles(
                 store(builder, total, moved(builder, target, offset=offset // 2), BFLOAT16)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 10, halves, lines), generate
+    return types.void(*[types.int64] * 9, halves), generate
 
 
 @instructions
@@ -220,7 +212,7 @@ def _add_step(
     lines = moved(builder, right, (index, builder.mul(right_row, I64(_HALF))))
     for side in range(across):
         place = moved(builder, lines, offset=_LINE * side)
-        _do(builder, f"tileloadd ($0,$1,1), %tmm{_WEIGHTS[side]}", place, right_row)
+        _do(builder, f"tileloaddt1 ($0,$1,1), %tmm{_WEIGHTS[side]}", place, right_row)
     for half in range(down):
         first = moved(builder, left, (I64(_HALF * half), left_row))
         place = moved(builder, first, (index, I64(_LINE)))
