@@ -35,6 +35,13 @@ def layers(dtype: torch.dtype, biases: tuple[bool, ...]) -> list[nn.Linear]:
     return [each.to(dtype) for each in made]
 
 
+@pytest.fixture(params=[True, False])
+def with_tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AMX where the machine has it, and without it."""
+    if not request.param:
+        monkeypatch.setattr(weights_in_order.amx, "can_tile", lambda: False)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("biases", [(False,), (True,), (True, False, True), (False, False)])
 @pytest.mark.parametrize("rows", [(1,), (3,), (2, 33)])
@@ -60,18 +67,14 @@ def test_products_are_those_of_the_plain_layers(
 @pytest.mark.parametrize("outputs", [64, 320])
 @pytest.mark.parametrize("inputs", [40, 41, 96, 300])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("tiled", [True, False])
+@pytest.mark.usefixtures("with_tiles")
 @torch.inference_mode()
 def test_products_of_few_rows_have_a_kernel_of_their_own(
     dtype: torch.dtype,
     outputs: int,
     inputs: int,
     bias: bool,
-    tiled: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not tiled:
-        monkeypatch.setattr(weights_in_order.amx, "can_tile", lambda: False)
     torch.manual_seed(inputs)
     layer = nn.Linear(inputs, outputs, bias=bias).to(dtype)
     weight, plain = layer.weight.double(), layer.bias.double() if bias else None
@@ -89,18 +92,14 @@ def test_products_of_few_rows_have_a_kernel_of_their_own(
 @pytest.mark.parametrize("activation", [SILU, GELU_TANH])
 @pytest.mark.parametrize("inputs", [40, 96, 1_088])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("tiled", [True, False])
+@pytest.mark.usefixtures("with_tiles")
 @torch.inference_mode()
 def test_gated_products_are_the_products_gated_afterwards(
     dtype: torch.dtype,
     activation: int,
     inputs: int,
     bias: bool,
-    tiled: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if not tiled:
-        monkeypatch.setattr(weights_in_order.amx, "can_tile", lambda: False)
     torch.manual_seed(inputs)
     layer = nn.Linear(inputs, 2 * 192, bias=bias).to(dtype)
     packed = pack([layer])
