@@ -46,20 +46,30 @@ class Decoding:
         tokens = np.array(ids[start:], dtype=np.int32)
         return Chunk(number, tokens, start, context, slots[start : len(ids)])
 
-    def compute(self, chunks: list[Chunk]) -> torch.Tensor:
+    def compute(self, chunks: list[Chunk], wanted: list[int] | None = None) -> torch.Tensor:
+        """Logits of the wanted tokens of the batch; None for all."""
         batch = PackedBatch(chunks, self.cache, True, CPU)
         tokens = np.concatenate([each.tokens for each in chunks]).astype(np.int64)
-        return self.forward(tokens, batch, list(range(len(tokens))))
+        return self.forward(tokens, batch, list(range(len(tokens))) if wanted is None else wanted)
 
     def step(self, count: int) -> None:
         """Give some prompts a token, and compare their logits with the network's own."""
-        chosen = self.random.permutation(len(self.ids))[:count]
-        for number in chosen:
-            self.ids[number] += self.draw(1)
-        found = self.compute(
-            [self.chunk(each, len(self.ids[each]) - 1, self.ids[each]) for each in chosen]
-        )
-        for logits, number in zip(found, chosen, strict=True):
-            expected = self.network(torch.tensor([self.ids[number]]), use_cache=False).logits[0, -1]
+        self.grow([1] * count, count)
+
+    def grow(self, counts: list[int], wanted: int) -> None:
+        """Give some prompts so many tokens each, and compare the logits of so many tokens of these,
+        of any of them."""
+        chosen = self.random.permutation(len(self.ids))[: len(counts)].tolist()
+        chunks, places = [], []
+        for number, count in zip(chosen, counts, strict=True):
+            start = len(self.ids[number])
+            self.ids[number] += self.draw(count)
+            chunks.append(self.chunk(number, start, self.ids[number]))
+            places += [(number, start + each) for each in range(count)]
+        rows = sorted(self.random.permutation(len(places))[:wanted].tolist())
+        for logits, row in zip(self.compute(chunks, rows), rows, strict=True):
+            number, last = places[row]
+            ids = torch.tensor([self.ids[number][: last + 1]])
+            expected = self.network(ids, use_cache=False).logits[0, -1]
             room = 5e-5 * float(expected.abs().max())
             torch.testing.assert_close(logits, expected, rtol=0, atol=room)

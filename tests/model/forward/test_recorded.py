@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers as tf
 
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.forward import recorded
@@ -82,6 +82,45 @@ def test_steps_of_any_size_follow_one_another(name: str, runs: list[int]) -> Non
     assert len(runs) == before + 8
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+@torch.inference_mode()
+def test_logits_may_be_wanted_of_some_tokens_alone(name: str, runs: list[int]) -> None:
+    decoding = Decoding(*ready(name), prompts=8, seed=6)
+    before = len(runs)
+    steps = [([30], 1), ([2], 1), ([9, 1, 5], 2), ([1, 1, 1], 2), ([7], 6), ([20, 20, 20, 4], 63)]
+    for counts, wanted in steps:
+        decoding.grow(counts, wanted)
+        decoding.step(3)  # recorded apart
+    assert len(runs) == before + 2 * len(steps)
+
+
+@torch.inference_mode()
+def test_a_window_counts_positions_where_later_ones_were_computed_before() -> None:
+    network, forward = ready("a window")
+    window, positions = network.config.sliding_window, [*range(8), *range(14, 20), *range(8, 14)]
+    ids = np.random.default_rng(7).integers(3, SIZES["vocab_size"], len(positions))
+    slots, cache = np.arange(len(ids)), KVCache(len(ids))
+    found = []
+    for first, last, context in (
+        (0, 8, ()),
+        (8, 14, (Segment(slots[:8]),)),
+        (14, 20, (Segment(slots[:8]), Segment(slots[8:14], 14))),
+    ):
+        tokens, own = ids[first:last].astype(np.int32), slots[first:last]
+        chunk = Chunk(0, tokens, positions[first], context, own)
+        batch = PackedBatch([chunk], cache, share=True, device=torch.device("cpu"))
+        found.append(forward(ids[first:last], batch, [3, 5]).clone())
+    at = torch.tensor(positions)
+    seen = torch.ones(len(at), len(at)).tril().bool() & (at[:, None] - at < window)
+    mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    expected = network(
+        torch.tensor(ids)[None], attention_mask=mask[None, None], position_ids=at[None]
+    ).logits[0]
+    expected = expected[[3, 5, 11, 13, 17, 19]]
+    room = 5e-5 * float(expected.abs().max())
+    torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=room)
+
+
 @torch.inference_mode()
 def test_caches_and_threads_may_change(runs: list[int]) -> None:
     network, forward = ready("llama")
@@ -92,6 +131,7 @@ def test_caches_and_threads_may_change(runs: list[int]) -> None:
             torch.set_num_threads(threads)
             for decoding in (one, other, one):
                 decoding.step(4)
+                decoding.grow([3, 2], 1)
     finally:
         torch.set_num_threads(before)
     assert len(runs) >= 9
@@ -106,6 +146,7 @@ def test_engines_in_several_threads_do_not_disturb_each_other() -> None:
     def decode(decoding: Decoding) -> None:
         for count in (1, 6, 2, 5, 1, 4):
             decoding.step(count)
+            decoding.grow([3, 4], count)
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(decode, decodings))
@@ -123,8 +164,7 @@ def test_a_step_with_more_tokens_is_computed_as_always(runs: list[int]) -> None:
 def test_a_recorded_step_does_not_keep_a_cache() -> None:
     network, forward = ready("llama")
     Decoding(network, forward, 2, 5).step(2)
-    assert forward._recorded is not None
-    assert forward._recorded._cache() is None
+    assert [each._cache() for each in forward._recorded.values()] == [None, None]
 
 
 @pytest.mark.parametrize("token", [-1, SIZES["vocab_size"], 10**6])

@@ -34,7 +34,8 @@ class PackedBatch:
     and save to.
 
     tokens: of the packed batch. positions, slots: (tokens,), slots as chunks write to them.
-    kernels: that compute attention; None if torch's operators do.
+    kernels: that compute attention; None if torch's operators do. is_ordered: whether each chunk's
+    positions come after those of all that it attends to.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class PackedBatch:
         self._writes = self._split_writes(self.slots)
         self.positions = _positions(chunks)
         self.tokens = len(self.positions)
-        self._is_ordered = is_ordered(chunks)
+        self.is_ordered = is_ordered(chunks)
         self.kernels = self._kernels_for(chunks)
 
     def follow(self, chunks: Sequence[Chunk]) -> bool:
@@ -87,11 +88,15 @@ class PackedBatch:
         """Whether all that a layer does beside computing is to write to the cache."""
         return self.turn is None and self.scratch is None and not self._saves and not self._loads
 
+    def kernels_at(self, rows: Sequence[int]) -> CompiledAttention | GpuAttention | None:
+        """The kernels for the queries of some of the tokens: which, ascending."""
+        return self._kernels_for(chunks_at(self.chunks, rows))
+
     def _kernels_for(self, chunks: Sequence[Chunk]) -> CompiledAttention | GpuAttention | None:
         kernels = kernels_of(self.device)
         if kernels is None:
             return None
-        if not self._is_ordered:
+        if not self.is_ordered:
             chunks = numbered(chunks)
         return kernels(chunks, self.share, self.scheme, self.rotate == "keys")
 
@@ -133,7 +138,7 @@ class PackedBatch:
         chunks = None if rows is None else chunks_at(self.chunks, rows)
         kernels = self.kernels if chunks is None else self._kernels_for(chunks)
         # Numbers in the place of positions tell who sees whom, but not how far away it is.
-        knows_distance = self._is_ordered or (window is None and slopes is None)
+        knows_distance = self.is_ordered or (window is None and slopes is None)
         if kernels is None or queries.dtype not in KINDS or not knows_distance:
             bucketed = self.bucketed if chunks is None else self._bucketed_for(chunks)
             keys, values = self._read_own(layer)

@@ -8,7 +8,6 @@ rows between each two of them, and attention.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -74,16 +73,19 @@ class LlamaForward:
         self._head = pack([whole.lm_head])
         self._rotary: Any = inner.rotary_emb
         self._known_angles = torch.empty(0, 0), torch.empty(0, 0)
-        self._recorded: RecordedStep | None = None
+        self._windowed = any(each.window for each in options)
+        # By whether all logits are wanted.
+        self._recorded: dict[bool, RecordedStep] = {}
         if all(each.is_ours for each in packed_weights(network)):
-            compute = partial(self._compute, wanted=None)
-            self._recorded = RecordedStep(self._embedding, self._layers[0], compute)
+            for every in (True, False):
+                step = RecordedStep(self._embedding, self._layers[0], self._compute)
+                self._recorded[every] = step
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
         """See Forward."""
         tables = self._angles(int(batch.positions.max()))
-        if self._recorded is not None and len(wanted) == batch.tokens and can_record(batch):
-            logits = self._recorded(tokens, batch, tables)
+        if self._recorded and wanted and can_record(batch, self._windowed):
+            logits = self._recorded[len(wanted) == batch.tokens](tokens, batch, wanted, tables)
             if logits is not None:
                 return logits
         padded = torch.zeros(padded_rows(len(tokens)), dtype=torch.long)
@@ -91,8 +93,8 @@ class LlamaForward:
         hidden = nn.functional.embedding(padded, self._embedding)
         return self._compute(Run(batch, tables), hidden, wanted)[: len(wanted)]
 
-    def _compute(self, run: Run, hidden: Tensor, wanted: Sequence[int] | None) -> Tensor:
-        """Logits (rows, vocabulary) of embedded tokens (rows, width). wanted: None for all."""
+    def _compute(self, run: Run, hidden: Tensor, wanted: Sequence[int]) -> Tensor:
+        """Logits (rows, vocabulary) of the wanted ones of embedded tokens (rows, width)."""
         added: Tensor | None = None
         turn, last = run.batch.turn, len(self._layers) - 1
         for number, layer in enumerate(self._layers):
@@ -102,14 +104,12 @@ class LlamaForward:
             added = None  # a slice that waits for its turn holds no more than it has to
             if turn is not None:
                 turn(number, ())
-            if number == last and wanted is not None and len(wanted) < run.batch.tokens:
+            if number == last and len(wanted) < run.batch.tokens:
                 # No other token's states are read after this layer's keys and values.
                 if not wanted:
                     return hidden.new_empty(0, self._head.outputs)
-                chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
-                chosen[: len(wanted)] = torch.tensor(wanted)
-                hidden = hidden[chosen]
-                outputs = run.attend(number, layer, queries[chosen], wanted)
+                hidden, queries = run.choose(hidden, queries, wanted)
+                outputs = run.attend(number, layer, queries, wanted)
             else:
                 outputs = run.attend(number, layer, queries)
             del queries

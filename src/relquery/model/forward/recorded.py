@@ -1,7 +1,7 @@
-"""A decode step as one program, recorded once and run again: what CUDA graphs are on a GPU.
+"""A short step as one program, recorded once and run again: what CUDA graphs are on a GPU.
 
 A step of one token takes some seventy bodies. Started one by one from Python they take 1.5 times
-as long as in a row.
+as long as in a row; those of 30 tokens after 5,000 take 2 ms of 15 longer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
-from relquery.model.attention.compiled import CompiledAttention
+from relquery.model.attention.compiled import CompiledAttention, Prepared
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.forward.run import Layer, Run, Tables
@@ -30,101 +30,129 @@ from relquery.model.kernels.threads import Body, threads
 MOST = panels.MOST
 """Tokens of a recorded step at most."""
 PLAN = list(attention.PLAN)
+Compute = Callable[[Run, Tensor, Sequence[int]], Tensor]
 
 
-def can_record(batch: PackedBatch) -> bool:
-    """Whether a batch can be computed by a recorded step, where all weights have our own kernel."""
+def can_record(batch: PackedBatch, windowed: bool) -> bool:
+    """Whether a batch can be computed by a recorded step, where all weights have our own kernel.
+
+    windowed: whether a layer has a sliding window.
+    """
     return (
         batch.tokens <= MOST
         and batch.is_plain
+        and (batch.is_ordered or not windowed)
         and isinstance(batch.kernels, CompiledAttention)
         and can_run()
     )
 
 
 class RecordedStep:
-    """Computes steps of up to MOST tokens whose logits are all wanted.
+    """Computes steps of up to MOST tokens: those whose logits are all wanted, or the others.
 
     embedding: (vocabulary, width). layer: any of the network's, which are alike. compute: the
-    forward pass, from a run and embedded tokens to logits.
+    forward pass, from a run, embedded tokens and which are wanted to logits.
     """
 
-    def __init__(
-        self, embedding: Tensor, layer: Layer, compute: Callable[[Run, Tensor], Tensor]
-    ) -> None:
+    def __init__(self, embedding: Tensor, layer: Layer, compute: Compute) -> None:
         self._embedding, self._layer, self._compute = embedding, layer, compute
         self._lock = Lock()
         self._threads = 0
         self._cache: Callable[[], KVCache | None] = lambda: None
 
-    def __call__(self, tokens: Int64s, batch: PackedBatch, tables: Tables) -> Tensor | None:
-        """Logits (tokens, vocabulary), until the next step; None if this cannot be computed so."""
-        stored, kernels, count = batch.cache.stored(0), batch.kernels, batch.tokens
-        if stored is None or not isinstance(kernels, CompiledAttention):
+    def __call__(
+        self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int], tables: Tables
+    ) -> Tensor | None:
+        """Logits (wanted, vocabulary), until the next step; None if this cannot be computed so."""
+        prepared = self._prepare(batch.kernels, batch)
+        if prepared is None or len(prepared.plan.shift_values):
             return None
-        queries = self._layer.heads, self._layer.width
-        prepared = kernels.prepare(queries, self._embedding.dtype, stored, None)
-        if len(prepared.plan.shift_values):
-            return None
-        rows = padded_rows(count)
+        rows = padded_rows(batch.tokens)
         if tokens.min() < 0 or tokens.max() >= len(self._embedding):
             raise IndexError(
                 f"A token id is not among the {len(self._embedding):,} of the network."
             )
-        ids = np.zeros(rows, dtype=np.int64)
-        ids[:count] = tokens
-        plan, (cosines, sines) = prepared.arguments.numbers, tables
+        ids = _filled(tokens, rows)
+        arrays, (cosines, sines) = [ids, batch.slots, batch.positions], tables
+        told = [
+            batch.tokens,
+            *(each.ctypes.data for each in arrays),
+            *(each.data_ptr() for each in (cosines, sines)),
+            *_of_part(rows, prepared),
+        ]
+        if len(wanted) < batch.tokens:
+            chosen = self._prepare(batch.kernels_at(wanted), batch)
+            assert chosen is not None
+            few = _filled(np.array(wanted), padded_rows(len(wanted)))
+            told += [*_of_part(len(few), chosen), few.ctypes.data]
         with self._lock:
             if self._cache() is not batch.cache or self._threads != threads():
-                self._record(batch, tables)
-            inputs = ids, batch.slots, batch.positions
-            self._program.run(
-                [
-                    rows,
-                    rows,
-                    count,
-                    *(each.ctypes.data for each in inputs),
-                    *(each.data_ptr() for each in (cosines, sines)),
-                    *plan[PLAN].tolist(),
-                ]
-            )
-            return self._logits[:count]
+                self._record(batch, wanted, tables)
+            self._program.run(told)
+            return self._logits[: len(wanted)]
 
-    def _record(self, batch: PackedBatch, tables: Tables) -> None:
+    def _prepare(self, kernels: object, batch: PackedBatch) -> Prepared | None:
+        stored = batch.cache.stored(0)
+        if stored is None or not isinstance(kernels, CompiledAttention):
+            return None
+        queries = self._layer.heads, self._layer.width
+        return kernels.prepare(queries, self._embedding.dtype, stored, None)
+
+    def _record(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> None:
         embedding = self._embedding
         recorder = Recorder(batch, tables)
         hidden = recorder.look_up(embedding, MOST)
         # Their place belongs to the recording: whoever reads them has a cache of its own.
-        self._logits = self._compute(recorder, hidden)
+        self._logits = self._compute(recorder, hidden, wanted)
         self._results = recorder.results
-
-        def of(*bodies: Body) -> list[int]:
-            return [at for at, each in enumerate(recorder.bodies) if each in bodies]
-
-        passes = of(row_passes.LOOK_UP, row_passes.NORMALIZE, row_passes.ACTIVATE)
-        products, turns, attends = of(panels.MULTIPLY), of(row_passes.ROTATE), of(ATTEND, MERGE)
-        self._program = Program(
-            recorder.bodies,
-            recorder.arguments,
-            [
-                (passes, row_passes.ROWS),
-                (products, panels.ROWS),
-                (turns, row_passes.ROWS),
-                ([0], row_passes.TOKENS),
-                (turns, row_passes.SLOTS),
-                (turns, row_passes.POSITIONS),
-                (turns, row_passes.COSINES),
-                (turns, row_passes.SINES),
-                *((attends, each) for each in attention.PLAN),
-            ],
-        )
+        bodies, chosen = recorder.bodies, recorder.chosen
+        turns = [at for at, body in enumerate(bodies) if body is row_passes.ROTATE]
+        until = chosen[0] if chosen else len(bodies)
+        inputs = [
+            (turns, row_passes.ROWS),
+            ([0], row_passes.TOKENS),
+            (turns, row_passes.SLOTS),
+            (turns, row_passes.POSITIONS),
+            (turns, row_passes.COSINES),
+            (turns, row_passes.SINES),
+            *_inputs(bodies, range(until)),
+        ]
+        if chosen:
+            inputs += [*_inputs(bodies, range(until, len(bodies))), (chosen, row_passes.TOKENS)]
+        self._program = Program(bodies, recorder.arguments, inputs)
         self._cache, self._threads = weakref.ref(batch.cache), threads()
+
+
+def _inputs(bodies: Sequence[Body], part: range) -> list[tuple[list[int], int]]:
+    """What the bodies of a part of the pass are told in each step; see _of_part."""
+
+    def of(*kinds: Body) -> list[int]:
+        return [at for at in part if bodies[at] in kinds]
+
+    return [
+        (of(row_passes.LOOK_UP, row_passes.NORMALIZE, row_passes.ACTIVATE), row_passes.ROWS),
+        (of(panels.MULTIPLY), panels.ROWS),
+        *((of(ATTEND, MERGE), each) for each in attention.PLAN),
+    ]
+
+
+def _of_part(rows: int, prepared: Prepared) -> list[int]:
+    """The numbers for these inputs."""
+    return [rows, rows, *prepared.arguments.numbers[PLAN].tolist()]
+
+
+def _filled(numbers: Int64s, length: int) -> Int64s:
+    """So many numbers, zeros after those given."""
+    filled = np.zeros(length, dtype=np.int64)
+    filled[: len(numbers)] = numbers
+    return filled
 
 
 class Recorder(Run):
     """Notes the bodies of each operation and what they are told, for MOST rows.
 
     Results of one name and width are in one place: each is read by the next operation alone.
+    chosen: the bodies that choose the rows of wanted tokens, and after which there are no others.
     """
 
     def __init__(self, batch: PackedBatch, tables: Tables) -> None:
@@ -132,12 +160,26 @@ class Recorder(Run):
         self.bodies: list[Body] = []
         self.arguments: list[Int64s] = []
         self.results: dict[tuple[object, ...], Tensor] = {}
+        self.chosen: list[int] = []
 
     def look_up(self, embedding: Tensor, rows: int) -> Tensor:
         """Embedded tokens (rows, width)."""
         hidden = self._new("hidden", embedding, rows, embedding.shape[1])
         self._go_through(row_passes.LOOK_UP, embedding, hidden, embedding.shape[1])
         return hidden
+
+    def choose(
+        self, hidden: Tensor, queries: Tensor, wanted: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """See Run."""
+        found = [
+            self._new(name, rows, *rows.shape)
+            for name, rows in (("chosen", hidden), ("chosen queries", queries))
+        ]
+        for source, result in zip((hidden, queries), found, strict=True):
+            self.chosen.append(len(self.bodies))
+            self._go_through(row_passes.LOOK_UP, source, result, source[0].numel())
+        return found[0], found[1]
 
     def multiply(self, weight: PackedWeight, rows: Tensor) -> Tensor:
         """See Run."""
@@ -159,8 +201,8 @@ class Recorder(Run):
         self, number: int, layer: Layer, queries: Tensor, chosen: Sequence[int] | None = None
     ) -> Tensor:
         """See Run."""
-        assert chosen is None
-        kernels, stored = self.batch.kernels, self.batch.cache.stored(number)
+        kernels = self.batch.kernels if chosen is None else self.batch.kernels_at(chosen)
+        stored = self.batch.cache.stored(number)
         assert isinstance(kernels, CompiledAttention)
         outputs, options = self._new("outputs", queries, *queries.shape), layer.options
         prepared = kernels.prepare(queries.shape[1:], queries.dtype, stored, None)

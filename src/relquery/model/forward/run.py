@@ -11,7 +11,7 @@ from torch import Tensor
 from relquery.engine.executor import SCRATCH
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import AttentionOptions
-from relquery.model.forward.packed import PackedWeight
+from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.kernels import rows as kernel
 from relquery.model.kernels.arguments import KINDS, Arguments, places
 from relquery.model.kernels.threads import Body, threads
@@ -100,6 +100,14 @@ class Run:
         self._go_through(kernel.ROTATE, by_head, queries, projected.shape[1])
         batch.end_write(number, keys, values)
         return queries
+
+    def choose(
+        self, hidden: Tensor, queries: Tensor, wanted: Sequence[int]
+    ) -> tuple[Tensor, Tensor]:
+        """The hidden states and queries of the wanted tokens."""
+        chosen = torch.zeros(padded_rows(len(wanted)), dtype=torch.long)
+        chosen[: len(wanted)] = torch.tensor(wanted)
+        return hidden[chosen], queries[chosen]
 
     def attend(
         self, number: int, layer: Layer, queries: Tensor, chosen: Sequence[int] | None = None
