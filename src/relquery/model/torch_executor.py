@@ -74,7 +74,7 @@ class TorchExecutor:
         scratch = KVCache(own, keeps=False) if own else None
         if len(slices) == 1:
             batch = self._batch(chunks, scratch)
-            if batch.is_plain and chunks[0].run:
+            if batch.is_plain and scratch is None and chunks[0].run:
                 return self._go_on(batch)
             logits = [self._forward(batch)]
         else:

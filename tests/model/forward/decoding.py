@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from relquery.engine.executor import Chunk, Segment
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.stock import Forward
@@ -46,9 +46,11 @@ class Decoding:
         tokens = np.array(ids[start:], dtype=np.int32)
         return Chunk(number, tokens, start, context, slots[start : len(ids)])
 
-    def compute(self, chunks: list[Chunk], wanted: list[int] | None = None) -> torch.Tensor:
+    def compute(
+        self, chunks: list[Chunk], wanted: list[int] | None = None, scratch: KVCache | None = None
+    ) -> torch.Tensor:
         """Logits of the wanted tokens of the batch; None for all."""
-        batch = PackedBatch(chunks, self.cache, True, CPU)
+        batch = PackedBatch(chunks, self.cache, True, CPU, scratch=scratch)
         tokens = np.concatenate([each.tokens for each in chunks]).astype(np.int64)
         return self.forward(tokens, batch, list(range(len(tokens))) if wanted is None else wanted)
 
@@ -59,16 +61,43 @@ class Decoding:
     def grow(self, counts: list[int], wanted: int) -> None:
         """Give some prompts so many tokens each, and compare the logits of so many tokens of these,
         of any of them."""
-        chosen = self.random.permutation(len(self.ids))[: len(counts)].tolist()
-        chunks, places = [], []
-        for number, count in zip(chosen, counts, strict=True):
+        chunks = self._grown(counts)
+        rows = self._rows(chunks, wanted)
+        self._compare(chunks, rows, self.compute(chunks, rows))
+
+    def ask(self, counts: list[int], wanted: int, kept: int) -> None:
+        """The same, but the tokens are of this step alone, except those of the first `kept`
+        prompts."""
+        before, chunks, used = [list(ids) for ids in self.ids], self._grown(counts), 0
+        for number, chunk in enumerate(chunks[kept:], kept):
+            own = SCRATCH + used + np.arange(len(chunk.tokens))
+            chunks[number] = chunk._replace(writes=own)
+            used += len(own)
+        rows = self._rows(chunks, wanted)
+        found = self.compute(chunks, rows, KVCache(used, keeps=False))
+        self._compare(chunks, rows, found)
+        for chunk in chunks[kept:]:
+            self.ids[chunk.request] = before[chunk.request]
+
+    def _grown(self, counts: list[int]) -> list[Chunk]:
+        chunks = []
+        for number in self.random.permutation(len(self.ids))[: len(counts)].tolist():
             start = len(self.ids[number])
-            self.ids[number] += self.draw(count)
+            self.ids[number] += self.draw(counts[len(chunks)])
             chunks.append(self.chunk(number, start, self.ids[number]))
-            places += [(number, start + each) for each in range(count)]
-        rows = sorted(self.random.permutation(len(places))[:wanted].tolist())
-        for logits, row in zip(self.compute(chunks, rows), rows, strict=True):
-            number, last = places[row]
+        return chunks
+
+    def _rows(self, chunks: list[Chunk], wanted: int) -> list[int]:
+        tokens = sum(len(chunk.tokens) for chunk in chunks)
+        return sorted(self.random.permutation(tokens)[:wanted].tolist())
+
+    def _compare(self, chunks: list[Chunk], rows: list[int], found: torch.Tensor) -> None:
+        places = [
+            (chunk.request, chunk.position + each)
+            for chunk in chunks
+            for each in range(len(chunk.tokens))
+        ]
+        for logits, (number, last) in zip(found, [places[row] for row in rows], strict=True):
             ids = torch.tensor([self.ids[number][: last + 1]])
             expected = self.network(ids, use_cache=False).logits[0, -1]
             room = 5e-5 * float(expected.abs().max())

@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers as tf
 
-from relquery.engine.executor import Chunk, Segment
+from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.forward import recorded
@@ -92,6 +92,32 @@ def test_logits_may_be_wanted_of_some_tokens_alone(name: str, runs: list[int]) -
         decoding.grow(counts, wanted)
         decoding.step(3)  # recorded apart
     assert len(runs) == before + 2 * len(steps)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@torch.inference_mode()
+def test_states_may_be_of_the_step_alone(name: str, runs: list[int]) -> None:
+    decoding = Decoding(*ready(name), prompts=8, seed=8)
+    before = len(runs)
+    steps = [([30], 1, 0), ([2, 9], 2, 1), ([1, 1, 1], 3, 0), ([1, 1, 1], 3, 2), ([7] * 8, 9, 5)]
+    for counts, wanted, kept in steps:
+        decoding.ask(counts, wanted, kept)
+        decoding.step(8)
+    assert len(runs) == before + 2 * len(steps)
+
+
+@torch.inference_mode()
+def test_the_first_step_may_keep_nothing() -> None:
+    network, forward = ready("llama")
+    cache, other = KVCache(8), Decoding(network, forward, 3, seed=9)
+    for ids in ([5, 6, 7], [9]):
+        chunk = Chunk(0, np.array(ids, np.int32), 0, (), SCRATCH + np.arange(len(ids)))
+        scratch = KVCache(len(ids), keeps=False)
+        batch = PackedBatch([chunk], cache, True, torch.device("cpu"), scratch=scratch)
+        found = forward(chunk.tokens.astype(np.int64), batch, [len(ids) - 1])
+        expected = network(torch.tensor([ids])).logits[0, -1]
+        torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-4)
+        other.step(3)
 
 
 @torch.inference_mode()

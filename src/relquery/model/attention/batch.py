@@ -85,8 +85,8 @@ class PackedBatch:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all that a layer does beside computing is to write to the cache."""
-        return self.turn is None and self.scratch is None and not self._saves and not self._loads
+        """Whether all that a layer does beside computing is to write keys and values."""
+        return self.turn is None and not self._saves and not self._loads
 
     def kernels_at(self, rows: Sequence[int]) -> CompiledAttention | GpuAttention | None:
         """The kernels for the queries of some of the tokens: which, ascending."""

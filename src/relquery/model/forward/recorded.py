@@ -22,6 +22,7 @@ from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.forward.run import Layer, Run, Tables
 from relquery.model.kernels import panels
 from relquery.model.kernels import rows as row_passes
+from relquery.model.kernels.arguments import Stored, places
 from relquery.model.kernels.attention import arguments as attention
 from relquery.model.kernels.attention.tasks import ATTEND, MERGE
 from relquery.model.kernels.program import Program, can_run
@@ -56,6 +57,7 @@ class RecordedStep:
 
     def __init__(self, embedding: Tensor, layer: Layer, compute: Compute) -> None:
         self._embedding, self._layer, self._compute = embedding, layer, compute
+        self._state = embedding.new_empty(1, layer.kv_heads, layer.width)
         self._lock = Lock()
         self._threads = 0
         self._cache: Callable[[], KVCache | None] = lambda: None
@@ -74,10 +76,13 @@ class RecordedStep:
             )
         ids = _filled(tokens, rows)
         arrays, (cosines, sines) = [ids, batch.slots, batch.positions], tables
+        own = None if batch.scratch is None else batch.scratch.prepare(0, self._state, self._state)
         told = [
             batch.tokens,
             *(each.ctypes.data for each in arrays),
             *(each.data_ptr() for each in (cosines, sines)),
+            *places(own),  # the same for all layers
+            *places(own),
             *_of_part(rows, prepared),
         ]
         if len(wanted) < batch.tokens:
@@ -107,6 +112,7 @@ class RecordedStep:
         self._results = recorder.results
         bodies, chosen = recorder.bodies, recorder.chosen
         turns = [at for at, body in enumerate(bodies) if body is row_passes.ROTATE]
+        attends = [at for at, body in enumerate(bodies) if body in (ATTEND, MERGE)]
         until = chosen[0] if chosen else len(bodies)
         inputs = [
             (turns, row_passes.ROWS),
@@ -115,6 +121,8 @@ class RecordedStep:
             (turns, row_passes.POSITIONS),
             (turns, row_passes.COSINES),
             (turns, row_passes.SINES),
+            *((turns, each) for each in row_passes.OWN),
+            *((attends, each) for each in attention.OWN),
             *_inputs(bodies, range(until)),
         ]
         if chosen:
@@ -222,6 +230,9 @@ class Recorder(Run):
         self._note(ATTEND, a.numbers)
         self._note(MERGE, a.numbers)
         return outputs.flatten(1)
+
+    def _stores(self, number: int, keys: Tensor, values: Tensor) -> tuple[Stored | None, ...]:
+        return self.batch.cache.prepare(number, keys, values), None
 
     def _new(self, name: str, like: Tensor, *shape: int) -> Tensor:
         key = name, *shape

@@ -13,7 +13,7 @@ from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import AttentionOptions
 from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.kernels import rows as kernel
-from relquery.model.kernels.arguments import KINDS, Arguments, places
+from relquery.model.kernels.arguments import KINDS, Arguments, Stored, places
 from relquery.model.kernels.threads import Body, threads
 
 ALONE = 1 << 15
@@ -87,7 +87,7 @@ class Run:
         rows = projected.shape[0]
         by_head = projected.view(rows, heads + 2 * kv_heads, width)[: batch.tokens]
         keys, values = by_head[:, heads : heads + kv_heads], by_head[:, heads + kv_heads :]
-        stored, own = batch.prepare(number, keys, values)
+        stored, own = self._stores(number, keys, values)
         a[kernel.KEYS], a[kernel.VALUES], a[kernel.STORE] = places(stored)
         a[kernel.OWN_KEYS], a[kernel.OWN_VALUES], a[kernel.OWN_STORE] = places(own)
         a[kernel.HEADS], a[kernel.KV_HEADS] = heads, kv_heads
@@ -141,6 +141,10 @@ class Run:
         result = self._new("gated", products, len(rows), width)
         self._go_through(kernel.ACTIVATE, products, result, width)
         return result
+
+    def _stores(self, number: int, keys: Tensor, values: Tensor) -> tuple[Stored | None, ...]:
+        """Where a layer's keys and values of these shapes are: in the cache, and of the step."""
+        return self.batch.prepare(number, keys, values)
 
     def _new(self, name: str, like: Tensor, *shape: int) -> Tensor:
         """A place for a result. name: what it holds."""

@@ -71,6 +71,7 @@ AT_ONCE = 8
     ACTIVATION,
     ARGUMENTS,
 ) = range(30)
+OWN = OWN_KEYS, OWN_VALUES, OWN_STORE
 
 _ONE = np.float32(1)
 

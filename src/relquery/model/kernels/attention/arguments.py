@@ -79,6 +79,7 @@ PLAN = (
     MERGED_COUNT,
 )
 """Arguments that a step's plan gives; the others are the network's and the caches'."""
+OWN = OWN_KEYS, OWN_VALUES, OWN_STORE
 
 
 def work_bytes(group: int, width: int, value_width: int) -> int:
