@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
+from random import Random
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,3 +46,19 @@ def test_a_key_is_sixteen_bytes_and_the_same_in_every_process() -> None:
 
 def test_the_same_tokens_in_other_blocks_have_other_keys() -> None:
     assert not set(keys(range(12), 4)) & set(keys(range(12), 3))
+
+
+def test_keys_do_not_depend_on_which_were_computed_before() -> None:
+    random = Random(0)
+    known: dict[tuple[object, ...], list[bytes]] = {}
+    for _ in range(3_000):
+        tokens = tuple(random.choices((1, 2), (9, 1), k=random.randrange(14)))
+        size, previous = random.randrange(1, 5), random.choice((ROOT, b"other"))
+        expected, key = [], previous
+        for start in range(0, len(tokens), size):
+            part = np.array(tokens[start : start + size], np.int32).tobytes()
+            key = blake2b(key + part, digest_size=16).digest()
+            expected.append(key)
+        assert keys(tokens, size, previous) == expected
+        known[size, previous, tokens] = expected
+    assert len(known) > 500

@@ -20,14 +20,12 @@ from relquery.model.kernels.compiled import (
     integers,
     padded,
 )
-from relquery.model.kernels.elementwise import add_row, gate, turn_pairs, weigh_row
+from relquery.model.kernels.elementwise import add_row, gate, read_row, turn_pairs, weigh_row
 from relquery.model.kernels.instructions.llvm import FLOAT32
 from relquery.model.kernels.instructions.vectors import (
     copy_bytes,
     float_of_bits,
-    sum_of_squares,
     take_number,
-    widen,
 )
 from relquery.model.kernels.threads import Body
 
@@ -83,9 +81,9 @@ def work_bytes(width: int) -> int:
 
 
 @compiled
-def _scale(a: Int64s, numbers: int, width: int) -> Float:
+def _scale(a: Int64s, squares: Float, width: int) -> Float:
     """One over the root of the mean square (RMSNorm, Zhang and Sennrich 2019)."""
-    mean = sum_of_squares(numbers, width) / np.float32(width)
+    mean = squares / np.float32(width)
     return np.float32(_ONE / np.sqrt(mean + float_of_bits(np.int32(a[EPSILON]))))
 
 
@@ -94,10 +92,10 @@ def _normalize_row(a: Int64s, row: int, numbers: Floats) -> None:
     kind, width, place = a[KIND], a[WIDTH], numbers.ctypes.data
     line = row * width * _size(kind)
     if a[ADDED] == 0:
-        widen(place, a[SOURCE] + line, kind, width)
+        squares = read_row(place, a[SOURCE] + line, kind, width)
     else:
-        add_row(a[SOURCE] + line, a[ADDED] + line, place, kind, width)
-    scale = _scale(a, place, width)
+        squares = add_row(a[SOURCE] + line, a[ADDED] + line, place, kind, width)
+    scale = _scale(a, squares, width)
     weigh_row(a[RESULT] + line, place, a[WEIGHT], scale, kind, width)
 
 
@@ -109,8 +107,7 @@ def _rotate_head(
     kind, half, width, place = a[KIND], a[HALF], len(numbers), numbers.ctypes.data
     size = _size(kind)
     if weight != 0:
-        widen(place, source, kind, width)
-        scale = _scale(a, place, width)
+        scale = _scale(a, read_row(place, source, kind, width), width)
         weigh_row(target, place, weight, scale, kind, width)
         source = target
     cosines, sines = a[COSINES] + 4 * angle, a[SINES] + 4 * angle

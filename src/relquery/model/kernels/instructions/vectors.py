@@ -110,26 +110,6 @@ def _copy(*, to_float: bool) -> Any:
 
 
 @instructions
-def sum_of_squares(typing: Any, numbers: Any, count: Any) -> Any:
-    """Of float32 numbers."""
-
-    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
-        keep: Any = cgutils.alloca_once_value
-        totals = {lanes: keep(builder, constant(F32, 0.0, lanes)) for lanes in (LANES, 1)}
-
-        def add(index: Any, lanes: int) -> None:
-            number = load(builder, moved(builder, given[0], (index, I64(4))), lanes=lanes)
-            total = builder.load(totals[lanes])
-            builder.store(fused(builder, number, number, total), totals[lanes])
-
-        along(builder, given[1], add)
-        whole = sum_of(builder, builder.load(totals[LANES]))
-        return builder.fadd(whole, builder.load(totals[1]))
-
-    return types.float32(types.int64, types.int64), generate
-
-
-@instructions
 def largest(typing: Any, numbers: Any, kind: Any, count: Any) -> Any:
     """Of `count` numbers of a kind; -inf if there is none. NaN counts for nothing."""
 
