@@ -23,7 +23,7 @@ class _Named(NamedTuple):
 
 
 _latest = [_Named(b"", 0, ROOT, ())]
-"""The latest of them alone. Prompts in a good order begin as the one before them does, and comparing
+"""The latest of them alone. Prompts in a good order begin as the one before does, and comparing
 takes a tenth of hashing."""
 
 
