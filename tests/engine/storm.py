@@ -147,6 +147,7 @@ class Storm:
                 options["drafts"] = Drafts([tuple(likely), (0, 1)])
             case "spans":
                 prompt = [tuple(self._tokens(self.rng.randint(0, 7))), *prompt[:5], (1, 2), 3]
+                limit = self.rng.choice([1, limit])
         with suppress(RequestError):  # too long for this engine
             request = self.harness.submit(prompt, limit, tenant, **options)
             self.limits[number] = 9 if request.scored else request.max_tokens

@@ -535,3 +535,17 @@ def test_a_request_without_room_for_an_answer_is_refused(count: int) -> None:
     with pytest.raises(RequestError, match=f"max_tokens is {count}; it must be at least 1"):
         harness.submit(range(3), max_tokens=count)
     assert not harness.engine.waiting
+
+
+def test_a_request_may_count_on_what_one_that_lost_its_blocks_fills_in_the_same_step() -> None:
+    harness = Harness(block_size=1)
+    first = harness.submit(range(5), max_tokens=6)
+    harness.step()
+    harness.executor.failure = BrokenError()
+    with pytest.raises(BrokenError):
+        harness.step()
+    second = harness.submit([*range(5), *first.output, 7])
+    harness.step()
+    assert second.cached == 6
+    harness.run()
+    assert [each.output for each in (first, second)] == list(map(expected_output, (first, second)))

@@ -176,7 +176,9 @@ class EngineMachine(RuleBasedStateMachine):
     def _submit(self, prompt: list[Any], max_tokens: int, **options: Any) -> None:
         used = blocks_used(prompt, self.harness.config.block_size)
         one_pass = max_tokens == 1 or options.get("scored", False)
-        at_once = one_pass and tokens_of_one_run(prompt) <= (self.harness.config.max_input or 0)
+        config = self.harness.config
+        one_pass &= config.relocation != "cidra" or tokens_of_one_run(prompt) < inf
+        at_once = one_pass and blocks_used(prompt, 1) <= (config.max_input or 0)
         if not prompt:
             with pytest.raises(RequestError):
                 self.harness.submit(prompt, max_tokens, **options)

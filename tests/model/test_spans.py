@@ -54,26 +54,37 @@ def _plain(part: Any) -> Any:
 
 
 def serve(
-    model: LoadedModel, specs: Sequence[Spec], **limits: Any
+    model: LoadedModel,
+    specs: Sequence[Spec],
+    answer: int = ANSWER,
+    slice_tokens: int = 2_048,
+    **limits: Any,
 ) -> tuple[list[Request], Recorded]:
-    """Submit all, run; the pool must be in order after every step."""
+    """Submit all, run; the pools must be in order after every step."""
     config = EngineConfig(**({"cache_tokens": 2048, "block_size": 4} | limits))
     slots = config.cache_tokens // config.block_size * config.block_size
     executor = Recorded(
-        model.forward, slots, config.segment_sharing, model.positions, config.relocation
+        model.forward,
+        slots,
+        config.segment_sharing,
+        model.positions,
+        config.relocation,
+        slice_tokens=slice_tokens,
+        host_slots=config.host_tokens,
     )
     engine = Loop(executor, config, RealClock())
     placing: Placing = "request" if config.relocation == "cidra" else "chain"
     if not model.positions.relocatable:
         placing = "bound"
     requests = [
-        Request(i, engine_chain(spec), ANSWER, placing=placing) for i, spec in enumerate(specs)
+        Request(i, engine_chain(spec), answer, placing=placing) for i, spec in enumerate(specs)
     ]
     for request in requests:
         engine.submit(request)
     while engine.waiting or engine.running:
         engine.step()
         engine.pool.check()
+        engine.host.check()
     return requests, executor
 
 
@@ -179,6 +190,30 @@ def test_modules_with_gaps_and_arguments_are_those_of_a_dense_network(
 ) -> None:
     limits = {"max_num_batched_tokens": budget, "segment_sharing": share}
     check(name, specs, relocation=relocation, **limits)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+@settings(max_examples=25)
+@given(
+    specs=prompts() | schemas(),
+    cache=st.sampled_from([16, 48, 2048]),
+    slices=st.sampled_from([2, 7, 2048]),
+    relocation=st.sampled_from(["queries", "keys"]),
+)
+def test_states_from_host_memory_are_those_of_a_dense_network(
+    name: str, specs: list[Spec], cache: int, slices: int, relocation: Relocation
+) -> None:
+    check(
+        name,
+        [*specs, *specs],
+        answer=1,
+        slice_tokens=slices,
+        cache_tokens=cache,
+        host_tokens=400,
+        max_input=400,
+        max_num_seqs=1,
+        relocation=relocation,
+    )
 
 
 RNG = np.random.default_rng(0)

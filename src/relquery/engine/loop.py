@@ -19,6 +19,7 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Memo, Ordering, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
+from relquery.engine.scheduling.reuse import needs_no_blocks
 from relquery.engine.step.allocation import Holdings
 from relquery.engine.step.answer import take_in
 from relquery.engine.step.forecast import Experience, forecast
@@ -182,8 +183,8 @@ class Loop:
 
     def _ends_at_once(self, request: Request) -> bool:
         """Whether one step can take the whole request, whatever is cached."""
-        one_run = request.prefill_only and len(request.pieces) == 1
-        return one_run and request.prompt_tokens <= (self.config.max_input or 0)
+        longest = self.config.max_input or 0
+        return needs_no_blocks(request, self.config) and request.prompt_tokens <= longest
 
     def _too_long(self, request: Request, room: int) -> PromptTooLongError:
         tokens, longest = request.prompt_tokens, self.config.max_input or 0

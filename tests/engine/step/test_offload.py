@@ -214,16 +214,62 @@ def test_labels_are_weighed_after_what_was_loaded() -> None:
     assert_scored(*requests)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "max_tokens"), [((*range(13),), 2), ((tuple(range(8)), *range(3)), 1)]
-)
-def test_requests_that_decode_and_such_with_spans_take_no_part(
-    prompt: tuple[Any, ...], max_tokens: int
-) -> None:
+def test_requests_that_decode_take_no_part() -> None:
     harness = small()
     for _ in range(2):
-        harness.submit(prompt, max_tokens)
+        harness.submit(range(13), max_tokens=2)
         harness.run()
+    assert harness.engine.host.evict(100) == harness.executor.loaded == 0
+
+
+def test_spans_are_saved_and_loaded_at_any_place_in_any_order() -> None:
+    harness = small(cache_tokens=8)
+    one, two = tuple(range(10)), tuple(range(20, 29))
+    for prompt in ((one, two, 100), (50, 51, two, 52, one, 101), (one, 102)):
+        harness.submit(prompt, max_tokens=1)
+        harness.run()
+        harness.engine.pool.evict(100)
+    assert [request.cached for request in harness.finished] == [0, 19, 10]
+    assert harness.executor.computed == 20 + 4 + 1
+    assert harness.executor.loaded == 19 + 10
+    assert [request.output for request in harness.finished] == [
+        expected_output(request) for request in harness.finished
+    ]
+
+
+def test_a_span_is_kept_where_there_is_room_and_what_is_not_is_loaded() -> None:
+    harness = small(cache_tokens=12)
+    one, two = tuple(range(10)), tuple(range(20, 29))  # three blocks each
+    for last in (100, 101):
+        harness.submit((one, two, last), max_tokens=1)
+        harness.run()
+    assert harness.finished[1].cached == 19
+    assert harness.executor.loaded == 9
+    assert harness.executor.computed == 20 + 1
+
+
+def test_what_was_to_be_loaded_of_a_span_by_a_failed_step_is_not_found() -> None:
+    harness = small(cache_tokens=24)
+    prompt = (tuple(range(10)), 100)
+    harness.submit(prompt, max_tokens=1)
+    harness.run()
+    harness.engine.pool.evict(100)
+    harness.submit(prompt, max_tokens=1)
+    harness.executor.failure = BrokenError()
+    with pytest.raises(BrokenError):
+        harness.step()
+    harness.check()
+    assert harness.engine.pool.evict(100) == 0
+    harness.run()
+    assert harness.finished[1].output == expected_output(harness.finished[1])
+
+
+def test_spans_that_are_moved_to_their_place_are_computed_there() -> None:
+    harness = small(relocation="cidra", cache_tokens=24)
+    for _ in range(2):
+        harness.submit((7, tuple(range(10)), 100), max_tokens=1)
+        harness.run()
+        harness.engine.pool.evict(100)
     assert harness.engine.host.evict(100) == harness.executor.loaded == 0
 
 
@@ -237,7 +283,7 @@ def test_only_what_a_step_could_compute_whole_is_loaded(tokens: int, loaded: int
     draft = Draft(State(0.0, (), (), config, BlockPool(16), host=host))
     assert draft.admit(request)
     (work,) = draft.plan().work
-    assert (work.loaded, work.tokens) == (loaded, min(tokens, 37 - 4 * loaded))
+    assert (sum(work.loaded), work.tokens) == (loaded, min(tokens, 37 - 4 * loaded))
 
 
 # ---- failure
@@ -313,7 +359,10 @@ def test_an_interrupt_while_a_step_is_prepared_leaves_nothing_that_was_not_compu
 
 ALIKE = st.tuples(st.integers(9, 45), st.integers(0, 3)).map(lambda n: (*range(n[0]), 100 + n[1]))
 DECODES = st.sampled_from([False, False, False, True])
-ASKED = st.tuples(ALIKE | ALIKE | PROMPTS, DECODES, st.integers(0, 2), st.integers(0, 9))
+SPANS = st.lists(st.sampled_from([tuple(range(n)) for n in (1, 6, 8, 11)]), max_size=3).map(
+    lambda spans: (7, *spans, 8, 9)
+)
+ASKED = st.tuples(ALIKE | ALIKE | SPANS | PROMPTS, DECODES, st.integers(0, 2), st.integers(0, 9))
 """A prompt, whether it decodes, steps after it, and blocks that the cache then loses."""
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Self
 
-from relquery.engine.request.progress import filled, spread
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Plan, State, Work
-from relquery.engine.scheduling.reuse import Hits, Reuse
+from relquery.engine.scheduling.reuse import Hits, Reuse, needs_no_blocks
 
 
 class Draft:
@@ -63,7 +62,7 @@ class Draft:
         if self.tokens <= 0 or self.seats <= 0:
             return False
         hits = self._reuse.hits(request)
-        served = [self._served(request, index, count) for index, count in enumerate(hits.counts)]
+        served = self._served(request, hits.counts)
         missing = request.length - sum(served)
         at_once = self._ends_at_once(request, missing)
         alone = self._prompts if at_once else whole
@@ -71,12 +70,13 @@ class Draft:
             return False
         if at_once:
             work = self._only_work(request, hits)
-            served[0] += work.loaded * self._limits.block_size
+            served = self._served(request, hits.counts, work.loaded)
         else:
             work = Work(request, min(self.tokens, missing), tuple(hits.counts))
         # A request that continues gets blocks for its whole prompt, so that prompts that cannot
         # finish together do not block one another half-way.
-        needed = (self._blocks_of(request) if work.kept is None else work.kept) - hits.taken
+        wanted = self._blocks_of(request) if work.kept is None else sum(work.kept)
+        needed = wanted - hits.taken
         if needed > self.blocks:
             return False
         self.blocks -= needed
@@ -99,7 +99,7 @@ class Draft:
 
     def _ends_at_once(self, request: Request, missing: int) -> bool:
         """Whether a request's first step gives its answer, so that it need not hold blocks."""
-        if not request.prefill_only or len(request.pieces) > 1:
+        if not needs_no_blocks(request, self._limits):
             return False
         spent = self._limits.max_num_batched_tokens - self.tokens
         return missing <= max(self.tokens, (self._limits.max_input or 0) - spent)
@@ -110,11 +110,15 @@ class Draft:
         States that will never be read again take no room: the rest of the last block, and whatever
         does not fit in the cache.
         """
-        full = request.length // self._limits.block_size
-        kept = max(hits.blocks, min(full, hits.taken + self.blocks))
-        loaded = self._reuse.loaded(request, hits.blocks)
-        served = self._served(request, 0, hits.blocks) + loaded * self._limits.block_size
-        return Work(request, request.length - served, tuple(hits.counts), kept, loaded)
+        room, kept = hits.taken + self.blocks - hits.blocks, []
+        for index, count in enumerate(hits.counts):
+            missing = request.named_blocks(index, self._limits.block_size) - count
+            more = max(0, min(missing, room))
+            kept.append(count + more)
+            room -= more
+        loaded = self._reuse.loaded(request, hits.counts)
+        served = sum(self._served(request, hits.counts, loaded))
+        return Work(request, request.length - served, tuple(hits.counts), tuple(kept), loaded)
 
     def _blocks_of(self, request: Request) -> int:
         return sum(self._blocks_for(request.size(i)) for i in range(len(request.pieces)))
@@ -122,22 +126,26 @@ class Draft:
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self._limits.block_size)
 
-    def _served(self, request: Request, index: int, hits: int) -> int:
-        """Tokens of a piece in its first `hits` blocks."""
-        return min(hits * self._limits.block_size, request.size(index))
+    def _served(
+        self, request: Request, hits: Sequence[int], loaded: Sequence[int] = ()
+    ) -> list[int]:
+        """Tokens of each piece in so many leading blocks."""
+        counts = [sum(each) for each in zip(hits, loaded, strict=True)] if loaded else hits
+        size = self._limits.block_size
+        return [min(count * size, request.size(index)) for index, count in enumerate(counts)]
 
     def _commit(self, work: Work, done: Sequence[int] | None = None) -> None:
         size, request = self._limits.block_size, work.request
-        loaded = work.loaded * size
-        self.tokens -= work.tokens + loaded  # loaded tokens count in the step like computed ones
+        self.tokens -= work.tokens
+        if done is not None and any(work.loaded):  # these count in the step like computed ones
+            self.tokens -= sum(done) - sum(self._served(request, work.hits))
         self.work.append(work)
         if request.beside:
             computed = request.computed if done is None else sum(done)
             if computed + work.tokens == request.length:
                 self.tokens -= request.beside
         if self._limits.prefix_caching and not request.alone:
-            for index, start, stop in spread(request, work.tokens, done):
-                blocks = filled(request, index, start - loaded, stop, size, work.kept)
+            for index, blocks in work.filled(size, done):
                 if blocks:
                     keys = request.keys(index, blocks.stop, size)[blocks.start :]
                     self._reuse.fill(keys, request.places(index, blocks, size))

@@ -7,12 +7,13 @@ and does not use the executor, so the engine, a simulation and a test can run th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.request.progress import filled, spread
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 
@@ -50,16 +51,35 @@ class Work(NamedTuple):
 
     hits: for a waiting request, the leading blocks of each of its pieces that are reused instead of
     computed: each is cached now, or filled by earlier work in the step. kept: for a request that
-    ends with this step, the leading blocks that stay in the cache, while the states of the rest are
-    dropped (paper 004, section 5.1); None if all are needed. loaded: for such a request, the
-    blocks after the hits that are read from host memory instead of computed.
+    ends with this step, the leading blocks of each piece that stay in the cache, while the states
+    of the rest are dropped (paper 004, section 5.1); None if all are needed. loaded: for such a
+    request, the blocks of each piece after the hits that are read from host memory instead of
+    computed; () for none.
     """
 
     request: Request
     tokens: int
     hits: tuple[int, ...] = ()
-    kept: int | None = None
-    loaded: int = 0
+    kept: tuple[int, ...] | None = None
+    loaded: tuple[int, ...] = ()
+
+    def filled(
+        self, block_size: int, done: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, range]]:
+        """Pieces, and which of their named blocks are full once the work is done, and were not.
+
+        done: see `spread`.
+        """
+        request, size = self.request, block_size
+        parts = {index: part for index, *part in spread(request, self.tokens, done)}
+        for index, loaded in enumerate(self.loaded):
+            if loaded and index not in parts:  # all of the piece is loaded
+                parts[index] = [request.size(index)] * 2
+        for index, (start, stop) in parts.items():
+            loaded = self.loaded[index] if self.loaded else 0
+            first = -(-start // size) - loaded if loaded else start // size
+            kept = None if self.kept is None else self.kept[index]
+            yield index, filled(request, index, first * size, stop, size, kept)
 
 
 @dataclass(frozen=True, slots=True)

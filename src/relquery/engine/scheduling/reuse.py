@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Self
 
 from relquery.config import EngineConfig
@@ -104,13 +103,15 @@ class Reuse:
         self._released.update(blocks)
         return sum(self._free(block) and block not in self._taken for block in set(blocks))
 
-    def loaded(self, request: Request, hits: int) -> int:
-        """Blocks after the hits of a one-piece prompt that are in host memory."""
-        if not self._limits.prefix_caching or self._host.total == 0 or request.alone:
-            return 0
-        size = self._limits.block_size
-        keys = (request.key(0, block, size) for block in range(hits, servable(request, 0, size)))
-        return sum(1 for _ in takewhile(lambda key: self._host.lookup(key) is not None, keys))
+    def loaded(self, request: Request, hits: Sequence[int]) -> tuple[int, ...]:
+        """Blocks of each piece after its hits that are in host memory."""
+        if not offloads(request, self._limits, self._host):
+            return ()
+        found, size = [], self._limits.block_size
+        for index, count in enumerate(hits):
+            keys = request.keys(index, servable(request, index, size), size)[count:]
+            found.append(_first(None, self._host.lookups(keys)))
+        return tuple(found)
 
     def _find(self, held: int, place: int, hits: Hits) -> None:
         """Note a cached block that a request reuses at a position, where states are moved."""
@@ -142,6 +143,20 @@ class Reuse:
         """Whether earlier work fills the block; if states are moved, at exactly this position."""
         filled_at = self._filled.get(key)
         return filled_at is not None and (not self._moves or filled_at == place)
+
+
+def needs_no_blocks(request: Request, limits: EngineConfig) -> bool:
+    """Whether a request need not hold blocks if one step takes all of it.
+
+    Where spans are moved to their place in a request, a span that is there twice needs two copies.
+    """
+    return request.prefill_only and (len(request.pieces) == 1 or limits.relocation != "cidra")
+
+
+def offloads(request: Request, limits: EngineConfig, host: BlockPool) -> bool:
+    """Whether blocks of a request that ends in one step go to host memory, and come from there."""
+    is_on = host.total > 0 and limits.prefix_caching
+    return is_on and not request.alone and needs_no_blocks(request, limits)
 
 
 def _first(wanted: object, items: Sequence[object]) -> int:

@@ -12,8 +12,7 @@ from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.executor import SCRATCH, Chunk, Segment
-from relquery.engine.request.pieces import Piece
-from relquery.engine.request.progress import filled, spread
+from relquery.engine.request.progress import spread
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.plan import Work
 from relquery.engine.step.ending import draft_chunks, label_chunks
@@ -55,14 +54,13 @@ class Holdings:
                 ]
                 piece.hold(blocks, size)
             piece.done = min(len(found) * size, request.size(index))
-        for index in range(len(request.pieces)):
-            self._hold(request, index, work.kept)
-        if work.loaded:
-            (piece,) = request.pieces
-            piece.done += work.loaded * size
-            if len(piece.slots) < piece.done:  # some tokens are loaded, but not kept
-                own = self.scratch(piece.done - len(piece.slots))
-                piece.slots = np.concatenate((piece.slots, own))
+        for index, piece in enumerate(request.pieces):
+            self._hold(request, index, None if work.kept is None else work.kept[index])
+            if work.loaded:
+                piece.done = min(piece.done + work.loaded[index] * size, request.size(index))
+            missing = request.size(index) - len(piece.slots)
+            if work.kept is not None and missing > 0:  # these are not kept
+                piece.slots = np.concatenate((piece.slots, self.scratch(missing)))
 
     def chunks(self, work: Work) -> list[Chunk]:
         """Work of a running request as chunks, one for each piece that it touches.
@@ -70,14 +68,16 @@ class Holdings:
         Missing blocks are allocated, and the blocks that it fills can be found by their keys.
         """
         request, size = work.request, self._limits.block_size
-        if request.output and request.decoding and len(request.pieces) == 1:
+        is_running = not work.hits  # else others may count on the block that it fills
+        if is_running and request.output and request.decoding and len(request.pieces) == 1:
             return [self._decode(request)]
-        self._hold(request, len(request.pieces) - 1, work.kept)
-        chunks = []
+        self._hold(request, len(request.pieces) - 1, None if work.kept is None else work.kept[-1])
+        if self._limits.prefix_caching and not request.alone:
+            for index, blocks in work.filled(size):
+                self._publish(request, index, blocks)
+        chunks: list[Chunk] = []
         for index, start, stop in spread(request, work.tokens):
-            piece, first = request.pieces[index], start - work.loaded * size
-            if self._limits.prefix_caching and not request.alone:
-                self._publish(request, index, filled(request, index, first, stop, size, work.kept))
+            piece = request.pieces[index]
             own = (Segment(piece.slots[:start], piece.start),) if start else ()
             ends = index == len(request.pieces) - 1 and stop == request.size(index)
             chunks.append(
@@ -86,10 +86,11 @@ class Holdings:
                     tokens=request.tokens(index, start, stop),
                     position=piece.start + start,
                     context=(*self._before(request, index), *own),
-                    writes=self._writes(piece, start, stop),
+                    writes=piece.slots[start:stop],
                     draw=_next_draw(request) if ends else None,
-                    loads=self._offload.loads(work, piece.slots[first:start]),
-                    saves=self._offload.saves(work, start),
+                    # The first chunk loads for all: none before it reads what is loaded.
+                    loads=None if chunks else self._offload.loads(work),
+                    saves=self._offload.saves(work, index, start, stop),
                 )
             )
         if request.trie is not None and chunks[-1].draw is not None:
@@ -102,9 +103,10 @@ class Holdings:
     def withdraw(self, request: Request) -> None:
         """Withdraw the keys of a request's blocks that are not computed or loaded yet."""
         for index, piece in enumerate(request.pieces):
-            if piece.done < request.size(index):
-                loaded = self._offload.blocks(request)
-                for block in piece.blocks[piece.done // self._limits.block_size - loaded :]:
+            loaded, size = self._offload.blocks(request, index), self._limits.block_size
+            if loaded or piece.done < request.size(index):
+                done = -(-piece.done // size) - loaded if loaded else piece.done // size
+                for block in piece.blocks[done:]:
                     self._pool.withdraw(block)
 
     def release(self, request: Request) -> None:
@@ -165,12 +167,6 @@ class Holdings:
         assert block is not None, "the policy counted on a block that no work filled"
         self._pool.take(block)
         return block
-
-    def _writes(self, piece: Piece, start: int, stop: int) -> Slots:
-        """Slots for the states of some tokens: in the piece's blocks, as far as it has blocks."""
-        held = piece.slots[start:stop]
-        missing = stop - start - len(held)
-        return np.concatenate((held, self.scratch(missing))) if missing else held
 
     def _hold(self, request: Request, index: int, kept: int | None = None) -> None:
         """Allocate the blocks that a piece is missing."""

@@ -13,7 +13,7 @@ from relquery.engine.scheduling.plan import State, Work
 from relquery.engine.scheduling.policies.prompts.lazy_heap import Rank
 from relquery.engine.scheduling.policies.prompts.prefix_index import PrefixIndex
 from relquery.engine.scheduling.policies.prompts.step import Candidate
-from relquery.engine.scheduling.reuse import cached_tokens
+from relquery.engine.scheduling.reuse import cached_tokens, offloads
 
 
 class Backlog:
@@ -33,7 +33,8 @@ class Backlog:
     def __init__(self, state: State, job_time: JobTime, aging: float, calibrated: bool) -> None:
         self._job_time, self._aging = job_time, aging
         self._calibrated = calibrated and state.limits.prefix_caching
-        self._pool, self._host, self._size = state.pool, state.host, state.limits.block_size
+        self._pool, self._host, self._limits = state.pool, state.host, state.limits
+        self._size = state.limits.block_size
         self._index = PrefixIndex(self._holds, lambda blocks: job_time.saved(blocks * self._size))
         self._beside: dict[Request, int] = {}  # cached tokens that the index does not follow
         self._expected: dict[bytes, None] = {}  # blocks that the step being planned fills
@@ -81,7 +82,9 @@ class Backlog:
         rank = self._index.remove(request)
         assert rank is not None
         self._taken[request] = rank
-        kept = None if self._host.total else work.kept  # the host stores what is not kept
+        kept = None if work.kept is None else work.kept[0]
+        if offloads(request, self._limits, self._host):  # the host stores what is not kept
+            kept = None
         for key in self._keys(request)[cached_blocks:kept]:
             if not self._holds(key):
                 self._expected[key] = None
