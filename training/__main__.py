@@ -3,17 +3,15 @@
     python -m training train --out build/demo   # resumes where it stopped
     python -m training export --out build/demo --to build/rows
     python -m training extend --from build/rows --out build/needles  # resumes
-    python -m training export --out build/needles --to build/flat
-    python -m training separate --from build/flat --out build/modules  # resumes
-    python -m training export --out build/modules --to src/relquery/demo/model
+    python -m training export --out build/needles --to src/relquery/demo/model
     python -m training evaluate --model src/relquery/demo/model
     python -m training needles --model src/relquery/demo/model
     python -m training tables
 
 On one CPU core the stages take about an hour. `extend` also teaches an exported model to find
 names in hay, mixed with lessons of the old kind so that it does not forget them. This takes another
-half hour. `separate` teaches it to read fields and texts that are modules (paper 001), which takes
-forty minutes.
+half hour. `separate` teaches an exported model to read fields and texts that are modules (paper
+001); the bundled model has not learned that.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ def main() -> None:
     more.add_argument("--from", type=Path, default=Path("build/rows"), dest="begin")
     more.add_argument("--out", type=Path, default=Path("build/needles"))
     apart = actions.add_parser("separate", help="teach an exported model to read modules")
-    apart.add_argument("--from", type=Path, default=Path("build/flat"), dest="begin")
+    apart.add_argument("--from", type=Path, default=model_path(), dest="begin")
     apart.add_argument("--out", type=Path, default=Path("build/modules"))
     for action in (learn, more, apart):
         action.add_argument("--seed", type=int, default=20)

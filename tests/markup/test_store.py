@@ -60,7 +60,11 @@ def _swap_header(content: bytes) -> bytes:
     return content.replace(b'"k0"', b'"k9"')
 
 
-@pytest.mark.parametrize("damage", [_cut, _alter, _swap_header, lambda content: b""])
+def _lengthen(content: bytes) -> bytes:
+    return content + b"x"
+
+
+@pytest.mark.parametrize("damage", [_cut, _alter, _swap_header, _lengthen, lambda content: b""])
 def test_a_damaged_file_is_computed_again_and_replaced(
     tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -75,6 +79,30 @@ def test_a_damaged_file_is_computed_again_and_replaced(
     assert {record.args for record in caplog.records} == {(file,) for file in files}  # type: ignore[misc]
     assert {(used.cached, used.sources) for used in again.used} == {(0, ())}
     assert [file.read_bytes() for file in files] == whole
+
+
+def test_a_whole_file_under_another_name_is_not_believed(tmp_path: Path) -> None:
+    expected = ask(store=tmp_path)
+    files = sorted(tmp_path.rglob("*.safetensors"))
+    whole = [file.read_bytes() for file in files]
+    for file, content in zip(files, [*whole[1:], whole[0]], strict=True):
+        file.write_bytes(content)
+    again = ask(store=tmp_path)
+    assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
+    assert [file.read_bytes() for file in files] == whole
+
+
+def test_a_file_of_another_model_is_not_believed(tmp_path: Path) -> None:
+    expected = ask(store=tmp_path / "one")
+    with connect(MODEL + ",seed=5", store=tmp_path / "other") as con:
+        con.register(SCHEMA)
+        con.prompt(PROMPT, max_tokens=6)
+    files, others = (sorted((tmp_path / n).rglob("*.safetensors")) for n in ("one", "other"))
+    assert [file.name for file in files] == [file.name for file in others]
+    for file, other in zip(files, others, strict=True):
+        file.write_bytes(other.read_bytes())
+    again = ask(store=tmp_path / "one")
+    assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
 
 
 def test_states_of_another_model_or_dtype_are_not_used(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class StateFiles:
             for number, pair in enumerate(layers)
             for kind, states in zip("kv", pair, strict=True)
         }
-        data = save(named, {"digest": _digest(layers)})
+        data = save(named, {"digest": _digest(layers, self._name(key))})
         part = self._folder / f"{key.hex()}.{os.getpid()}.part"
         try:
             part.write_bytes(data)
@@ -150,7 +150,7 @@ class StateFiles:
             return None
         with suppress(OSError):
             os.utime(path)  # used now
-        layers = _parse(data) if complete else None
+        layers = _parse(data, self._name(key)) if complete else None
         if layers is None:
             _LOG.warning("%s is damaged; its states are computed again", path)
             with suppress(OSError):
@@ -163,6 +163,10 @@ class StateFiles:
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
         return memoryview(self._buffer)[:size]
+
+    def _name(self, key: bytes) -> str:
+        """Of the states, by which those of a file with another name are known."""
+        return f"{self._folder.name}/{key.hex()}"
 
     def _path(self, key: bytes) -> Path:
         return self._folder / f"{key.hex()}{_ENDING}"
@@ -182,8 +186,10 @@ class StateFiles:
             over -= size
 
 
-def _parse(data: memoryview) -> Layers | None:
+def _parse(data: memoryview, name: str) -> Layers | None:
     """States from the content of a file, which they share; None if it is not what was written.
+
+    name: of the states.
 
     The library would copy the content, which takes as long as reading the file.
     """
@@ -195,7 +201,8 @@ def _parse(data: memoryview) -> Layers | None:
         layers = [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
     except (ValueError, KeyError, TypeError, RuntimeError, struct.error):
         return None  # whatever else a damaged header says
-    return layers if layers and _digest(layers) == digest else None
+    is_whole = 8 + length + sum(each.nbytes for each in named.values()) == len(data)
+    return layers if layers and is_whole and _digest(layers, name) == digest else None
 
 
 def _view(
@@ -206,10 +213,10 @@ def _view(
     return flat.view(_KINDS[dtype]).view(shape)
 
 
-def _digest(layers: Layers) -> str:
-    """Of all content and shapes. It finds damage, not forgery: who can write the file can write the
-    digest, too."""
-    digest = xxhash.xxh3_128()
+def _digest(layers: Layers, name: str) -> str:
+    """Of their name, and all content and shapes. It finds damage, not forgery: who can write the
+    file can write the digest, too."""
+    digest = xxhash.xxh3_128(name.encode())
     for states in (each for pair in layers for each in pair):
         digest.update(f"{states.dtype}{tuple(states.shape)}".encode())
         digest.update(np.asarray(states.contiguous().view(torch.uint8).numpy()).data)
