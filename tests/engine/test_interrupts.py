@@ -90,5 +90,8 @@ def test_what_a_handler_raised_in_compiled_code_is_found() -> None:
     wrapped = SystemError("a function returned a result with an exception set")
     wrapped.__cause__ = KeyboardInterrupt()
     assert unwrapped(wrapped) is wrapped.__cause__
+    twice = SystemError("another function returned a result with an exception set")
+    twice.__cause__ = wrapped
+    assert unwrapped(twice) is wrapped.__cause__
     other = SystemError("something else")
     assert unwrapped(other) is other

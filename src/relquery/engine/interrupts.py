@@ -49,7 +49,9 @@ def _restore(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None],
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """The exception that a handler raised: compiled code wraps it if it called Python meanwhile."""
-    if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
-        return error.__cause__
-    return error
+    """The exception that a handler raised: compiled code wraps it if it called Python meanwhile,
+    once for each compiled function that it passes."""
+    inner: BaseException | None = error
+    while isinstance(inner, SystemError):
+        inner = inner.__cause__ or inner.__context__
+    return inner if isinstance(inner, KeyboardInterrupt) else error
