@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -146,6 +147,12 @@ class TestFiles:
             with pytest.raises(MarkupError, match="outside the schema's folder"):
                 self.load(folder, src)
 
+    def test_a_name_that_no_file_can_have_is_told(self, folder: Path) -> None:
+        os.symlink(folder / "circle", folder / "circle")
+        for src in ("circle", "x" * 5_000):
+            with pytest.raises(MarkupError, match=r"not the name of a file|not a file"):
+                self.load(folder, src)
+
     def test_what_is_no_text_is_told(self, folder: Path) -> None:
         (folder / "bytes.txt").write_bytes(b"\xff\xfe\xfa")
         for src, why in {
@@ -207,3 +214,11 @@ def test_every_text_of_a_schema_is_in_it_once_and_in_order(data: st.DataObject) 
     schema = Schema.parse(f"<schema name='s'><module name='all'>{inside}</module></schema>")
     plain = "".join(part.partition(">")[2] for part in f">{inside}".split("<"))
     assert texts_of(schema.parts) == plain
+
+
+@pytest.mark.parametrize("given", [None, b"<schema/>", 3])
+def test_what_is_no_schema_at_all_is_told(given: Any) -> None:
+    with pytest.raises(MarkupError, match="must be a string"):
+        Schema.parse(given)
+    with pytest.raises(MarkupError, match="must be a path"):
+        Schema.load(given)

@@ -28,10 +28,15 @@ def find(folder: Path, name: str) -> Path:
 
     Links are followed first, so that none leads out of the folder.
     """
-    inside = folder.resolve()
-    file = (inside / name).resolve()
+    try:
+        inside = folder.resolve()
+        file = (inside / name).resolve()
+        is_file = file.is_file()
+    except (OSError, RuntimeError) as error:  # too long, or links in a circle
+        shown = name if len(name) < 100 else f"{name[:100]}..."
+        raise ValueError(f"src='{shown}' is not the name of a file that can be read.") from error
     if not file.is_relative_to(inside):
         raise ValueError(f"src='{name}' is outside the schema's folder. Copy the file into it.")
-    if not file.is_file():
+    if not is_file:
         raise ValueError(f"src='{name}' is not a file in the schema's folder.")
     return file

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from relquery.errors import MarkupError, type_of
 from relquery.markup.read.define import define
 from relquery.markup.read.files import read_text
 from relquery.markup.read.parts import Message, Module, Part, Union
@@ -25,6 +26,8 @@ class Schema:
     @classmethod
     def parse(cls, text: str, folder: str | Path | None = None) -> Schema:
         """A schema from its text. folder: where `src=` finds files. Raises MarkupError."""
+        if not isinstance(text, str):
+            raise MarkupError(f"The schema's text is {type_of(text)}; it must be a string.")
         name, parts = define(text, None if folder is None else Path(folder))
         return cls(name, parts, text)
 
@@ -34,6 +37,8 @@ class Schema:
 
         Raises MarkupError if the file cannot be read or is not a schema.
         """
+        if not isinstance(path, (str, Path)):
+            raise MarkupError(f"The schema's file is {type_of(path)}; it must be a path.")
         file = Path(path)
         return cls.parse(read_text(file), file.parent)
 
