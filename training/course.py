@@ -73,7 +73,7 @@ NEEDLES = Course(  # hay is random, so that the context teaches nothing
     rate=2e-3,
     context=0.0,
 )
-MODULES = Course(  # block-sparse attention in most lessons, and lessons of the old kinds
+MODULES = Course(  # half of the lessons have block-sparse attention
     (
         Stage("modules", 6.0, ALL_FIELDS, needles=0.5, hay=192, apart=0.5),
         Stage("modules, cool-down", 9.0, ALL_FIELDS, needles=0.5, hay=192, apart=0.5),

@@ -20,6 +20,13 @@ from relquery.prompt import Finish
 from tests.engine.harness import BrokenError, Harness, answer_of, expected_output, numbered
 
 
+def fail(harness: Harness) -> None:
+    """Run a step that fails."""
+    harness.executor.failure = BrokenError()
+    with pytest.raises(BrokenError):
+        harness.step()
+
+
 def lengths(harness: Harness) -> list[list[int]]:
     """Tokens of each chunk of each step."""
     return [[len(chunk.tokens) for chunk in step] for step in harness.executor.steps]
@@ -306,9 +313,7 @@ def test_after_a_failed_step_the_engine_goes_on_and_loses_nothing(
 def test_what_a_failed_step_was_to_write_is_not_found() -> None:
     harness = Harness()
     first = harness.submit(range(12), max_tokens=1)
-    harness.executor.failure = BrokenError()
-    with pytest.raises(BrokenError):
-        harness.step()
+    fail(harness)
     harness.engine.cancel(first)
     second = harness.submit(range(12), max_tokens=1)
     harness.run()
@@ -320,9 +325,7 @@ def test_what_was_computed_before_a_failed_step_is_still_found() -> None:
     harness = Harness(max_num_batched_tokens=8)
     request = harness.submit(range(20), max_tokens=1)
     harness.step()
-    harness.executor.failure = BrokenError()
-    with pytest.raises(BrokenError):
-        harness.step()
+    fail(harness)
     harness.run()
     assert lengths(harness) == [[8], [8], [8], [4]]
     assert_answered(request)
@@ -541,9 +544,7 @@ def test_a_request_may_count_on_what_one_that_lost_its_blocks_fills_in_the_same_
     harness = Harness(block_size=1)
     first = harness.submit(range(5), max_tokens=6)
     harness.step()
-    harness.executor.failure = BrokenError()
-    with pytest.raises(BrokenError):
-        harness.step()
+    fail(harness)
     second = harness.submit([*range(5), *first.output, 7])
     harness.step()
     assert second.cached == 6

@@ -34,22 +34,17 @@ def chain_keys(tokens: TokenIds, block_size: int, previous: bytes) -> list[bytes
     the first block. A key has 16 bytes and depends on all tokens up to its block's end: two blocks
     share one only if everything they attend to is the same.
     """
-    content, size, before, known = (
-        tokens.tobytes(),
-        block_size * tokens.itemsize,
-        previous,
-        _latest[0],
-    )
+    content, size = tokens.tobytes(), block_size * tokens.itemsize
     keys: list[bytes] = []
+    known = _latest[0]
     if known.size == size and known.previous == previous:
         keys += known.keys[: _common(known.content, content) // size]
-    if keys:
-        previous = keys[-1]
+    key = keys[-1] if keys else previous
     for start in range(len(keys) * size, len(content), size):
-        previous = blake2b(previous + content[start : start + size], digest_size=16).digest()
-        keys.append(previous)
+        key = blake2b(key + content[start : start + size], digest_size=16).digest()
+        keys.append(key)
     if len(keys) > 1:  # not while a request decodes
-        _latest[0] = _Named(content, size, before, tuple(keys))
+        _latest[0] = _Named(content, size, previous, tuple(keys))
     return keys
 
 
