@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from relquery.engine.request.request import Draw
 from relquery.model import sampling
-from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
+from relquery.model.sampling import Logits, draw_tokens, follow_draws, weigh_tokens
 
 DRAWS = 2000
 
@@ -205,8 +207,22 @@ def test_weighed_and_drawn_rows_may_stand_beside_each_other() -> None:
     logits = random_logits(len(MIXED) + 2)
     weigh = Draw(allowed=(4, 9), weigh=True)
     draws = [weigh, *MIXED, weigh]
-    found = follow_draws(logits.clone(), draws)
+    found = follow_draws(Logits(logits.clone()), draws)
     assert found[1:-1] == draw_tokens(logits[1:-1].clone(), MIXED)
     assert {0: found[0], 7: found[7]} == weigh_tokens(logits, {0: weigh, 7: weigh})
-    assert follow_draws(logits[1:-1].clone(), MIXED) == found[1:-1]
-    assert follow_draws(logits[:1].clone(), [weigh]) == found[:1]
+    assert follow_draws(Logits(logits[1:-1].clone()), MIXED) == found[1:-1]
+    assert follow_draws(Logits(logits[:1].clone()), [weigh]) == found[:1]
+
+
+def test_the_largest_is_not_looked_for_again() -> None:
+    logits = random_logits(3)
+    assert follow_draws(Logits(logits, np.array([5, 6, -1])), [Draw()] * 3) == [5, 6, -1]
+
+
+@pytest.mark.parametrize(
+    "other", [Draw(1.0), Draw(allowed=(4, 9)), Draw(allowed=(4, 9), weigh=True)]
+)
+def test_the_largest_of_all_is_of_no_use_to_other_draws(other: Draw) -> None:
+    logits, draws = random_logits(2), [other, replace(other, seed=5)]
+    expected = follow_draws(Logits(logits.clone()), draws)
+    assert follow_draws(Logits(logits.clone(), np.array([-1, -1])), draws) == expected

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from relquery.arrays import Int64s
 from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model.kernels.arguments import KINDS
@@ -19,12 +20,25 @@ COLDEST, HOTTEST = 1e-30, 1e30  # temperatures that float32 can tell apart from 
 ROWS_AT_ONCE = 16
 
 
-def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
+class Logits(NamedTuple):
+    """What tokens are drawn from.
+
+    rows: (rows, vocabulary). largest: (rows,) the token of each row's largest logit, the first of
+    several, or NOT_FINITE; None where the forward pass has not looked for it.
+    """
+
+    rows: Tensor
+    largest: Int64s | None = None
+
+
+def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
     """The result of each row's draw: a token id, the weights of the allowed tokens, or NOT_FINITE.
 
-    logits: (rows, vocabulary). A row's result depends only on its own logits and draw.
+    A row's result depends only on its own logits and draw.
     """
-    kinds = _kinds(draws)
+    kinds, logits = _kinds(draws), given.rows
+    if given.largest is not None and not any(map(_is_restricted, kinds)):
+        return list(given.largest.tolist())
     if not any(draw.weigh for draw in kinds):
         return list(draw_tokens(logits, draws))
     weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
@@ -41,6 +55,11 @@ def follow_draws(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
 def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
     """The draws that are different objects: the requests of one call share one."""
     return {id(draw): draw for draw in draws}.values()
+
+
+def _is_restricted(draw: Draw) -> bool:
+    """Whether a draw is not of the likeliest of all tokens."""
+    return draw.temperature > 0 or bool(draw.allowed)
 
 
 def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[float, ...]]:
@@ -83,7 +102,7 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
     A row's token depends only on its own logits and draw, not on other rows.
     """
-    if not any(draw.temperature > 0 or draw.allowed for draw in _kinds(draws)):
+    if not any(map(_is_restricted, _kinds(draws))):
         return _largest(logits)
     sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
     logits = logits.float()

@@ -25,7 +25,7 @@ from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
 from relquery.model.cache.store import StateStore
 from relquery.model.forward.stock import Forward, StockForward
-from relquery.model.sampling import follow_draws
+from relquery.model.sampling import Logits, follow_draws
 from relquery.model.slices.allocator import return_freed_memory
 from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch
 from relquery.model.slices.turns import Wait, cut, leave, take_turns
@@ -80,7 +80,7 @@ class TorchExecutor:
         else:
             with return_freed_memory() if self._lean else nullcontext():
                 turns = take_turns(self._runs(slices, scratch, self._layers))
-            logits = [rows for rows in reversed(turns) if rows is not None]
+            logits = [found for found in reversed(turns) if found is not None]
         return _drawn(logits, chunks)
 
     def _go_on(self, batch: PackedBatch) -> list[Drawn | None]:
@@ -98,14 +98,14 @@ class TorchExecutor:
 
     def _runs(
         self, slices: Sequence[Sequence[Chunk]], scratch: KVCache | None, layers: int
-    ) -> list[Callable[[Wait], Tensor]]:
+    ) -> list[Callable[[Wait], Logits]]:
         """One run per slice, the last one first: no other slice reads its keys, so it may replace
         them by the next layer's."""
         return [partial(self._take_turns, part, scratch, layers) for part in reversed(slices)]
 
     def _take_turns(
         self, chunks: Sequence[Chunk], scratch: KVCache | None, layers: int, wait: Wait
-    ) -> Tensor:
+    ) -> Logits:
         """Run a slice of a step; returns its logits, if some of its tokens need them."""
         wanted = layers == self._layers and any(chunk.draw for chunk in chunks)
 
@@ -133,8 +133,8 @@ class TorchExecutor:
             self._host,
         )
 
-    def _forward(self, batch: PackedBatch) -> Tensor:
-        """Run the network: (draws, vocabulary) logits."""
+    def _forward(self, batch: PackedBatch) -> Logits:
+        """Run the network: logits of all draws."""
         tokens = np.concatenate([chunk.tokens for chunk in batch.chunks]).astype(np.int64)
         return self._compute(tokens, batch, _wanted(batch.chunks))
 
@@ -187,13 +187,13 @@ def _wanted(chunks: Sequence[Chunk]) -> list[int]:
     return wanted
 
 
-def _drawn(logits: Sequence[Tensor], chunks: Sequence[Chunk]) -> list[Drawn | None]:
+def _drawn(logits: Sequence[Logits], chunks: Sequence[Chunk]) -> list[Drawn | None]:
     """Each chunk's draw, or None without one. logits: of some of the draws each, in order."""
     draws = [draw for chunk in chunks for draw in (*chunk.inner, chunk.draw) if draw is not None]
     if not draws:
         return [None] * len(chunks)
-    rows = logits[0] if len(logits) == 1 else torch.cat(list(logits))
-    found = follow_draws(rows, draws)
+    whole = logits[0] if len(logits) == 1 else Logits(torch.cat([each.rows for each in logits]))
+    found = follow_draws(whole, draws)
     if len(draws) == len(chunks) and not any(chunk.inner for chunk in chunks):
         return list(found)
     drawn = iter(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +12,7 @@ from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.stock import Forward
+from relquery.model.sampling import Logits
 
 CPU = torch.device("cpu")
 
@@ -48,7 +50,7 @@ class Decoding:
 
     def compute(
         self, chunks: list[Chunk], wanted: list[int] | None = None, scratch: KVCache | None = None
-    ) -> torch.Tensor:
+    ) -> Logits:
         """Logits of the wanted tokens of the batch; None for all."""
         batch = PackedBatch(chunks, self.cache, True, CPU, scratch=scratch)
         tokens = np.concatenate([each.tokens for each in chunks]).astype(np.int64)
@@ -79,6 +81,24 @@ class Decoding:
         for chunk in chunks[kept:]:
             self.ids[chunk.request] = before[chunk.request]
 
+    def follow(self, batch: PackedBatch | None, prompts: Sequence[int]) -> PackedBatch:
+        """Give these prompts a token by the batch of the step before, or by a new one if there is
+        none, and compare their logits."""
+        chunks = []
+        for number in prompts:
+            start = len(self.ids[number])
+            self.ids[number] += self.draw(1)
+            chunk = self.chunk(number, start, self.ids[number])
+            chunks.append(chunk._replace(run=number + 1))
+        if batch is None:
+            batch = PackedBatch(chunks, self.cache, True, CPU)
+        else:
+            assert batch.follow(chunks)
+        rows = list(range(len(chunks)))
+        tokens = np.array([self.ids[number][-1] for number in prompts])
+        self._compare(chunks, rows, self.forward(tokens, batch, rows))
+        return batch
+
     def _grown(self, counts: list[int]) -> list[Chunk]:
         chunks = []
         for number in self.random.permutation(len(self.ids))[: len(counts)].tolist():
@@ -91,13 +111,15 @@ class Decoding:
         tokens = sum(len(chunk.tokens) for chunk in chunks)
         return sorted(self.random.permutation(tokens)[:wanted].tolist())
 
-    def _compare(self, chunks: list[Chunk], rows: list[int], found: torch.Tensor) -> None:
+    def _compare(self, chunks: list[Chunk], rows: list[int], found: Logits) -> None:
+        if found.largest is not None:
+            assert found.largest.tolist() == found.rows.argmax(-1).tolist()
         places = [
             (chunk.request, chunk.position + each)
             for chunk in chunks
             for each in range(len(chunk.tokens))
         ]
-        for logits, (number, last) in zip(found, [places[row] for row in rows], strict=True):
+        for logits, (number, last) in zip(found.rows, [places[row] for row in rows], strict=True):
             ids = torch.tensor([self.ids[number][: last + 1]])
             expected = self.network(ids, use_cache=False).logits[0, -1]
             room = 5e-5 * float(expected.abs().max())

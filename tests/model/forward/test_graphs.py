@@ -20,6 +20,7 @@ from relquery.model.attention.on_gpu import GpuAttention
 from relquery.model.forward.graphs import MOST, GraphedSteps
 from relquery.model.forward.stock import StockForward
 from relquery.model.networks.load import prepare
+from relquery.model.sampling import Logits
 from tests.model.forward.decoding import Decoding
 from tests.model.oracle.architectures import NoTokenizer, build
 
@@ -49,9 +50,9 @@ class Graphed:
 
         return run
 
-    def __call__(self, tokens: Int64s, given: PackedBatch, wanted: Sequence[int]) -> Tensor:
+    def __call__(self, tokens: Int64s, given: PackedBatch, wanted: Sequence[int]) -> Logits:
         logits = self.graphed(tokens, given)
-        return self.stock(tokens, given, wanted) if logits is None else logits
+        return self.stock(tokens, given, wanted) if logits is None else Logits(logits)
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2"])

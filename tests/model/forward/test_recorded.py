@@ -106,6 +106,36 @@ def test_states_may_be_of_the_step_alone(name: str, runs: list[int]) -> None:
     assert len(runs) == before + 2 * len(steps)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+@torch.inference_mode()
+def test_a_batch_may_follow_itself(name: str, runs: list[int]) -> None:
+    decoding = Decoding(*ready(name), prompts=5, seed=10)
+    first = second = None
+    before = len(runs)
+    for _ in range(6):
+        first = decoding.follow(first, [0, 1])
+        first = decoding.follow(first, [0, 1])
+        second = decoding.follow(second, [2, 3, 4])
+    assert len(runs) == before + 18
+
+
+@torch.inference_mode()
+def test_a_batch_may_follow_itself_past_the_known_angles() -> None:
+    decoding = Decoding(*ready("llama"), prompts=2, seed=11)
+    forward = decoding.forward
+    assert isinstance(forward, LlamaForward)
+    batch = decoding.follow(None, [0, 1])
+    known = max(map(len, decoding.ids)) + 2
+    tables = [torch.full_like(table, torch.nan) for table in forward._known_angles]
+    for table, whole in zip(tables, forward._known_angles, strict=True):
+        table[:known] = whole[:known]
+    cosines, sines = tables
+    forward._known_angles = cosines[:known], sines[:known]
+    for _ in range(5):
+        batch = decoding.follow(batch, [0, 1])
+    assert len(forward._known_angles[0]) > known
+
+
 @torch.inference_mode()
 def test_the_first_step_may_keep_nothing() -> None:
     network, forward = ready("llama")
@@ -116,7 +146,7 @@ def test_the_first_step_may_keep_nothing() -> None:
         batch = PackedBatch([chunk], cache, True, torch.device("cpu"), scratch=scratch)
         found = forward(chunk.tokens.astype(np.int64), batch, [len(ids) - 1])
         expected = network(torch.tensor([ids])).logits[0, -1]
-        torch.testing.assert_close(found[0], expected, rtol=0, atol=1e-4)
+        torch.testing.assert_close(found.rows[0], expected, rtol=0, atol=1e-4)
         other.step(3)
 
 
@@ -135,7 +165,7 @@ def test_a_window_counts_positions_where_later_ones_were_computed_before() -> No
         tokens, own = ids[first:last].astype(np.int32), slots[first:last]
         chunk = Chunk(0, tokens, positions[first], context, own)
         batch = PackedBatch([chunk], cache, share=True, device=torch.device("cpu"))
-        found.append(forward(ids[first:last], batch, [3, 5]).clone())
+        found.append(forward(ids[first:last], batch, [3, 5]).rows.clone())
     at = torch.tensor(positions)
     seen = torch.ones(len(at), len(at)).tril().bool() & (at[:, None] - at < window)
     mask = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)

@@ -46,7 +46,7 @@ def logits(model: LoadedModel) -> torch.Tensor:
     tokens = np.arange(7, dtype=np.int32) + 40
     chunk = Chunk(0, tokens, 0, (), np.arange(7))
     batch = PackedBatch([chunk], KVCache(8), share=True, device=torch.device("cpu"))
-    return model.forward(tokens.astype(np.int64), batch, [6])
+    return model.forward(tokens.astype(np.int64), batch, [6]).rows
 
 
 def test_a_network_is_checked_once_and_computes_the_same(checks: list[str], kept: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model import torch_executor as executor_module
-from relquery.model.sampling import follow_draws
+from relquery.model.sampling import Logits, follow_draws
 from relquery.model.torch_executor import TorchExecutor
 
 
@@ -25,8 +25,8 @@ class Recorded(TorchExecutor):
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         drawing = [chunk.request for chunk in chunks if chunk.draw]
 
-        def draw(logits: Tensor, draws: Sequence[Draw]) -> list[Drawn]:
-            for request, row in zip(drawing, logits, strict=True):
+        def draw(logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
+            for request, row in zip(drawing, logits.rows, strict=True):
                 self.logits.setdefault(request, []).append(row.clone())
             return follow_draws(logits, draws)
 

@@ -29,6 +29,7 @@ from relquery.model.forward.recorded import RecordedStep, can_record
 from relquery.model.forward.run import Layer, Norm, Run, Tables
 from relquery.model.kernels import elementwise
 from relquery.model.kernels.arguments import KINDS, bits
+from relquery.model.sampling import Logits
 
 KNOWN = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
 """Networks whose layers compute as ours do."""
@@ -81,7 +82,7 @@ class LlamaForward:
                 step = RecordedStep(self._embedding, self._layers[0], self._compute)
                 self._recorded[every] = step
 
-    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
+    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Logits:
         """See Forward."""
         tables = self._angles(int(batch.positions.max()))
         if self._recorded and wanted and can_record(batch, self._windowed):
@@ -91,7 +92,7 @@ class LlamaForward:
         padded = torch.zeros(padded_rows(len(tokens)), dtype=torch.long)
         padded[: len(tokens)] = torch.from_numpy(tokens)
         hidden = nn.functional.embedding(padded, self._embedding)
-        return self._compute(Run(batch, tables), hidden, wanted)[: len(wanted)]
+        return Logits(self._compute(Run(batch, tables), hidden, wanted)[: len(wanted)])
 
     def _compute(self, run: Run, hidden: Tensor, wanted: Sequence[int]) -> Tensor:
         """Logits (rows, vocabulary) of the wanted ones of embedded tokens (rows, width)."""

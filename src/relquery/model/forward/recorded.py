@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +21,14 @@ from relquery.model.attention.compiled import CompiledAttention, Prepared
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.forward.run import Layer, Run, Tables
-from relquery.model.kernels import panels
+from relquery.model.kernels import largest, panels
 from relquery.model.kernels import rows as row_passes
 from relquery.model.kernels.arguments import Stored, places
 from relquery.model.kernels.attention import arguments as attention
 from relquery.model.kernels.attention.tasks import ATTEND, MERGE
 from relquery.model.kernels.program import Program, can_run
 from relquery.model.kernels.threads import Body, threads
+from relquery.model.sampling import Logits
 
 MOST = panels.MOST
 """Tokens of a recorded step at most."""
@@ -58,24 +60,41 @@ class RecordedStep:
     def __init__(self, embedding: Tensor, layer: Layer, compute: Compute) -> None:
         self._embedding, self._layer, self._compute = embedding, layer, compute
         self._state = embedding.new_empty(1, layer.kv_heads, layer.width)
+        self._ids = np.zeros(MOST, dtype=np.int64)
         self._lock = Lock()
         self._threads = 0
         self._cache: Callable[[], KVCache | None] = lambda: None
+        self._before = _Told()
 
     def __call__(
         self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int], tables: Tables
-    ) -> Tensor | None:
-        """Logits (wanted, vocabulary), until the next step; None if this cannot be computed so."""
-        prepared = self._prepare(batch.kernels, batch)
-        if prepared is None or len(prepared.plan.shift_values):
-            return None
-        rows = padded_rows(batch.tokens)
+    ) -> Logits | None:
+        """Logits, until the next step; None if this cannot be computed so."""
         if tokens.min() < 0 or tokens.max() >= len(self._embedding):
             raise IndexError(
                 f"A token id is not among the {len(self._embedding):,} of the network."
             )
-        ids = _filled(tokens, rows)
-        arrays, (cosines, sines) = [ids, batch.slots, batch.positions], tables
+        with self._lock:
+            told = self._before
+            if not told.holds_for(batch, wanted, tables):
+                found = self._tell(batch, wanted, tables)
+                if found is None:
+                    return None
+                told = self._before = found
+            if self._cache() is not batch.cache or self._threads != threads():
+                self._record(batch, wanted, tables)
+            self._ids[: len(tokens)] = tokens
+            self._ids[len(tokens) :] = 0
+            self._program.run(told.inputs)
+            return Logits(self._logits[: len(wanted)], self._largest[: len(wanted)])
+
+    def _tell(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> _Told | None:
+        """What the program is told in this step. See __call__."""
+        prepared = self._prepare(batch.kernels, batch)
+        if prepared is None or len(prepared.plan.shift_values):
+            return None
+        rows = padded_rows(batch.tokens)
+        arrays, (cosines, sines) = [self._ids, batch.slots, batch.positions], tables
         own = None if batch.scratch is None else batch.scratch.prepare(0, self._state, self._state)
         told = [
             batch.tokens,
@@ -83,18 +102,17 @@ class RecordedStep:
             *(each.data_ptr() for each in (cosines, sines)),
             *places(own),  # the same for all layers
             *places(own),
+            len(wanted),
             *_of_part(rows, prepared),
         ]
-        if len(wanted) < batch.tokens:
-            chosen = self._prepare(batch.kernels_at(wanted), batch)
-            assert chosen is not None
-            few = _filled(np.array(wanted), padded_rows(len(wanted)))
-            told += [*_of_part(len(few), chosen), few.ctypes.data]
-        with self._lock:
-            if self._cache() is not batch.cache or self._threads != threads():
-                self._record(batch, wanted, tables)
-            self._program.run(told)
-            return self._logits[: len(wanted)]
+        if len(wanted) == batch.tokens:
+            return _Told(np.array(told), weakref.ref(batch), tables)
+        chosen = self._prepare(batch.kernels_at(wanted), batch)
+        assert chosen is not None
+        few = np.zeros(padded_rows(len(wanted)), dtype=np.int64)
+        few[: len(wanted)] = wanted
+        told += [*_of_part(len(few), chosen), few.ctypes.data]
+        return _Told(np.array(told), used=(few, chosen))
 
     def _prepare(self, kernels: object, batch: PackedBatch) -> Prepared | None:
         stored = batch.cache.stored(0)
@@ -109,6 +127,7 @@ class RecordedStep:
         hidden = recorder.look_up(embedding, MOST)
         # Their place belongs to the recording: whoever reads them has a cache of its own.
         self._logits = self._compute(recorder, hidden, wanted)
+        self._largest = recorder.find_largest(self._logits)
         self._results = recorder.results
         bodies, chosen = recorder.bodies, recorder.chosen
         turns = [at for at, body in enumerate(bodies) if body is row_passes.ROTATE]
@@ -123,12 +142,31 @@ class RecordedStep:
             (turns, row_passes.SINES),
             *((turns, each) for each in row_passes.OWN),
             *((attends, each) for each in attention.OWN),
+            ([len(bodies) - 1], largest.ROWS),
             *_inputs(bodies, range(until)),
         ]
         if chosen:
             inputs += [*_inputs(bodies, range(until, len(bodies))), (chosen, row_passes.TOKENS)]
         self._program = Program(bodies, recorder.arguments, inputs)
         self._cache, self._threads = weakref.ref(batch.cache), threads()
+
+
+class _Told(NamedTuple):
+    """What a program was told.
+
+    batch, tables: with which it is told the same again, where all logits are wanted. used: what it
+    refers to beside the batch.
+    """
+
+    inputs: Int64s = np.empty(0, dtype=np.int64)
+    batch: Callable[[], PackedBatch | None] = lambda: None
+    tables: Tables | None = None
+    used: tuple[object, ...] = ()
+
+    def holds_for(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> bool:
+        """Whether a step is told the same: its batch is the latest, which has followed itself."""
+        is_same = self.batch() is batch and self.tables is tables
+        return is_same and len(wanted) == batch.tokens
 
 
 def _inputs(bodies: Sequence[Body], part: range) -> list[tuple[list[int], int]]:
@@ -147,13 +185,6 @@ def _inputs(bodies: Sequence[Body], part: range) -> list[tuple[list[int], int]]:
 def _of_part(rows: int, prepared: Prepared) -> list[int]:
     """The numbers for these inputs."""
     return [rows, rows, *prepared.arguments.numbers[PLAN].tolist()]
-
-
-def _filled(numbers: Int64s, length: int) -> Int64s:
-    """So many numbers, zeros after those given."""
-    filled = np.zeros(length, dtype=np.int64)
-    filled[: len(numbers)] = numbers
-    return filled
 
 
 class Recorder(Run):
@@ -230,6 +261,13 @@ class Recorder(Run):
         self._note(ATTEND, a.numbers)
         self._note(MERGE, a.numbers)
         return outputs.flatten(1)
+
+    def find_largest(self, logits: Tensor) -> Int64s:
+        """The place (rows,) of each row's largest number. See relquery.model.kernels.largest."""
+        result = np.zeros(len(logits), dtype=np.int64)
+        work = self._work(largest.WORK_BYTES)
+        self._note(largest.FIND, largest.arguments(logits, result, work).numbers)
+        return result
 
     def _stores(self, number: int, keys: Tensor, values: Tensor) -> tuple[Stored | None, ...]:
         return self.batch.cache.prepare(number, keys, values), None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.graphs import GraphedSteps
+from relquery.model.sampling import Logits
 
 
 class Forward(Protocol):
@@ -19,8 +19,8 @@ class Forward(Protocol):
 
     network: PreTrainedModel
 
-    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
-        """Logits (wanted, vocabulary) after some of a batch's tokens (tokens,)."""
+    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Logits:
+        """Logits after some of a batch's tokens (tokens,)."""
         ...
 
 
@@ -31,12 +31,12 @@ class StockForward:
         self.network = network
         self._graphs = GraphedSteps(network) if network.device.type == "cuda" else None
 
-    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Tensor:
+    def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Logits:
         """See Forward."""
         if self._graphs is not None and len(wanted) == batch.tokens:
             logits = self._graphs(tokens, batch)
             if logits is not None:
-                return logits
+                return Logits(logits)
         device = self.network.device
         output = self.network(
             input_ids=torch.from_numpy(tokens)[None].to(device),
@@ -45,4 +45,4 @@ class StockForward:
             logits_to_keep=torch.tensor(wanted, dtype=torch.long, device=device),
             batch=batch,
         )
-        return cast(Tensor, output.logits[0])
+        return Logits(output.logits[0])

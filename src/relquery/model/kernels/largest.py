@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from relquery.arrays import Int64s
@@ -86,9 +87,14 @@ def find_largest(numbers: Tensor) -> Int64s:
     rows, width = numbers.shape
     result = np.empty(rows, dtype=np.int64)
     workers = threads() if rows * width > ALONE else 1
-    work = np.empty(workers * WORK_BYTES, dtype=np.uint8)
-    a = Arguments(ARGUMENTS)
-    a[KIND], a[ROWS], a[WIDTH] = KINDS[numbers.dtype], rows, width
-    a[SOURCE], a[RESULT], a[WORK] = numbers.data_ptr(), result.ctypes.data, work.ctypes.data
-    FIND.run(a, workers)
+    work = torch.empty(workers * WORK_BYTES, dtype=torch.uint8)
+    FIND.run(arguments(numbers, result, work), workers)
     return result
+
+
+def arguments(numbers: Tensor, result: Int64s, work: Tensor) -> Arguments:
+    """What FIND is told. work: WORK_BYTES for each thread."""
+    a = Arguments(ARGUMENTS)
+    a[KIND], (a[ROWS], a[WIDTH]) = KINDS[numbers.dtype], numbers.shape
+    a[SOURCE], a[RESULT], a[WORK] = numbers.data_ptr(), result.ctypes.data, work.data_ptr()
+    return a

@@ -74,7 +74,7 @@ class Program:
         a[_INPUTS] = self._inputs.ctypes.data
         a[_THREADS], a[_YIELD] = _functions()
 
-    def run(self, inputs: Sequence[int]) -> None:
+    def run(self, inputs: Sequence[int] | Int64s) -> None:
         """Run all bodies, and return when the last has ended."""
         self._inputs[:] = inputs
         self._a[_TICKET] = self._a[_ARRIVED] = 0

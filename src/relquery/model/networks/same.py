@@ -116,7 +116,7 @@ def distance(forward: Forward, own: Tensor) -> float:
         seen = (Segment(slots[:start]),) if start else ()
         chunk = Chunk(0, ids[start:stop], start, seen, slots[start:stop])
         batch = PackedBatch([chunk], cache, share=True, device=network.device)
-        last = forward(chunk.tokens.astype(np.int64), batch, [stop - start - 1])[-1]
+        last = forward(chunk.tokens.astype(np.int64), batch, [stop - start - 1]).rows[-1]
     size_of = torch.linalg.vector_norm
     return float(size_of(_centred(last) - own)) / max(float(size_of(own)), 1e-9)
 
