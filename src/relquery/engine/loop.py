@@ -222,7 +222,7 @@ class Loop:
         self._holdings.begin_step()
         # All hits are held before the first allocation, which might evict them.
         hits = StepHits(self.pool, self.config)
-        held = [hits.hold(work) if work.hits else [] for work in plan.work]
+        held = [hits.hold(work) if work.hits else () for work in plan.work]
         hits.copy()
         self._offload.hold(plan.work)
         self._hits = hits
@@ -244,8 +244,11 @@ class Loop:
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; returns the results of each work's draws, in order."""
         self._relocate()
-        drawn = iter(self._executor.execute(list(chain.from_iterable(chunks))))
-        by_work = [islice(drawn, len(of_work)) for of_work in chunks]
+        drawn = self._executor.execute(list(chain.from_iterable(chunks)))
+        if len(drawn) == len(chunks):  # the usual case: one chunk each
+            return [[] if one is None else [one] for one in drawn]
+        rest = iter(drawn)
+        by_work = [islice(rest, len(of_work)) for of_work in chunks]
         return [[one for one in of_work if one is not None] for of_work in by_work]
 
     def _undo(self) -> None:

@@ -67,26 +67,18 @@ class TorchExecutor:
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
         batch, self._last = self._last, None
-        if batch is not None and batch.follow(chunks):
-            return self._go_on(batch)
-        slices = cut(chunks, self._slice_tokens)
-        own = _own_slots(chunks)
-        scratch = KVCache(own, keeps=False) if own else None
-        if len(slices) == 1:
+        if batch is None or not batch.follow(chunks):
+            slices = cut(chunks, self._slice_tokens)
+            own = _own_slots(chunks)
+            scratch = KVCache(own, keeps=False) if own else None
+            if len(slices) > 1:
+                with return_freed_memory() if self._lean else nullcontext():
+                    turns = take_turns(self._runs(slices, scratch, self._layers))
+                return _drawn([found for found in reversed(turns) if found is not None], chunks)
             batch = self._batch(chunks, scratch)
-            if batch.is_plain and scratch is None and chunks[0].run:
-                return self._go_on(batch)
-            logits = [self._forward(batch)]
-        else:
-            with return_freed_memory() if self._lean else nullcontext():
-                turns = take_turns(self._runs(slices, scratch, self._layers))
-            logits = [found for found in reversed(turns) if found is not None]
-        return _drawn(logits, chunks)
-
-    def _go_on(self, batch: PackedBatch) -> list[Drawn | None]:
-        """Compute a batch that the next step's may follow."""
-        drawn = _drawn([self._forward(batch)], batch.chunks)
-        self._last = batch
+        drawn = _drawn([self._forward(batch)], chunks)
+        if batch.can_be_followed:
+            self._last = batch
         return drawn
 
     @torch.inference_mode()
@@ -189,7 +181,7 @@ def _wanted(chunks: Sequence[Chunk]) -> list[int]:
 
 def _drawn(logits: Sequence[Logits], chunks: Sequence[Chunk]) -> list[Drawn | None]:
     """Each chunk's draw, or None without one. logits: of some of the draws each, in order."""
-    draws = [draw for chunk in chunks for draw in (*chunk.inner, chunk.draw) if draw is not None]
+    draws = [draw for chunk in chunks for draw in chunk.draws]
     if not draws:
         return [None] * len(chunks)
     whole = logits[0] if len(logits) == 1 else Logits(torch.cat([each.rows for each in logits]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -51,6 +51,7 @@ class PackedBatch:
         host: HostCache | None = None,
     ) -> None:
         self.chunks, self.share = chunks, share
+        self._runs = [chunk.run for chunk in chunks]
         self.device, self.scheme, self.rotate = device, scheme, rotate
         self.turn = turn
         self.cache, self.scratch, self._host = cache, scratch, host
@@ -68,20 +69,22 @@ class PackedBatch:
 
         False if a new batch is needed; this one is of no use then.
         """
-        if not isinstance(self.kernels, CompiledAttention) or len(chunks) != self.tokens:
-            return False
-        runs = [chunk.run for chunk in chunks]
-        if 0 in runs or runs != [before.run for before in self.chunks]:
+        if not self.can_be_followed or [chunk.run for chunk in chunks] != self._runs:
             return False
         if [chunk.position - 1 for chunk in chunks] != self.positions.tolist():
             return False
         slots = np.concatenate([chunk.writes for chunk in chunks])
-        if not self.kernels.follow(chunks, slots):
+        if not cast(CompiledAttention, self.kernels).follow(chunks, slots):
             return False
         self.chunks = chunks
         self.slots[:] = slots  # in place: tensors and programs know where they are
         self.positions += 1
         return True
+
+    @property
+    def can_be_followed(self) -> bool:
+        """Whether `follow` may succeed."""
+        return isinstance(self.kernels, CompiledAttention) and 0 not in self._runs
 
     @property
     def is_plain(self) -> bool:
