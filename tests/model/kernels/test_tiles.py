@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from relquery.model.kernels.attention import softmax
-from relquery.model.kernels.instructions import tiles
+from relquery.model.kernels.instructions import llvm, tiles
 from tests.model.kernels.harness import INSTRUCTIONS, compiled
 
 Array = npt.NDArray[Any]
@@ -54,7 +54,7 @@ def test_scores_and_outputs_are_matrix_products(
     fetched: int,
     adds: int,
 ) -> None:
-    monkeypatch.setattr(tiles, "PAIRS", instructions)
+    monkeypatch.setattr(llvm, "PAIRS", instructions)
     one, many, before = numbers(0, rows, count), numbers(1, count, across), numbers(2, rows, across)
     given = [one, many, np.ascontiguousarray(one.T)]
     if paired:

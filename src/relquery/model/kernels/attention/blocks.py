@@ -17,21 +17,19 @@ from relquery.model.kernels.attention.arguments import (
     VALUES,
 )
 from relquery.model.kernels.attention.rotation import turn
-from relquery.model.kernels.attention.state import ZERO, Shape, Visit, Work
+from relquery.model.kernels.attention.state import TOGETHER, ZERO, Shape, Visit, Work
 from relquery.model.kernels.compiled import compiled, floats, integers, integers32, padded
 from relquery.model.kernels.instructions import amx
 from relquery.model.kernels.instructions.llvm import FLOAT32
 from relquery.model.kernels.instructions.vectors import pair_rows, prefetch, widen
-
-TOGETHER = 4
-"""Keys that are read together; addresses are listed for a multiple of them."""
 
 
 class Block(NamedTuple):
     """Some keys of a visit.
 
     begin, length: which of the step's keys. keys, values: where their addresses are. next_keys,
-    next_values: where those of the next block are, and `ahead` how many.
+    next_values: where those of the next block are, and `ahead` how many. pace: how many of these
+    begin to be read for each key that is used.
     """
 
     begin: int
@@ -41,6 +39,7 @@ class Block(NamedTuple):
     next_keys: int
     next_values: int
     ahead: int
+    pace: int
 
 
 @compiled
@@ -52,20 +51,21 @@ def find_block(
     known: the block whose addresses are listed already, or -1, and which half of `places` they are
     in. It is the next one afterwards.
     """
-    count = min(BLOCK, visit.end - begin)
+    count = min(visit.step, visit.end - begin)
     half = known[1]
     if known[0] != begin:
         _locate(a, shape, work, head, begin, count, half)
-    following, end = begin + count, visit.end
+    following, end, step = begin + count, visit.end, visit.step
     if following == visit.end:
-        following, end = visit.then
-    ahead = min(BLOCK, end - following)
+        following, end, step = visit.then
+    ahead = min(step, end - following)
     known[0] = -1
     if ahead > 0:
         _locate(a, shape, work, head, following, ahead, 1 - half)
         known[0], known[1] = following, 1 - half
     here, there = _list(work, 2 * half), _list(work, 2 * (1 - half))
-    return Block(begin, count, here, here + 8 * BLOCK, there, there + 8 * BLOCK, ahead)
+    pace = -(-ahead // count)
+    return Block(begin, count, here, here + 8 * BLOCK, there, there + 8 * BLOCK, ahead, pace)
 
 
 @compiled
@@ -111,13 +111,8 @@ def prefetch_values(shape: Shape, block: Block, first: int) -> None:
 
 @compiled
 def _begun(block: Block, first: int) -> int:
-    """How much of the next block is being read when that much of this one is used: evenly, since
-    both may have different lengths."""
-    if first >= block.length:
-        return block.ahead
-    if block.ahead == block.length:
-        return first
-    return first * block.ahead // block.length // TOGETHER * TOGETHER
+    """How much of the next block is being read when that much of this one is used."""
+    return min(first * block.pace, block.ahead)
 
 
 @compiled
@@ -194,6 +189,7 @@ def _read_from(block: Block, keys: int, values: int) -> Block:
         block.next_keys,
         block.next_values,
         block.ahead,
+        block.pace,
     )
 
 

@@ -37,6 +37,11 @@ from relquery.model.kernels.instructions import amx
 from relquery.model.kernels.instructions.llvm import BFLOAT16, FLOAT32, LANES
 from relquery.model.kernels.instructions.vectors import take_number
 
+MANY = LANES
+"""Rows from which a matrix product pays."""
+TOGETHER = 4
+"""Keys that are read together; addresses are listed for a multiple of them."""
+
 NOTHING = np.float32(-np.inf)
 ZERO, ONE = np.float32(0), np.float32(1)
 
@@ -103,8 +108,8 @@ class Rows(NamedTuple):
 class Visit(NamedTuple):
     """Tokens low to high see keys begin to end.
 
-    then: the first key of the task's next visit, and where its keys end; the same twice if there
-    is no next visit.
+    step: keys of a block. then: the first key of the task's next visit, where its keys end, and its
+    step; no keys if there is no next visit.
     first, rows: the first of their rows, and how many. moved: what is subtracted from all their
     positions. earliest, latest: the least and the largest of them then.
     """
@@ -113,7 +118,8 @@ class Visit(NamedTuple):
     high: int
     begin: int
     end: int
-    then: tuple[int, int]
+    step: int
+    then: tuple[int, int, int]
     shift: int
     first: int
     rows: int
@@ -188,14 +194,39 @@ def find_visit(a: Int64s, shape: Shape, rows: Rows, number: int, last: bool) -> 
     for token in range(low + 1, high):
         place = position(a, rows, token, shift, moved)
         earliest, latest = min(earliest, place), max(latest, place)
-    then = (0, 0)
+    then = (0, 0, BLOCK)
     if not last:
         following = integers(a[VISITS] + 5 * 8 * (number + 1), 5)
-        then = (following[2], following[3])
+        then = (following[2], following[3], _step(shape, following))
     first, count = low * shape.group, (high - low) * shape.group
     return Visit(
-        low, high, listed[2], listed[3], then, shift, first, count, moved, earliest, latest
+        low,
+        high,
+        listed[2],
+        listed[3],
+        _step(shape, listed),
+        then,
+        shift,
+        first,
+        count,
+        moved,
+        earliest,
+        latest,
     )
+
+
+@compiled
+def _step(shape: Shape, listed: Int64s) -> int:
+    """Keys of a block of a visit.
+
+    Where few rows read them, memory is the limit, and the next block is on its way while one is
+    used. So blocks are about equally long: after 64 keys and 8, the next 64 would come too late.
+    """
+    keys = listed[3] - listed[2]
+    if (listed[1] - listed[0]) * shape.group >= MANY or keys <= BLOCK:
+        return BLOCK
+    even = -(-keys // -(-keys // BLOCK))
+    return int(-(-even // TOGETHER) * TOGETHER)
 
 
 @compiled

@@ -29,6 +29,7 @@ from relquery.model.kernels.attention.arguments import (
 from relquery.model.kernels.attention.blocks import widen_padded
 from relquery.model.kernels.attention.rotation import turn_queries, turns_queries
 from relquery.model.kernels.attention.state import (
+    MANY,
     NOTHING,
     ONE,
     ZERO,
@@ -39,7 +40,7 @@ from relquery.model.kernels.attention.state import (
     find_visit,
     find_work,
 )
-from relquery.model.kernels.attention.visits import MANY, attend_visit, is_paired, set_columns
+from relquery.model.kernels.attention.visits import attend_visit, is_paired, set_columns
 from relquery.model.kernels.compiled import Floats, compiled, floats, integers
 from relquery.model.kernels.instructions import amx
 from relquery.model.kernels.instructions.elementary import exp

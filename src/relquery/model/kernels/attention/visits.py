@@ -14,7 +14,6 @@ from relquery.model.kernels.attention.arguments import (
     WINDOW,
 )
 from relquery.model.kernels.attention.blocks import (
-    TOGETHER,
     Block,
     copy_block,
     find_block,
@@ -26,8 +25,10 @@ from relquery.model.kernels.attention.blocks import (
 from relquery.model.kernels.attention.rotation import turns_keys
 from relquery.model.kernels.attention.softmax import soften
 from relquery.model.kernels.attention.state import (
+    MANY,
     NOTHING,
     ONE,
+    TOGETHER,
     ZERO,
     Rows,
     Shape,
@@ -52,15 +53,17 @@ from relquery.model.kernels.instructions.tiles import add_outputs, add_scores
 from relquery.model.kernels.instructions.vectors import (
     add_rows,
     dots,
+    dots_of_pairs,
     float_of_bits,
     narrow,
     transpose,
 )
+from relquery.model.kernels.instructions.vectors import (
+    largest as largest_of,
+)
 
 FEW = 4
 """Rows from which keys are widened to float32 once instead of for each row."""
-MANY = LANES
-"""Rows from which a matrix product pays."""
 
 
 @compiled
@@ -84,8 +87,8 @@ def attend_visit(
     columns = padded(visit.rows) if visit.rows > 1 else 1
     _begin_visit(work, visit)
     is_known = False
-    for begin in range(visit.begin, visit.end, BLOCK):
-        count = min(BLOCK, visit.end - begin)
+    for begin in range(visit.begin, visit.end, visit.step):
+        count = min(visit.step, visit.end - begin)
         positions = integers(a[KEY_POSITIONS] + 8 * begin, count)
         nearest, farthest = positions.min(), positions.max()
         if nearest > visit.latest or (window > 0 and visit.earliest - farthest >= window):
@@ -167,6 +170,12 @@ def _score(
 ) -> None:
     """Scores (keys, columns) of a visit's rows with a block's keys."""
     is_product = visit.rows >= MANY
+    # Queries that are not turned are bfloat16 numbers, times a power of two.
+    of_pairs = shape.paired and kind == BFLOAT16 and queries == work.queries and not is_product
+    of_pairs = of_pairs and shape.wide % (2 * LANES) == 0
+    if of_pairs:  # the memory of keys is not needed: they are read in place
+        first = queries + 4 * visit.first * shape.wide
+        narrow(work.keys, first, BFLOAT16, visit.rows * shape.wide)
     for key in range(0, block.length, TOGETHER):
         prefetch_keys(shape, block, key)
         place, listed = work.scores + 4 * key * columns, block.keys + 8 * key
@@ -189,6 +198,10 @@ def _score(
             )
             continue
         for row in range(visit.rows):
+            if of_pairs:
+                query = work.keys + 2 * row * shape.wide
+                dots_of_pairs(place + 4 * row, 4 * columns, query, listed, shape.wide, TOGETHER)
+                continue
             query = queries + 4 * (visit.first + row) * shape.wide
             dots(place + 4 * row, 4 * columns, query, listed, shape.wide, kind, TOGETHER)
 
@@ -262,10 +275,8 @@ def _soften(work: Work, visit: Visit, count: int, columns: int, paired: bool) ->
 @reordered
 def _soften_one(scores: Floats, count: int, maxima: Floats, sums: Floats, factors: Floats) -> None:
     """`soften` for a single row, whose scores are next to each other."""
-    largest = before = maxima[0]
-    for key in range(count):
-        largest = max(largest, scores[key])
-    maxima[0] = largest
+    before = maxima[0]
+    maxima[0] = largest = max(before, largest_of(scores.ctypes.data, FLOAT32, count))
     if largest == NOTHING:
         largest = ZERO
     factors[0] = exp(before - largest)

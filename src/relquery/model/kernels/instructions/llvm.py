@@ -11,7 +11,7 @@ An address is an int64 that counts bytes. Numbers are in memory as float32, bflo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -208,6 +208,30 @@ def fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
     return builder.call(declared(builder, ir.FunctionType(kind, [kind] * 3), name), [a, b, c])
 
 
+def multiplied(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c; if a and b are pairs of bfloat16 numbers, the sum of both products and c."""
+    if a.type.element != I32:
+        return fused(builder, a, b, c)
+    if PAIRS:
+        pairs = ir.VectorType(BFloat(), 2 * LANES)
+        shape = ir.FunctionType(c.type, [c.type, pairs, pairs])
+        dot = declared(builder, shape, "llvm.x86.avx512bf16.dpbf16ps.512")
+        return builder.call(dot, [c, builder.bitcast(a, pairs), builder.bitcast(b, pairs)])
+    for half in _low_half, _high_half:
+        c = fused(builder, half(builder, a), half(builder, b), c)
+    return c
+
+
+def _low_half(builder: Any, pairs: Any) -> Any:
+    """The first number of each pair as float32."""
+    return builder.bitcast(builder.shl(pairs, constant(I32, 16, LANES)), many(F32, LANES))
+
+
+def _high_half(builder: Any, pairs: Any) -> Any:
+    upper = builder.and_(pairs, constant(I32, -65536, LANES))
+    return builder.bitcast(upper, many(F32, LANES))
+
+
 def fetch(builder: Any, address: Any) -> None:
     """Begin to read what is at an address into the second-level cache."""
     pointer = I8.as_pointer()
@@ -222,6 +246,42 @@ def sum_of(builder: Any, vector: Any) -> Any:
     name = f"llvm.vector.reduce.fadd.v{LANES}f32"
     add = declared(builder, shape, name)
     return builder.call(add, [F32(0.0), vector], fastmath=("reassoc",))
+
+
+def sums_of(builder: Any, vectors: Sequence[Any]) -> list[Any]:
+    """The sum of each vector's numbers; of four vectors together, in a third of the instructions.
+
+    vectors: a multiple of four.
+    """
+    found: list[Any] = []
+    for first in range(0, len(vectors), 4):
+        a, b, c, d = vectors[first : first + 4]
+        # In each four lanes: two sums of a and b in turns, then one of each of the four.
+        left, right = _folded(builder, a, b, 1), _folded(builder, c, d, 1)
+        total = _folded(builder, left, right, 2)
+        while (half := total.type.count // 2) >= 4:
+            parts = [list(range(start, start + half)) for start in (0, half)]
+            low, high = (_chosen(builder, total, total, lanes) for lanes in parts)
+            total = builder.fadd(low, high)
+        found += [builder.extract_element(total, I32(lane)) for lane in range(4)]
+    return found
+
+
+def _folded(builder: Any, a: Any, b: Any, step: int) -> Any:
+    """Sums of numbers that are `step` lanes apart: `step` of a, then of b, and so on."""
+    lanes = [
+        first + offset
+        for at in range(0, LANES, 2 * step)
+        for first in (at, LANES + at)
+        for offset in range(step)
+    ]
+    parts = [_chosen(builder, a, b, [lane + move for lane in lanes]) for move in (0, step)]
+    return builder.fadd(*parts)
+
+
+def _chosen(builder: Any, a: Any, b: Any, lanes: Sequence[int]) -> Any:
+    """Lanes of a, and of b counted behind them."""
+    return builder.shuffle_vector(a, b, ir.Constant(many(I32, len(lanes)), list(lanes)))
 
 
 def declared(builder: Any, shape: Any, name: str) -> Any:

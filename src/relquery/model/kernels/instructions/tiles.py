@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llvmlite import ir
 from numba import types
 
 from relquery.model.kernels.instructions.llvm import (
@@ -13,19 +12,16 @@ from relquery.model.kernels.instructions.llvm import (
     I32,
     I64,
     LANES,
-    PAIRS,
     WIDE,
-    BFloat,
     Loop,
     addresses,
     constant,
-    declared,
     fetch,
-    fused,
     instructions,
     load,
     many,
     moved,
+    multiplied,
     splat,
     steps,
     store,
@@ -199,7 +195,7 @@ class _Tile:
             for row in range(self.rows):
                 single = splat(builder, self._load(one(row, loop.index), 1))
                 for vector, numbers in enumerate(many):
-                    total = _multiplied(builder, single, numbers, loop.sums[row, vector])
+                    total = multiplied(builder, single, numbers, loop.sums[row, vector])
                     loop.add((row, vector), total)
         for each, place in places.items():
             store(builder, loop.results[each], place)
@@ -235,27 +231,3 @@ def _tiles(
             fill_all(True)
         with numbers:
             fill_all(False)
-
-
-def _multiplied(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a * b + c; if a and b are pairs of bfloat16 numbers, the sum of both products and c."""
-    if a.type.element != I32:
-        return fused(builder, a, b, c)
-    if PAIRS:
-        pairs = ir.VectorType(BFloat(), 2 * LANES)
-        shape = ir.FunctionType(c.type, [c.type, pairs, pairs])
-        dot = declared(builder, shape, "llvm.x86.avx512bf16.dpbf16ps.512")
-        return builder.call(dot, [c, builder.bitcast(a, pairs), builder.bitcast(b, pairs)])
-    for half in _low_half, _high_half:
-        c = fused(builder, half(builder, a), half(builder, b), c)
-    return c
-
-
-def _low_half(builder: Any, pairs: Any) -> Any:
-    """The first number of each pair as float32."""
-    return builder.bitcast(builder.shl(pairs, constant(I32, 16, LANES)), many(F32, LANES))
-
-
-def _high_half(builder: Any, pairs: Any) -> Any:
-    upper = builder.and_(pairs, constant(I32, -65536, LANES))
-    return builder.bitcast(upper, many(F32, LANES))

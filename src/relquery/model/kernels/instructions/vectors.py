@@ -33,11 +33,12 @@ from relquery.model.kernels.instructions.llvm import (
     load,
     many,
     moved,
+    multiplied,
     pair,
     splat,
     steps,
     store,
-    sum_of,
+    sums_of,
 )
 
 LINE = 64
@@ -162,8 +163,9 @@ def prefetch(typing: Any, listed: Any, count: Any, size: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
         listed, _, size = given
-        for address in addresses(builder, listed, many_of_them):
-            with steps(builder, I64(0), size, LINE) as offset:
+        places = addresses(builder, listed, many_of_them)
+        with steps(builder, I64(0), size, LINE) as offset:
+            for address in places:
                 fetch(builder, builder.add(address, offset))
         return context.get_dummy_value()
 
@@ -231,7 +233,7 @@ def transpose(typing: Any, target: Any, target_row: Any, source: Any, source_row
 def dots(
     typing: Any, scores: Any, step: Any, query: Any, keys: Any, width: Any, kind: Any, rows: Any
 ) -> Any:
-    """The dot products of a float32 query with `rows` keys of a kind.
+    """The dot products of a float32 query with `rows` keys of a kind, a multiple of four.
 
     scores: where the first goes, `step` bytes before the next. keys: where the keys' addresses are.
     width: numbers in each, a multiple of LANES. `rows` is literal.
@@ -250,14 +252,50 @@ def dots(
                     place = moved(builder, line, (loop.index, I64(BYTES[kind])))
                     key = load(builder, place, kind)
                     loop.add(row, fused(builder, key, numbers, loop.sums[row]))
-            for row in range(down):
-                total = sum_of(builder, loop.results[row])
-                store(builder, total, moved(builder, scores, (I64(row), step)), lanes=1)
+            _store_sums(builder, loop, scores, step)
 
         by_kind(builder, kind, multiply)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6, rows), generate
+
+
+@instructions
+def dots_of_pairs(
+    typing: Any, scores: Any, step: Any, query: Any, keys: Any, width: Any, rows: Any
+) -> Any:
+    """`dots` where query and keys are bfloat16, two numbers at a time.
+
+    width: a multiple of 2 * LANES.
+    """
+    down = rows.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        scores, step, query, keys, width = given[:5]
+        lines = addresses(builder, keys, down)
+        zeros = dict.fromkeys(range(down), constant(F32, 0.0, LANES))
+
+        def pairs(line: Any, index: Any) -> Any:
+            place = moved(builder, line, (index, I64(BYTES[BFLOAT16])))
+            pointer = builder.inttoptr(place, many(I32, LANES).as_pointer())
+            return builder.load(pointer, align=BYTES[BFLOAT16])
+
+        with Loop(builder, width, 2 * LANES, zeros) as loop:
+            numbers = pairs(query, loop.index)
+            for row, line in enumerate(lines):
+                key = pairs(line, loop.index)
+                loop.add(row, multiplied(builder, key, numbers, loop.sums[row]))
+        _store_sums(builder, loop, scores, step)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5, rows), generate
+
+
+def _store_sums(builder: Any, loop: Loop, scores: Any, step: Any) -> None:
+    """Instructions that write the sum of each of a loop's results, `step` bytes apart."""
+    totals = sums_of(builder, [loop.results[row] for row in sorted(loop.results)])
+    for row, total in enumerate(totals):
+        store(builder, total, moved(builder, scores, (I64(row), step)), lanes=1)
 
 
 @instructions
