@@ -45,3 +45,24 @@ def test_numbers_below_the_smallest_normal_one_are_rounded_or_become_zero(
     rounded = torch.ones(2, dtype=torch.bfloat16)
     compiled(vectors.narrow, 4)(rounded.data_ptr(), given.data_ptr(), llvm.BFLOAT16, 2)
     assert rounded.tolist() in (given.bfloat16().tolist(), [0.0, 0.0])
+
+
+@INSTRUCTIONS
+@pytest.mark.parametrize("width", [32, 64, 160])
+@pytest.mark.parametrize("rows", [4, 8])
+def test_dot_products_of_pairs_are_those_of_their_numbers(
+    monkeypatch: pytest.MonkeyPatch, instructions: bool, width: int, rows: int
+) -> None:
+    monkeypatch.setattr(llvm, "PAIRS", instructions and llvm.PAIRS)
+    generator = torch.Generator().manual_seed(width + rows)
+    query = torch.randn(width, generator=generator).bfloat16()
+    keys = torch.randn(rows, width, generator=generator).bfloat16()
+    places = np.array([key.data_ptr() for key in keys])
+    expected = keys.double() @ query.double()
+    wide, scores = query.float(), torch.full((2, rows, 2), 7.0)  # every other one is another's
+    given = places.ctypes.data, width
+    compiled(vectors.dots_of_pairs, 5, rows)(scores[0].data_ptr(), 8, query.data_ptr(), *given)
+    compiled(vectors.dots, 6, rows)(scores[1].data_ptr(), 8, wide.data_ptr(), *given, llvm.BFLOAT16)
+    for found in scores:
+        torch.testing.assert_close(found[:, 0].double(), expected, rtol=0, atol=1e-4)
+        assert (found[:, 1] == 7).all()
