@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
@@ -121,3 +122,9 @@ def _formatted(a: Annotated[str, 2]) -> None:
 def test_what_is_no_schema_is_told(function: Callable[..., None], message: str) -> None:
     with pytest.raises(MarkupError, match=message):
         PromptFunction(function)
+
+
+@pytest.mark.parametrize("given", [dict, "text", print, functools.partial(_loop)])
+def test_a_schema_is_made_of_a_function_alone(given: Any) -> None:
+    with pytest.raises(MarkupError, match="functions that are defined with def"):
+        schema(given)

@@ -134,7 +134,7 @@ def test_the_folder_takes_no_more_than_it_may(tmp_path: Path) -> None:
     assert 0 < sum(file.stat().st_size for file in files) <= 20 * 1024
 
 
-@pytest.mark.parametrize("store", ["/dev/null/x", "", " "])
+@pytest.mark.parametrize("store", ["/dev/null/x", "", " ", "a\0b", "x" * 5000, "~nobody-here/x"])
 def test_a_folder_that_cannot_be_made_is_told(store: str) -> None:
     with pytest.raises(ConfigError, match="store is"):
         connect(MODEL, store=store)

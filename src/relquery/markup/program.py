@@ -85,6 +85,8 @@ def schema(function: Callable[..., Any]) -> PromptFunction:
     imported if the argument is true; with `elif` and `else` it is a union, and so is
     `match argument:` with texts as cases. Raises MarkupError for anything else.
     """
+    if not inspect.isfunction(function):
+        raise MarkupError(f"@rq.schema is for functions that are defined with def: {function!r}.")
     return PromptFunction(function)
 
 

@@ -78,6 +78,8 @@ def test_modules_are_found_with_their_paths() -> None:
         ("<module name='a'><param name='b'/></module>", "needs its length", 1, 35),
         ("<module name='a'><param name='b' len='0'/></module>", "at least 1", 1, 35),
         ("<module name='a'><param name='b' len='²'/></module>", "whole number", 1, 35),
+        ("<module name='a'><param name='b' len='9999999999'/></module>", "below 1,000", 1, 35),
+        ("<module name='a'><param name='b' len='3' length='3'/></module>", "one of them", 1, 35),
         ("<module name='a'><param name='b' len='1'>c</param></module>", "must be empty", 1, 35),
         ("<union/>", "at least one module", 1, 18),
         ("<union>text</union>", "modules and nothing else", 1, 18),

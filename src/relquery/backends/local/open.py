@@ -78,19 +78,27 @@ def _store(options: Mapping[str, Any]) -> StoreOptions | None:
     folder = options.get("store")
     if folder is not None and (not isinstance(folder, (str, Path)) or not str(folder).strip()):
         raise ConfigError(f"store is {folder!r}; it must be the path of a folder.")
-    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
-        raise ConfigError(f"store is {folder}, which is a file; it must be a folder.")
-    if folder is not None:
-        try:
-            Path(folder).expanduser().mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"store is {folder}, which cannot be made: {error}.") from error
-    elif "store_disk" in options:
+    if folder is None and "store_disk" in options:
         raise ConfigError("store_disk is given without store. Give the folder, too: store='PATH'.")
     memory, disk = (
         read_memory(options.get(name, usual), name) for name, usual in _STORE_OPTIONS.items()
     )
-    return StoreOptions(None if folder is None else Path(folder).expanduser(), memory, disk)
+    return StoreOptions(None if folder is None else _made(folder), memory, disk)
+
+
+def _made(folder: str | Path) -> Path:
+    """A store's folder, which is made if there is none."""
+    try:
+        path = Path(folder).expanduser()
+        is_file = path.exists() and not path.is_dir()
+        if not is_file:
+            path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError, RuntimeError) as error:  # also names that no folder can have
+        given, why = str(folder)[:80], getattr(error, "strerror", None) or error
+        raise ConfigError(f"store is {given!r}, which cannot be made: {why}.") from error
+    if is_file:
+        raise ConfigError(f"store is {folder}, which is a file; it must be a folder.")
+    return path
 
 
 def _size(

@@ -136,7 +136,9 @@ class _Definition:
         if element.children:
             raise self._error("A parameter must be empty; its argument is in the prompt.", element)
         given = [name for name in ("len", "length") if name in element.attributes]
-        if len(given) != 1:
+        if len(given) == 2:
+            raise self._error("A parameter has both len and length; give one of them.", element)
+        if not given:
             raise self._error("A parameter needs its length in tokens: len='10'.", element)
         length = self._integer(element, given[0], least=1, default=1)
         scaffold = element.attributes.get("scaffold", "")
@@ -152,6 +154,8 @@ class _Definition:
 
     def _integer(self, element: Element, name: str, *, least: int | None, default: int) -> int:
         given = element.attributes.get(name, str(default))
+        if re.fullmatch(r"-?\d{10,}", given, re.ASCII):
+            raise self._error(f"{name} is {given[:20]}; it must be below 1,000,000,000.", element)
         is_whole = re.fullmatch(r"-?\d{1,9}", given, re.ASCII) is not None
         if not is_whole or (least is not None and int(given) < least):
             enough = "" if least is None else f" of at least {least}"
