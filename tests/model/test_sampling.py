@@ -12,7 +12,8 @@ from torch import Tensor
 
 from relquery.engine.request.request import Draw
 from relquery.model import sampling
-from relquery.model.sampling import Logits, draw_tokens, follow_draws, weigh_tokens
+from relquery.model.forward.stock import Logits
+from relquery.model.sampling import draw_tokens, follow_draws, weigh_tokens
 
 DRAWS = 2000
 

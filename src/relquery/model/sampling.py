@@ -4,31 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isnan
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from relquery.arrays import Int64s
 from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.request.request import Draw
+from relquery.model.forward.stock import Logits
 from relquery.model.kernels.arguments import KINDS
 from relquery.model.kernels.largest import find_largest
 
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures that float32 can tell apart from 0 and infinity
 ROWS_AT_ONCE = 16
-
-
-class Logits(NamedTuple):
-    """What tokens are drawn from.
-
-    rows: (rows, vocabulary). largest: (rows,) the token of each row's largest logit, the first of
-    several, or NOT_FINITE; None where the forward pass has not looked for it.
-    """
-
-    rows: Tensor
-    largest: Int64s | None = None
 
 
 def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:

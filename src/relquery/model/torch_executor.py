@@ -24,8 +24,8 @@ from relquery.model.cache.device import KVCache
 from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
 from relquery.model.cache.store import StateStore
-from relquery.model.forward.stock import Forward, StockForward
-from relquery.model.sampling import Logits, follow_draws
+from relquery.model.forward.stock import Forward, Logits, StockForward
+from relquery.model.sampling import follow_draws
 from relquery.model.slices.allocator import return_freed_memory
 from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch
 from relquery.model.slices.turns import Wait, cut, leave, take_turns

@@ -11,8 +11,7 @@ import torch
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
-from relquery.model.forward.stock import Forward
-from relquery.model.sampling import Logits
+from relquery.model.forward.stock import Forward, Logits
 
 CPU = torch.device("cpu")
 

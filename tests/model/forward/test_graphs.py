@@ -18,9 +18,8 @@ from relquery.model.attention import batch
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.on_gpu import GpuAttention
 from relquery.model.forward.graphs import MOST, GraphedSteps
-from relquery.model.forward.stock import StockForward
+from relquery.model.forward.stock import Logits, StockForward
 from relquery.model.networks.load import prepare
-from relquery.model.sampling import Logits
 from tests.model.forward.decoding import Decoding
 from tests.model.oracle.architectures import NoTokenizer, build
 

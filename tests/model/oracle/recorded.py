@@ -11,7 +11,8 @@ from torch import Tensor
 from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model import torch_executor as executor_module
-from relquery.model.sampling import Logits, follow_draws
+from relquery.model.forward.stock import Logits
+from relquery.model.sampling import follow_draws
 from relquery.model.torch_executor import TorchExecutor
 
 

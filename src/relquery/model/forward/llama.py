@@ -27,9 +27,9 @@ from relquery.model.forward.linear import pack, packed_weights
 from relquery.model.forward.packed import padded_rows
 from relquery.model.forward.recorded import RecordedStep, can_record
 from relquery.model.forward.run import Layer, Norm, Run, Tables
+from relquery.model.forward.stock import Logits
 from relquery.model.kernels import elementwise
 from relquery.model.kernels.arguments import KINDS, bits
-from relquery.model.sampling import Logits
 
 KNOWN = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM)
 """Networks whose layers compute as ours do."""

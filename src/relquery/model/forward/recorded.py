@@ -21,6 +21,7 @@ from relquery.model.attention.compiled import CompiledAttention, Prepared
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.forward.run import Layer, Run, Tables
+from relquery.model.forward.stock import Logits
 from relquery.model.kernels import largest, panels
 from relquery.model.kernels import rows as row_passes
 from relquery.model.kernels.arguments import Stored, places
@@ -28,7 +29,6 @@ from relquery.model.kernels.attention import arguments as attention
 from relquery.model.kernels.attention.tasks import ATTEND, MERGE
 from relquery.model.kernels.program import Program, can_run
 from relquery.model.kernels.threads import Body, threads
-from relquery.model.sampling import Logits
 
 MOST = panels.MOST
 """Tokens of a recorded step at most."""

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.graphs import GraphedSteps
-from relquery.model.sampling import Logits
+
+
+class Logits(NamedTuple):
+    """What tokens are drawn from.
+
+    rows: (rows, vocabulary). largest: (rows,) the token of each row's largest logit, the first of
+    several, or NOT_FINITE; None where the forward pass has not looked for it.
+    """
+
+    rows: Tensor
+    largest: Int64s | None = None
 
 
 class Forward(Protocol):
