@@ -158,6 +158,12 @@ def load(builder: Any, address: Any, kind: int = FLOAT32, lanes: int = LANES) ->
     return found if kind == FLOAT32 else builder.fpext(found, many(F32, lanes))
 
 
+def load_pairs(builder: Any, address: Any, lanes: int = LANES) -> Any:
+    """Pairs of bfloat16 numbers at an address, each as an int32."""
+    place = builder.inttoptr(address, many(I32, lanes).as_pointer())
+    return builder.load(place, align=BYTES[BFLOAT16])
+
+
 def store(builder: Any, value: Any, address: Any, kind: int = FLOAT32, lanes: int = LANES) -> None:
     """Round float32 numbers to a kind, to the nearest and halves to even, and store them."""
     if kind == BFLOAT16:

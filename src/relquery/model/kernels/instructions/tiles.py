@@ -9,7 +9,6 @@ from numba import types
 
 from relquery.model.kernels.instructions.llvm import (
     F32,
-    I32,
     I64,
     LANES,
     WIDE,
@@ -19,7 +18,7 @@ from relquery.model.kernels.instructions.llvm import (
     fetch,
     instructions,
     load,
-    many,
+    load_pairs,
     moved,
     multiplied,
     splat,
@@ -202,10 +201,9 @@ class _Tile:
 
     def _load(self, place: Any, lanes: int) -> Any:
         """Float32 numbers, or pairs of bfloat16 numbers as int32."""
-        if not self._paired:
-            return load(self._builder, place, lanes=lanes)
-        pointer = self._builder.inttoptr(place, many(I32, lanes).as_pointer())
-        return self._builder.load(pointer, align=4)
+        if self._paired:
+            return load_pairs(self._builder, place, lanes)
+        return load(self._builder, place, lanes=lanes)
 
 
 def _tiles(

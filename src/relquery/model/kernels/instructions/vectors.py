@@ -31,6 +31,7 @@ from relquery.model.kernels.instructions.llvm import (
     fused,
     instructions,
     load,
+    load_pairs,
     many,
     moved,
     multiplied,
@@ -276,9 +277,7 @@ def dots_of_pairs(
         zeros = dict.fromkeys(range(down), constant(F32, 0.0, LANES))
 
         def pairs(line: Any, index: Any) -> Any:
-            place = moved(builder, line, (index, I64(BYTES[BFLOAT16])))
-            pointer = builder.inttoptr(place, many(I32, LANES).as_pointer())
-            return builder.load(pointer, align=BYTES[BFLOAT16])
+            return load_pairs(builder, moved(builder, line, (index, I64(BYTES[BFLOAT16]))))
 
         with Loop(builder, width, 2 * LANES, zeros) as loop:
             numbers = pairs(query, loop.index)
