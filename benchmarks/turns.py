@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import TypeVar, cast
 from unittest.mock import patch
 
+from relquery.arrays import Slots
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import Clock
 from relquery.engine.executor import Chunk, Drawn, Executor
@@ -134,6 +135,13 @@ class AlternatingExecutor:
         """See Executor."""
         drawn = self._executor.execute(chunks)
         self._turn.pass_on()
+        return drawn
+
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        """See Executor."""
+        drawn = self._executor.follow(tokens, slots)
+        if drawn is not None:
+            self._turn.pass_on()
         return drawn
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:

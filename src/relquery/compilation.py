@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 
 from numba.core import event
@@ -44,20 +46,44 @@ def sources() -> str:
     return stamp.hexdigest()
 
 
-class _Listener(event.Listener):
+class Progress(event.Listener):
+    """Tells when compiling begins, and how far it is whenever so many seconds have passed."""
+
+    EVERY = 10.0
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._functions = 0
+        self._told: float | None = None
+        self._seconds, self._begun, self._depth = 0.0, 0.0, 0
+
     def on_start(self, event: Any) -> None:
-        if isinstance(event.data["dispatcher"], Watched):
-            _tell()
+        """A function's compilation begins; inside it, those that it calls are compiled."""
+        if not isinstance(event.data["dispatcher"], Watched):
+            return
+        if self._depth == 0:
+            self._begun = self._clock()
+        self._depth += 1
+        if self._told is None:
+            self._told = 0.0
+            _LOG.warning(
+                "Compiling loops for this machine. "
+                "This can take some minutes, once per installation."
+            )
 
     def on_end(self, event: Any) -> None:
-        pass
+        """A function is compiled, or an interrupt has ended its compilation."""
+        if not isinstance(event.data["dispatcher"], Watched):
+            return
+        self._depth -= 1
+        self._functions += 1
+        seconds = self._seconds + self._clock() - self._begun
+        if self._depth == 0:
+            self._seconds = seconds
+        if self._told is not None and seconds >= self._told + self.EVERY:
+            self._told = seconds
+            _LOG.warning("Compiled %d functions in %.0f seconds so far.", self._functions, seconds)
 
 
-@cache
-def _tell() -> None:
-    logging.getLogger("relquery").warning(
-        "Compiling loops for this machine. This can take some minutes, once per installation."
-    )
-
-
-cast(Any, event).register("numba:compile", _Listener())
+_LOG = logging.getLogger("relquery")
+cast(Any, event).register("numba:compile", Progress())

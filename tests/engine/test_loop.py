@@ -522,10 +522,84 @@ def test_a_policy_gets_its_memo_back() -> None:
         return sarathi(state, memo)[0], (memo or 0) + 1
 
     clock = VirtualClock()
-    engine = Loop(SimulatedExecutor(clock), EngineConfig(), clock, policy=counting)
-    engine.submit(Request(0, numbered(3), 3))
+    limits = EngineConfig(max_num_seqs=1)
+    engine = Loop(SimulatedExecutor(clock), limits, clock, policy=counting)
+    engine.submit(Request(0, numbered(3), 2))
+    engine.submit(Request(1, numbered(3), 1))
     list(engine.run())
     assert memos == [None, 1, 2]
+
+
+class Asked:
+    """How many steps a policy planned, and how many there were."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.planned = 0
+        self.harness = Harness(policy=self._plan, **limits)
+
+    def _plan(self, state: Any, memo: Any) -> Any:
+        self.planned += 1
+        return sarathi(state, memo)
+
+    def steps(self, count: int) -> int:
+        """How many of the next steps are planned."""
+        before = self.planned
+        for _ in range(count):
+            self.harness.step()
+        return self.planned - before
+
+
+def test_decodes_are_planned_once_as_long_as_nothing_else_happens() -> None:
+    asked = Asked()
+    submit = asked.harness.submit
+    requests = [submit(range(3 + number), max_tokens=30) for number in range(3)]
+    assert asked.steps(20) == 2  # the prompts, and the first decodes
+    requests.append(submit(range(9), max_tokens=4))
+    assert asked.steps(2) == 2
+    assert asked.steps(2) == 0
+    assert requests[-1].finish is not None
+    assert asked.steps(3) == 1  # one request fewer
+    asked.harness.engine.cancel(requests[1])
+    assert asked.steps(3) == 1
+    asked.harness.run()
+    for request in requests:
+        answer = expected_output(request)
+        assert request.output == answer[: len(request.output)]
+        assert request is requests[1] or len(request.output) == len(answer)
+
+
+def test_decodes_are_planned_each_time_while_somebody_waits() -> None:
+    asked = Asked(max_num_seqs=2)
+    for number in range(3):
+        asked.harness.submit(range(3 + number), max_tokens=30)
+    assert asked.steps(20) == 20
+
+
+def test_draws_that_depend_on_the_answer_are_planned_each_time() -> None:
+    for draw, rules in (Draw(temperature=1.0), {}), (Draw(), {"labels": ((1, 2, 3), (2, 1, 4))}):
+        asked = Asked()
+        asked.harness.submit(range(3), max_tokens=3, draw=draw, **rules)
+        asked.harness.run()
+        assert asked.planned == len(asked.harness.executor.steps)
+
+
+def test_a_run_of_decodes_ends_where_blocks_run_out() -> None:
+    asked = Asked(cache_tokens=24)
+    first, second = (asked.harness.submit(range(n, n + 6), max_tokens=14) for n in (0, 6))
+    asked.harness.run()
+    assert [first.output, second.output] == [expected_output(first), expected_output(second)]
+    computed = asked.harness.executor.computed
+    assert computed > 12 + 2 * 13  # one lost its blocks
+    assert asked.planned < len(asked.harness.executor.steps)
+
+
+def test_a_step_that_fails_in_a_run_of_decodes_is_computed_again() -> None:
+    asked = Asked()
+    first, second = (asked.harness.submit(range(n, n + 6), max_tokens=14) for n in (0, 6))
+    asked.steps(7)
+    fail(asked.harness)
+    asked.harness.run()
+    assert [first.output, second.output] == [expected_output(first), expected_output(second)]
 
 
 def test_the_reference_of_these_tests_is_no_constant() -> None:

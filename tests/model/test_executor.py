@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from relquery.engine.executor import Chunk, Segment
+from relquery.engine.executor import Chunk, Drawn, Segment
 from relquery.engine.request.request import Draw
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.forward.stock import Forward
@@ -142,7 +142,30 @@ class Prompts:
 
     def step(self, numbers: list[int]) -> None:
         chunks = [self.chunk(each, self.done[each], self.done[each] + 1) for each in numbers]
-        found = self.executor.execute(chunks)
+        self.check(numbers, self.executor.execute(chunks))
+
+    def follow(self, numbers: list[int]) -> bool:
+        """The step after the last one, with its prompts; False if it must be given as chunks."""
+        tokens = [int(self.tokens[each, self.done[each]]) for each in numbers]
+        slots = np.array([self.slots[each][self.done[each]] for each in numbers])
+        found = self.executor.follow(tokens, slots)
+        if found is not None:
+            self.check(numbers, found)
+        return found is not None
+
+    def go_on(self, numbers: list[int]) -> int:
+        """Some steps that follow the last one; returns how many were not given as chunks."""
+        alone = 0
+        while max(self.done[each] for each in numbers) < 55 and self.random.integers(3):
+            if self.follow(numbers):
+                alone += 1
+            else:
+                self.step(numbers)
+            for each in numbers:
+                self.done[each] += 1
+        return alone
+
+    def check(self, numbers: list[int], found: list[Drawn | None]) -> None:
         assert found == [int(self.expected[each, self.done[each]]) for each in numbers]
 
 
@@ -157,7 +180,7 @@ def test_decode_steps_may_follow_one_another_or_not(
         "follow",
         lambda self, chunks: followed.append(follow(self, chunks)) or followed[-1],
     )
-    prompts = Prompts(forward, 6, seed)
+    prompts, alone = Prompts(forward, 6, seed), 0
     for number in range(6):
         prompts.begin(number)
     chosen = list(range(6))
@@ -185,7 +208,28 @@ def test_decode_steps_may_follow_one_another_or_not(
         prompts.step(chosen)
         for number in chosen:
             prompts.done[number] += 1
-    assert 40 < sum(followed) < len(followed)
+        alone += prompts.go_on(chosen)
+    assert 20 < sum(followed) < len(followed)
+    assert alone > 40
+
+
+def test_a_step_cannot_follow_none_a_failed_one_or_one_of_several_tokens(
+    forward: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = Prompts(forward, 1, 0)
+    assert prompts.executor.follow([1], np.array([0])) is None
+    prompts.begin(0)
+    assert not prompts.follow([0])
+    prompts.step([0])
+    prompts.done[0] += 1
+    with monkeypatch.context() as patched:
+        patched.setattr(prompts.executor, "_compute", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prompts.follow([0])
+    assert not prompts.follow([0])
+    prompts.step([0])
+    prompts.done[0] += 1
+    assert prompts.follow([0])
 
 
 def interrupt(*_: object) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.clock import RealClock
 from relquery.engine.executor import Chunk, Drawn
@@ -49,6 +50,11 @@ class Counted(TorchExecutor):
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         self.steps += 1
         return super().execute(chunks)
+
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        drawn = super().follow(tokens, slots)
+        self.steps += drawn is not None
+        return drawn
 
 
 def served(

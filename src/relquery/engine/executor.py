@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from math import log
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from relquery.arrays import Slots, TokenIds
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
@@ -108,6 +110,13 @@ class Executor(Protocol):
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch; returns each chunk's draw, or None without one."""
 
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        """Compute the step in which each of the last step's chunks, all of which have runs, is
+        followed by the next of its run, with its draw; returns the same as `execute`.
+
+        tokens, slots: (chunks,) of the new ones. None if they must be given as chunks.
+        """
+
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Move cached blocks, batch by batch; block b has the slots from b * block_size on."""
 
@@ -129,14 +138,21 @@ class SimulatedExecutor:
         self.clock = clock
         self.cost = cost or LinearCost()
         self._answer = answer
+        self._last: Sequence[Chunk] = ()
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Advance the clock by the predicted duration of the batch."""
+        self._last = chunks
         self.clock.advance(seconds_of(chunks, self.cost))
         return [
             join_drawn([self._draw(chunk, draw) for draw in chunk.draws]) if chunk.draw else None
             for chunk in chunks
         ]
+
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        """See Executor."""
+        given = zip(self._last, tokens, slots.tolist(), strict=True)
+        return self.execute([_after(*each) for each in given])
 
     def relocate(self, batches: Sequence[Batch], block_size: int) -> None:
         """Takes no time."""
@@ -149,3 +165,14 @@ class SimulatedExecutor:
         if draw.weigh:
             return tuple(log((1 + (i == token % count)) / (count + 1)) for i in range(count))
         return draw.allowed[token % count]
+
+
+def _after(chunk: Chunk, token: int, slot: int) -> Chunk:
+    """The chunk that follows one in its run."""
+    (seen,) = chunk.context
+    return chunk._replace(
+        tokens=np.array([token], np.int32),
+        position=chunk.position + 1,
+        context=(seen._replace(slots=np.concatenate((seen.slots, chunk.writes))),),
+        writes=np.array([slot]),
+    )

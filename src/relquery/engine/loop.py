@@ -22,6 +22,7 @@ from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.scheduling.reuse import needs_no_blocks
 from relquery.engine.step.allocation import Holdings
 from relquery.engine.step.answer import take_in
+from relquery.engine.step.decode_run import DecodeRun, can_begin
 from relquery.engine.step.forecast import Experience, forecast
 from relquery.engine.step.hits import StepHits
 from relquery.engine.step.offload import Offload
@@ -59,6 +60,7 @@ class Loop:
         self._holdings = Holdings(self.pool, config, self._offload, self.shelf)
         self._hits = StepHits(self.pool, config)
         self._memo: Memo = None
+        self._decodes: DecodeRun | None = None
         self._finished: list[Request] = []
 
     @property
@@ -92,6 +94,7 @@ class Loop:
             raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.arrival = self.clock.now() if arrival is None else arrival
+        self._decodes = None
         self.fetch(request)
         return self._open.join(request, tenant)
 
@@ -163,12 +166,7 @@ class Loop:
     def _step(self) -> None:
         """Run one batch, and note what finished in it."""
         try:
-            with postponed():
-                plan = self._schedule()
-                chunks = self._prepare(plan)
-            begin = self.clock.now()
-            drawn = self._execute(chunks)
-            seconds = self.clock.now() - begin
+            plan, drawn = self._decode_on() or self._compute_next()
         except BaseException as error:
             with postponed():
                 self._undo()
@@ -176,10 +174,45 @@ class Loop:
         finally:
             self._offload.release()
         with postponed():
-            if self._cost is not None:
-                predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
-                self.experience.step(seconds, predicted)
             self._finished += self._apply(plan, drawn)
+
+    def _compute_next(self) -> tuple[Plan, list[list[Drawn]]]:
+        """Compute what the policy plans."""
+        with postponed():
+            plan = self._schedule()
+            chunks = self._prepare(plan)
+            is_all = not self.waiting and len(plan.work) == len(self.running)
+            if is_all and can_begin(plan, chunks):
+                self._decodes = DecodeRun(plan, list(chain.from_iterable(chunks)))
+        begin = self.clock.now()
+        drawn = self._execute(chunks)
+        if self._cost is not None:
+            seconds = self.clock.now() - begin
+            predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
+            self.experience.step(seconds, predicted)
+        return plan, drawn
+
+    def _decode_on(self) -> tuple[Plan, list[list[Drawn]]] | None:
+        """Compute the next step of a run of decodes; None if there is none, or it must be planned.
+
+        Whatever else happens to a request ends the run.
+        """
+        run, self._decodes = self._decodes, None
+        if run is None:
+            return None
+        with postponed():
+            slots = run.advance(self._holdings)
+        if slots is None:
+            return None
+        begin = self.clock.now()
+        drawn = self._executor.follow(run.tokens, slots)
+        if drawn is None:
+            return None
+        if self._cost is not None:
+            seconds = self.clock.now() - begin
+            self.experience.step(seconds, self._cost.seconds(0, run.decodes, run.context))
+        self._decodes = run
+        return run.plan, [[each] for each in drawn if each is not None]
 
     def _ends_at_once(self, request: Request) -> bool:
         """Whether one step can take the whole request, whatever is cached."""
@@ -238,6 +271,7 @@ class Loop:
         return chunks
 
     def _preempt(self, request: Request) -> None:
+        self._decodes = None
         self._open.put_back(request)
         self._holdings.release(request)
 
@@ -334,5 +368,6 @@ class Loop:
         return False
 
     def _end(self, request: Request, finish: Finish, now: float) -> None:
+        self._decodes = None
         self._open.end(request, finish, now)
         self._holdings.release(request)

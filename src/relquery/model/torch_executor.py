@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from relquery.arrays import Slots
 from relquery.config import Relocation
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, join_drawn
@@ -79,6 +80,17 @@ class TorchExecutor:
         drawn = _drawn([self._forward(batch)], chunks)
         if batch.can_be_followed:
             self._last = batch
+        return drawn
+
+    @torch.inference_mode()
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        """See Executor."""
+        batch, self._last = self._last, None
+        if batch is None or not batch.advance(slots):
+            return None
+        wanted = range(len(tokens))
+        drawn = _drawn([self._compute(np.array(tokens), batch, wanted)], batch.chunks)
+        self._last = batch
         return drawn
 
     @torch.inference_mode()

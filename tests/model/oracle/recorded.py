@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from relquery.arrays import Slots
 from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model import torch_executor as executor_module
@@ -22,17 +23,21 @@ class Recorded(TorchExecutor):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logits: dict[int, list[Tensor]] = {}
+        self._drawing: list[int] = []
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        drawing = [chunk.request for chunk in chunks if chunk.draw]
-
-        def draw(logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
-            for request, row in zip(drawing, logits.rows, strict=True):
-                self.logits.setdefault(request, []).append(row.clone())
-            return follow_draws(logits, draws)
-
-        with replaced(executor_module, "follow_draws", draw):
+        self._drawing = [chunk.request for chunk in chunks if chunk.draw]
+        with replaced(executor_module, "follow_draws", self._draw):
             return super().execute(chunks)
+
+    def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
+        with replaced(executor_module, "follow_draws", self._draw):
+            return super().follow(tokens, slots)
+
+    def _draw(self, logits: Logits, draws: Sequence[Draw]) -> list[Drawn]:
+        for request, row in zip(self._drawing, logits.rows, strict=True):
+            self.logits.setdefault(request, []).append(row.clone())
+        return follow_draws(logits, draws)
 
 
 @contextmanager

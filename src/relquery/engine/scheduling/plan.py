@@ -3,6 +3,7 @@
 A policy is a pure function `(State, Memo) -> (Plan, Memo)`: it reads no clock, changes nothing
 and does not use the executor, so the engine, a simulation and a test can run the same policy.
 `Memo` is whatever the policy wants to remember; the loop passes it back without looking at it.
+A policy is not asked again while all requests decode and nobody waits: it has nothing to decide.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -99,6 +99,23 @@ class Holdings:
             assert request.drafts is not None
             chunks[-1:] = draft_chunks(chunks[-1], request.drafts, self.scratch)
         return chunks
+
+    def continue_slots(self, requests: Sequence[Request], slots: Slots) -> bool:
+        """Replace the slots (requests,) of decoded tokens by those of the tokens after them.
+
+        False, and nothing is done, if there are too few blocks for all. See _decode.
+        """
+        size = self._limits.block_size
+        begun = np.flatnonzero((slots + 1) % size == 0).tolist()
+        if len(begun) > self._pool.available:
+            return False
+        slots += 1
+        for number in begun:
+            (piece,) = requests[number].pieces
+            if piece.done >= len(piece.slots):
+                self._hold(requests[number], 0)
+            slots[number] = piece.slots[piece.done]
+        return True
 
     def withdraw(self, request: Request) -> None:
         """Withdraw the keys of a request's blocks that are not computed or loaded yet."""

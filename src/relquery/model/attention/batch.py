@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,10 +73,21 @@ class PackedBatch:
             return False
         if [chunk.position - 1 for chunk in chunks] != self.positions.tolist():
             return False
-        slots = np.concatenate([chunk.writes for chunk in chunks])
-        if not cast(CompiledAttention, self.kernels).follow(chunks, slots):
+        if not self.advance(np.concatenate([chunk.writes for chunk in chunks])):
             return False
         self.chunks = chunks
+        return True
+
+    def advance(self, slots: Int64s) -> bool:
+        """The same without its chunks, which write to these slots (chunks,); `chunks` stay.
+
+        The caller has to know that they follow this one's.
+        """
+        kernels = self.kernels
+        if 0 in self._runs or not isinstance(kernels, CompiledAttention):
+            return False
+        if not kernels.follow(slots):
+            return False
         self.slots[:] = slots  # in place: tensors and programs know where they are
         self.positions += 1
         return True

@@ -33,17 +33,18 @@ class CompiledAttention:
     def __init__(
         self, chunks: Sequence[Chunk], share: bool, scheme: PositionScheme | None, turn_keys: bool
     ) -> None:
-        self._chunks, self._share = chunks, share
+        self._chunks: Sequence[Chunk] = chunks
+        self._share = share
         self._room = ROOM if all(chunk.run for chunk in chunks) else 0
         self._scheme, self._turn_keys = scheme, turn_keys
         self._prepared: dict[tuple[int, ...], Prepared] = {}
 
-    def follow(self, chunks: Sequence[Chunk], slots: Int64s) -> bool:
+    def follow(self, slots: Int64s) -> bool:
         """Become the attention of a step whose chunks follow this one's and write to these slots.
 
         False if a new one is needed; this one is of no use then.
         """
-        self._chunks = chunks
+        self._chunks = ()
         grown = [prepared.plan.grow(slots) for prepared in self._prepared.values()]
         return bool(grown) and all(grown)
 
@@ -150,6 +151,7 @@ class CompiledAttention:
     def _prepare(
         self, heads: int, kv_heads: int, width: int, value_width: int, kind: int
     ) -> Prepared:
+        assert self._chunks, "the step that others follow has all layers' shapes"
         plan = plan_step(
             self._chunks,
             share=self._share,
