@@ -17,7 +17,14 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.errors import RequestError
 from relquery.prompt import Finish
-from tests.engine.harness import VOCABULARY, BrokenError, Harness, answer_of, expected_output
+from tests.engine.harness import (
+    VOCABULARY,
+    BrokenError,
+    Harness,
+    answer_of,
+    chain_of,
+    expected_output,
+)
 
 END = frozenset({VOCABULARY})
 LABELS = ((1,), (2, 3), (2, 4, 1), (2, 4))
@@ -100,14 +107,17 @@ class Storm:
                 self.harness.step()
 
     def trouble(self) -> None:
-        """A request or a relQuery is cancelled, the cache loses blocks, or a step fails."""
-        engine, kind = self.harness.engine, self.rng.randrange(4)
+        """A request or a relQuery is cancelled, the cache loses blocks, a step fails, or a span is
+        registered for all tenants."""
+        engine, kind = self.harness.engine, self.rng.randrange(5)
         if kind == 0:
             engine.pool.evict(self.rng.randint(1, 12))
         elif kind == 1 and self.open:
             self.harness.executor.failure = BrokenError()
             with pytest.raises(BrokenError):
                 self.harness.engine.step()
+        elif kind == 4:
+            engine.commons.register(Request(-1, chain_of(((1, 2), 3)), 1))
         elif self.open:
             one = self.rng.choice(self.open)
             for request in self.open:

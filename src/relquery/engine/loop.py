@@ -12,6 +12,7 @@ from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
 from relquery.engine.interrupts import postponed, unwrapped
+from relquery.engine.request.commons import Commons
 from relquery.engine.request.open_requests import OpenRequests
 from relquery.engine.request.progress import spread
 from relquery.engine.request.queue import Queue
@@ -52,6 +53,7 @@ class Loop:
         self.config, self.clock = config, clock
         self.experience = Experience()
         self.pool = BlockPool(config.cache_tokens // config.block_size)
+        self.commons = Commons(config.block_size)
         self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost
         self.host = BlockPool(config.host_tokens // config.block_size)
@@ -86,7 +88,8 @@ class Loop:
     def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
         """Queue a request; returns the relQuery that it belongs to, by its group.
 
-        tenant: the client. arrival: by default now. A relQuery has those of its first request.
+        tenant: the client; its spans are its own, see Commons. arrival: by default now. A relQuery
+        has those of its first request.
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
@@ -95,6 +98,7 @@ class Loop:
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.arrival = self.clock.now() if arrival is None else arrival
         self._decodes = None
+        self.commons.claim(request, tenant)
         self.fetch(request)
         return self._open.join(request, tenant)
 

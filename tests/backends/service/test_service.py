@@ -20,13 +20,13 @@ from relquery.backends.service.job import Job
 from relquery.backends.service.service import Engine
 from relquery.config import POLICIES, PolicyName
 from relquery.engine.cost.linear import LinearCost
-from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.executor import Chunk
 from relquery.engine.loop import Loop
 from relquery.engine.request.request import Request
 from relquery.engine.step.forecast import Experience
-from relquery.errors import ConfigError, ModelError
+from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.torch_executor import TorchExecutor
-from relquery.prompt import Answer, Exchange, Finish, Nest, Span
+from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Span
 
 T = TypeVar("T")
 Tokens = list[tuple[int, ...] | None]
@@ -69,16 +69,23 @@ class Gate:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    gate, execute, opener = Gate(), TorchExecutor.execute, threading.current_thread()
+    gate, opener = Gate(), threading.current_thread()
 
-    def gated(self: TorchExecutor, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        if threading.current_thread() is not opener:  # which tries the network when it loads it
-            gate.enter()
-        return execute(self, chunks)
+    def gated(compute: Callable[..., T]) -> Callable[..., T]:
+        def computed(*arguments: Any) -> T:
+            if threading.current_thread() is not opener:  # which tries the network when it loads it
+                gate.enter()
+            return compute(*arguments)
 
-    monkeypatch.setattr(TorchExecutor, "execute", gated)
+        return computed
+
+    for name in ("execute", "follow"):
+        monkeypatch.setattr(TorchExecutor, name, gated(getattr(TorchExecutor, name)))
     yield gate
     gate.open()
+
+
+DOCUMENT = "A passage about the surf that everybody asks about again and again."
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -574,6 +581,30 @@ def test_what_cannot_be_asked_is_refused_at_the_call(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         engine.submit(prompts, **options)
+
+
+def test_what_is_prepared_is_a_tenants_own_or_registered_for_all() -> None:
+    def asked(engine: Engine, number: int, tenant: str) -> int:
+        prompt = Span(f"{number}: "), Span(DOCUMENT, reuse=Reuse.INDEPENDENT), Span(" What is it?")
+        (answer,) = engine.submit([prompt], max_tokens=3, tenant=tenant).result(PATIENCE)
+        answers.add(answer.text)
+        return answer.cached_tokens
+
+    answers: set[str | None] = set()
+    with opened() as engine:
+        passage = Span(DOCUMENT, reuse=Reuse.INDEPENDENT)
+        engine.prepare([(passage,)], tenant="a")
+        least = asked(engine, 1, "b")
+        assert asked(engine, 1, "a") > least + 20
+        assert asked(engine, 1, "c") < least + 20
+        engine.prepare([(passage,)])
+        assert min(asked(engine, 1, tenant) for tenant in ("a", "b", "d", "")) > least + 20
+        assert len(answers) == 1
+        long = Span("x " * 5_000, reuse=Reuse.INDEPENDENT)
+        with pytest.raises(RequestError, match="tokens"):
+            engine.prepare([(passage,), (long,)])
+        with pytest.raises(ConfigError, match="tenant is 3"):
+            engine.prepare([(passage,)], tenant=3)  # type: ignore[arg-type]
 
 
 def test_what_cannot_be_an_engine_is_refused() -> None:

@@ -14,6 +14,7 @@ from relquery.arrays import TokenIds
 from relquery.backends.base import Answers, Backend, SpanState
 from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
+from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.local.rendering import render_each
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
@@ -32,7 +33,7 @@ from relquery.engine.scheduling.policies.catalogue import Settings, make_policy,
 from relquery.engine.scheduling.reuse import cached_tokens
 from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError, RequestError
-from relquery.prompt import Answer, Finish, Prompt, Reuse, Sampling, Span
+from relquery.prompt import Answer, Prompt, Sampling, Span
 
 if TYPE_CHECKING:
     from relquery.backends.local.sizing import Sizing
@@ -176,10 +177,14 @@ class EmbeddedBackend(Backend):
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """See Backend. Later prompts find the states as long as the cache keeps them."""
-        whole = [_ended(prompt) for prompt in prompts]
-        for _, answer in self.answer(whole, Sampling(max_tokens=1)):
-            if answer.finish is Finish.ERROR:
-                raise RequestError(answer.error or "A prompt cannot be prepared.")
+        whole, sampling = to_prepare(prompts)
+        check_prepared([answer for _, answer in self.answer(whole, sampling)])
+
+    def share(self, prompts: Sequence[Prompt]) -> None:
+        """Let all tenants share the states of the prompts' independent spans. See Commons."""
+        for chain in render_each(self._renderer, self._vocabulary, prompts):
+            if isinstance(chain, Chain):
+                self.engine.commons.register(Request(-1, chain, 1, placing=self._placing))
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
         """See Backend."""
@@ -377,10 +382,3 @@ class EmbeddedBackend(Backend):
         if not self._model.positions.relocatable:
             return "bound"
         return "request" if self.config.relocation == "cidra" else "chain"
-
-
-def _ended(prompt: Prompt) -> Prompt:
-    """The prompt with a line break at its end if it ends with an independent span."""
-    if not prompt or prompt[-1].reuse is Reuse.PREFIX:
-        return prompt
-    return (*prompt, Span("\n", prompt[-1].role))

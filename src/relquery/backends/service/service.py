@@ -10,6 +10,7 @@ from weakref import finalize
 
 from relquery.backends.arguments import prompts_of, texts_of
 from relquery.backends.local.open import load_backend
+from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
 from relquery.backends.service.delivery import Delivery
@@ -88,7 +89,7 @@ class Engine:
 
         prompts: texts, each a user's message, or tuples of Spans. labels: where given, each
         answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
-        tenant: who asks, see `weights`. For the rest see Sampling.
+        tenant: who asks, see `weights` and `prepare`. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed.
         """
@@ -137,14 +138,22 @@ class Engine:
         """
 
         def ask(found: Sequence[Prompt], sampling: Sampling, scored: Normalization) -> list[Answer]:
-            job = self._submit(found, sampling, tenant, scored=scored)
-            try:
-                return job.result()
-            except BaseException:
-                job.cancel()  # nobody else knows of it
-                raise
+            return self._ask(found, sampling, tenant, scored=scored)
 
         return score(ask, prompts, labels, normalization, temperature, prior)
+
+    def prepare(self, prompts: Iterable[str | Prompt], *, tenant: str = "") -> None:
+        """Compute the states of prompts now, so that later prompts with the same spans find them.
+
+        tenant: whose the independent spans are; by default they are registered for all. A tenant
+        reads the states of no other tenant's spans, unless they are registered for all.
+
+        Waits. Raises RequestError for a prompt that cannot be served, and ConfigError as `submit`.
+        """
+        found, sampling = to_prepare(prompts_of(prompts))
+        if tenant == "":
+            self._worker.ask(lambda: self._worker.share(found), None)
+        check_prepared(self._ask(found, sampling, tenant, scored=None))
 
     def close(self) -> None:
         """Cancel what is open and free the model; a second time does nothing.
@@ -152,6 +161,21 @@ class Engine:
         Waits for the step that runs.
         """
         self._worker.stop()
+
+    def _ask(
+        self,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        tenant: str,
+        *,
+        scored: Normalization | None,
+    ) -> list[Answer]:
+        job = self._submit(prompts, sampling, tenant, scored=scored)
+        try:
+            return job.result()
+        except BaseException:
+            job.cancel()  # nobody else knows of it
+            raise
 
     def _submit(
         self,

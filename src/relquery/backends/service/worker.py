@@ -117,6 +117,10 @@ class Worker:
             delivery.end(None, error)
         self._deliver()
 
+    def share(self, prompts: Sequence[Prompt]) -> None:
+        """See EmbeddedBackend.share."""
+        self._backend.share(prompts)
+
     def cancel(self, delivery: Delivery) -> bool:
         """End what is open of a job; False if nothing is."""
         batch = self._open.get(delivery)

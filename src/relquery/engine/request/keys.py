@@ -77,3 +77,14 @@ def key_around_placeholder(previous: bytes) -> bytes:
     What follows the chain does not attend to the placeholder, so where it begins and ends matters.
     """
     return blake2b(previous, digest_size=16, person=b"placeholder").digest()
+
+
+def key_of_owner(tenant: str) -> bytes:
+    """Key before the first block of a tenant's own spans."""
+    content = tenant.encode(errors="surrogatepass")
+    return blake2b(content, digest_size=16, person=b"owner").digest()
+
+
+def key_owned(owner: bytes, previous: bytes) -> bytes:
+    """Key before the first block of a span, which is a tenant's own. previous: if it were not."""
+    return blake2b(owner + previous, digest_size=16, person=b"owned").digest()

@@ -18,7 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.keys import ROOT, key_after, key_around_placeholder, key_at
+from relquery.engine.request.keys import (
+    ROOT,
+    key_after,
+    key_around_placeholder,
+    key_at,
+    key_owned,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +71,8 @@ class Piece:
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
     jumps: whether its positions do not follow those of what is before it. hidden: whether its
-        chain alone attends to it. keep: see Chain.
+        chain alone attends to it. keep: see Chain. owner: the key of the tenant whose span it is
+        of; b"" if all share it.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
         the slots, with room for more. done: tokens computed or served from the cache. run: of the
         decode steps since it holds its blocks (see Chunk). keys: of its blocks, as far as they were
@@ -84,6 +91,7 @@ class Piece:
     jumps: bool = False
     hidden: bool = False
     keep: int = 0
+    owner: bytes = b""
     blocks: list[int] = field(default_factory=list)
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     room: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -265,6 +273,8 @@ def find_root(pieces: list[Piece], piece: Piece) -> bytes:
         key = key_around_placeholder(before.last_key) if before.hidden else before.last_key
     else:
         key = key_at(piece.anchor) if piece.anchor else ROOT
+        if piece.owner:
+            key = key_owned(piece.owner, key)
     for last, position in piece.spans:
         key = key_after(key, pieces[last].last_key, position)
     if piece.jumps:

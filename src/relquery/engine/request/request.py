@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import InitVar, dataclass, field
 
 import numpy as np
@@ -159,6 +160,22 @@ class Request:
         """Keys of the first `count` named blocks of a piece."""
         self._name(index, count, block_size)
         return self.pieces[index].keys[:count]
+
+    def name_spans(self, block_size: int) -> None:
+        """Compute the keys of all independent spans."""
+        self._find_roots(len(self.pieces) - 1, block_size)
+
+    def own(self, chains: Collection[int], owner: bytes) -> None:
+        """Make some spans a tenant's own: they, and what comes after them, have other keys.
+
+        chains: their numbers.
+        """
+        for piece in self.pieces:
+            if piece.chain in chains:
+                piece.owner = owner
+            if piece.chain in chains or piece.chain == 0:
+                # Not cleared: others may have the same list (see Chain.names).
+                piece.keys, piece.root = [], None
 
     def place(self, index: int, block: int, block_size: int) -> int:
         """Position at which a block's first token is computed."""

@@ -1,0 +1,37 @@
+"""Whose the states of independent spans are: a tenant's own, or everybody's."""
+
+from __future__ import annotations
+
+from relquery.engine.request.keys import key_of_owner
+from relquery.engine.request.request import Request
+
+
+class Commons:
+    """The independent spans that are registered for all tenants.
+
+    Of all others a tenant reads only states that it has computed itself: whether a span is
+    answered sooner than a new one tells nobody what others ask. Requests without a tenant share
+    theirs with one another.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+        self._keys: set[bytes] = set()
+
+    def register(self, request: Request) -> None:
+        """Let all tenants share the spans of a request, and the spans in them."""
+        self._keys.update(self._spans(request).values())
+
+    def claim(self, request: Request, tenant: str) -> None:
+        """Make a request's other spans its tenant's own, before anything reads their keys."""
+        if not tenant or len(request.pieces) == 1:
+            return
+        own = {chain for chain, key in self._spans(request).items() if key not in self._keys}
+        if own:
+            request.own(own, key_of_owner(tenant))
+
+    def _spans(self, request: Request) -> dict[int, bytes]:
+        """The key of each span as a whole, by its number among the request's chains."""
+        request.name_spans(self._block_size)
+        # The last piece of a chain names it, with all spans in it.
+        return {piece.chain: piece.last_key for piece in request.pieces if piece.chain}
