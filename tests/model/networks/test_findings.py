@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
+from transformers import (
+    DiffLlamaConfig,
+    DiffLlamaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedModel,
+)
 
 from relquery.engine.executor import Chunk
+from relquery.errors import ModelError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.cache.device import KVCache
 from relquery.model.networks import findings as module
@@ -85,10 +93,28 @@ def test_what_the_check_depends_on_is_in_the_name(
     load(SPEC.replace("context=64", "context=128"))
     assert len(checks) == 3
     load(SPEC.replace("context=64", "context=64,seed=5"))  # other weights alone
-    assert len(checks) == 3
+    assert len(checks) == 4
     monkeypatch.setattr(module, "_own_code", lambda: "changed")
     load(SPEC)
-    assert len(checks) == 4
+    assert len(checks) == 5
+
+
+def test_weights_that_hide_a_difference_do_not_hide_it_for_those_that_come_after(
+    tmp_path: Path,
+) -> None:
+    tokenizer, folder = byte_tokenizer(), tmp_path / "model"
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    trained = DiffLlamaForCausalLM(DiffLlamaConfig(vocab_size=len(tokenizer), **sizes, **heads))
+    untrained = copy.deepcopy(trained)
+    for layer in untrained.model.layers:
+        layer.self_attn.o_proj.weight.data.zero_()
+    tokenizer.save_pretrained(folder)
+    untrained.save_pretrained(folder)
+    load(str(folder))
+    trained.save_pretrained(folder)
+    with pytest.raises(ModelError, match="would be off by"):
+        load(str(folder))
 
 
 def test_the_name_tells_classes_apart() -> None:

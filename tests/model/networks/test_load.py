@@ -136,10 +136,11 @@ def test_end_tokens_must_be_token_ids(folder: Path, end: object) -> None:
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_weights_that_are_not_finite_are_told(folder: Path, value: float) -> None:
+@pytest.mark.parametrize("name", ["mlp.up_proj", "self_attn.q_proj"])
+def test_weights_that_are_not_finite_are_told(folder: Path, name: str, value: float) -> None:
     file = folder / "model.safetensors"
     weights = load_file(file)
-    weights["model.layers.0.mlp.up_proj.weight"].fill_(value)
+    weights[f"model.layers.0.{name}.weight"].fill_(value)
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(ModelError, match="computes no finite numbers"):
         load(str(folder))

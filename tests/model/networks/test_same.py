@@ -94,6 +94,13 @@ def test_what_the_engine_does_not_know_is_refused(name: str) -> None:
         prepare(network, NoTokenizer(), name)
 
 
+def test_an_untrained_network_whose_masks_depend_on_the_tokens_is_refused() -> None:
+    torch.manual_seed(1)
+    network = tf.DogeForCausalLM(tf.DogeConfig(**LLAMA_LIKE, keep_window_size=16))
+    with pytest.raises(ModelError, match="its masks depend on the tokens"):
+        prepare(network, NoTokenizer(), "Doge")
+
+
 def test_a_window_that_no_layer_has_limits_nothing() -> None:
     sizes: dict[str, Any] = {**LLAMA_LIKE, "layer_types": ["full_attention"] * 2}
     sizes["num_hidden_layers"] = 2

@@ -1,7 +1,8 @@
 """What the checks of a network found, kept on disk for the next time that it is loaded.
 
 The checks compare code with code: what they find depends on a network's configuration, on what
-computes it and on the processor, not on its weights. All of these are in the key.
+computes it and on the processor. Weights can hide a difference, as a layer does whose output is
+multiplied by zeros before it is trained. All of these are in the key, of the weights a sample.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -23,6 +25,7 @@ from relquery.model.attention.function import AttentionOptions, Watched
 
 FOLDER = "RELQUERY_CACHE"
 """Environment variable: the folder to keep findings in; "off" to keep none."""
+SAMPLED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ def name_of(network: PreTrainedModel) -> str:
         torch.backends.cpu.get_cpu_capability(),
         platform.machine(),
         _own_code(),
+        _sample(network),
     )
     return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
@@ -88,6 +92,16 @@ def _folder() -> Path | None:
         return None
     base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "relquery"
     return (Path(given) if given else base) / "networks"
+
+
+def _sample(network: PreTrainedModel) -> str:
+    """A digest of SAMPLED numbers, evenly spread, of each weight and buffer."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in chain(network.named_parameters(), network.named_buffers()):
+        step = max(1, tensor.numel() // SAMPLED)
+        numbers = tensor.detach().flatten()[::step].float().cpu().numpy()
+        digest.update(name.encode() + numbers.tobytes())
+    return digest.hexdigest()
 
 
 @cache

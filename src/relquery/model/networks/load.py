@@ -24,7 +24,7 @@ from relquery.model.networks.findings import Findings, keep, last_calls, name_of
 from relquery.model.networks.positions import probe_positions
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
 from relquery.model.networks.read import read_network, read_tokenizer
-from relquery.model.networks.same import check_same, distance, own_logits
+from relquery.model.networks.same import check_same, distance, not_finite, own_logits
 from relquery.model.slices.allocator import keep_freed_memory
 from relquery.model.slices.release import NOTHING, Release
 from relquery.model.torch_executor import probe_release
@@ -144,11 +144,7 @@ def _prepare(network: PreTrainedModel, known: bool) -> tuple[Forward, Release, P
     found = recall(name) if name else None
     own = own_logits(network) if found is None else None
     if own is not None and not own.whole.isfinite().all():
-        raise ModelError(
-            "The model computes no finite numbers: its weights are damaged, or exceed the range of "
-            f"{str(network.dtype).removeprefix('torch.')}. Try dtype='float32', or download it "
-            "again."
-        )
+        raise not_finite(network)
     if not adapt(network):
         network.set_attn_implementation(NAME)
     context = _context(network)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
+from math import isnan
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from relquery.engine.executor import Chunk, Segment
-from relquery.errors import UnsupportedNetworkError
+from relquery.errors import ModelError, UnsupportedNetworkError
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import Watched, watch_calls
 from relquery.model.cache.device import KVCache
@@ -35,6 +36,7 @@ NARROW = 4
 """Tokens of a limit when it is tried; the network's own are longer than the prompt."""
 LIMITS = {
     "sliding_window": "its sliding windows hide other tokens than the engine's",
+    "keep_window_size": "its masks depend on the tokens",
     "floor_scale": "its queries grow with positions that it counts by itself",
 }
 """Attributes that change attention after so many tokens, and what is wrong if ours differs then."""
@@ -81,6 +83,8 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
                 f"its attention is limited to {size} tokens in a way that the engine does not "
                 "support."
             )
+    if isnan(apart):  # where torch's attention leaves out what is no number
+        raise not_finite(network)
     if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
         raise UnsupportedNetworkError(
             "its layers compute something else than the attention that the engine supports; its "
@@ -94,6 +98,14 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
                 f"{LIMITS[limit]}; its logits would be off by {apart:.1%}."
             )
     return watched
+
+
+def not_finite(network: PreTrainedModel) -> ModelError:
+    """The error of a network whose logits are not finite numbers."""
+    return ModelError(
+        "The model computes no finite numbers: its weights are damaged, or exceed the range of "
+        f"{str(network.dtype).removeprefix('torch.')}. Try dtype='float32', or download it again."
+    )
 
 
 def _has_limits(network: PreTrainedModel) -> bool:
