@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
 
 from relquery.config import EngineConfig
@@ -30,6 +31,9 @@ from relquery.engine.step.offload import Offload
 from relquery.engine.step.shelf import Shelf, States
 from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Finish
+
+Apply = Callable[[], list[Request]]
+"""Applies what a step has computed; returns the requests that now have their answers."""
 
 
 class Loop:
@@ -170,7 +174,7 @@ class Loop:
     def _step(self) -> None:
         """Run one batch, and note what finished in it."""
         try:
-            plan, drawn = self._decode_on() or self._compute_next()
+            apply = self._decode_on() or self._compute_next()
         except BaseException as error:
             with postponed():
                 self._undo()
@@ -178,35 +182,36 @@ class Loop:
         finally:
             self._offload.release()
         with postponed():
-            self._finished += self._apply(plan, drawn)
+            self._finished += apply()
 
-    def _compute_next(self) -> tuple[Plan, list[list[Drawn]]]:
+    def _compute_next(self) -> Apply:
         """Compute what the policy plans."""
         with postponed():
             plan = self._schedule()
             chunks = self._prepare(plan)
-            is_all = not self.waiting and len(plan.work) == len(self.running)
-            if is_all and can_begin(plan, chunks):
-                self._decodes = DecodeRun(plan, list(chain.from_iterable(chunks)))
+            self._decodes = self._begin_decodes(plan, chunks)
         begin = self.clock.now()
         drawn = self._execute(chunks)
         if self._cost is not None:
             seconds = self.clock.now() - begin
             predicted = seconds_of(list(chain.from_iterable(chunks)), self._cost)
             self.experience.step(seconds, predicted)
-        return plan, drawn
+        return partial(self._apply, plan, drawn)
 
-    def _decode_on(self) -> tuple[Plan, list[list[Drawn]]] | None:
+    def _begin_decodes(self, plan: Plan, chunks: list[list[Chunk]]) -> DecodeRun | None:
+        """The run of decodes that a step begins, if it can be repeated."""
+        if self.waiting or len(plan.work) < len(self.running) or not can_begin(plan, chunks):
+            return None
+        return DecodeRun(plan, list(chain.from_iterable(chunks)), self.relqueries)
+
+    def _decode_on(self) -> Apply | None:
         """Compute the next step of a run of decodes; None if there is none, or it must be planned.
 
         Whatever else happens to a request ends the run.
         """
         run, self._decodes = self._decodes, None
-        if run is None:
-            return None
-        with postponed():
-            slots = run.advance(self._holdings)
-        if slots is None:
+        slots = None if run is None else run.advance(self._holdings)
+        if run is None or slots is None:
             return None
         begin = self.clock.now()
         drawn = self._executor.follow(run.tokens, slots)
@@ -214,9 +219,10 @@ class Loop:
             return None
         if self._cost is not None:
             seconds = self.clock.now() - begin
-            self.experience.step(seconds, self._cost.seconds(0, run.decodes, run.context))
+            predicted = self._cost.seconds(0, len(run.requests), run.context)
+            self.experience.step(seconds, predicted)
         self._decodes = run
-        return run.plan, [[each] for each in drawn if each is not None]
+        return partial(self._apply_decodes, run, drawn)
 
     def _ends_at_once(self, request: Request) -> bool:
         """Whether one step can take the whole request, whatever is cached."""
@@ -328,6 +334,17 @@ class Loop:
                 for index, _, stop in list(spread(request, work.tokens)):
                     request.pieces[index].done = stop
             if given and self._take_in(request, relquery, given, now):
+                finished.append(request)
+        return finished
+
+    def _apply_decodes(self, run: DecodeRun, drawn: list[Drawn | None]) -> list[Request]:
+        """The same for a step of a run of decodes; drawn: see Executor.follow."""
+        finished, now = [], self.clock.now()
+        self._open.changed.update(dict.fromkeys(run.relqueries))
+        for number in run.take_in(drawn):
+            request, given = run.requests[number], drawn[number]
+            assert given is not None
+            if self._take_in(request, run.relqueries[number], [given], now):
                 finished.append(request)
         return finished
 

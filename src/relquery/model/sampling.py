@@ -25,9 +25,9 @@ def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
 
     A row's result depends only on its own logits and draw.
     """
-    kinds, logits = _kinds(draws), given.rows
-    if given.largest is not None and not any(map(_is_restricted, kinds)):
+    if given.largest is not None and are_free(draws):
         return list(given.largest.tolist())
+    kinds, logits = _kinds(draws), given.rows
     if not any(draw.weigh for draw in kinds):
         return list(draw_tokens(logits, draws))
     weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
@@ -39,6 +39,11 @@ def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
     if drawn:
         results |= zip(drawn, draw_tokens(logits[drawn], [draws[i] for i in drawn]), strict=True)
     return [results[row] for row in range(len(draws))]
+
+
+def are_free(draws: Sequence[Draw]) -> bool:
+    """Whether each draw is of the likeliest of all tokens."""
+    return not any(map(_is_restricted, _kinds(draws)))
 
 
 def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
@@ -91,7 +96,7 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
 
     A row's token depends only on its own logits and draw, not on other rows.
     """
-    if not any(map(_is_restricted, _kinds(draws))):
+    if are_free(draws):
         return _largest(logits)
     sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
     logits = logits.float()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
 from relquery.model.cache.store import StateStore
 from relquery.model.forward.stock import Forward, Logits, StockForward
-from relquery.model.sampling import follow_draws
+from relquery.model.sampling import are_free, follow_draws
 from relquery.model.slices.allocator import return_freed_memory
 from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch
 from relquery.model.slices.turns import Wait, cut, leave, take_turns
@@ -59,7 +59,7 @@ class TorchExecutor:
         self._layers = int(forward.network.config.get_text_config().num_hidden_layers)
         self._slice_tokens, self._release = slice_tokens, release
         self._cache, self._host = KVCache(slots), HostCache(host_slots)
-        self._last: PackedBatch | None = None
+        self._last: _Last | None = None
         self._share, self._lean = share, lean
         self._scheme = scheme
         self._rotate: Rotate = "keys" if relocation == "keys" else "queries"
@@ -67,7 +67,8 @@ class TorchExecutor:
     @torch.inference_mode()
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
         """Compute all chunks as one batch, in slices if it is long; logits only where wanted."""
-        batch, self._last = self._last, None
+        last, self._last = self._last, None
+        batch = None if last is None else last.batch
         if batch is None or not batch.follow(chunks):
             slices = cut(chunks, self._slice_tokens)
             own = _own_slots(chunks)
@@ -79,18 +80,21 @@ class TorchExecutor:
             batch = self._batch(chunks, scratch)
         drawn = _drawn([self._forward(batch)], chunks)
         if batch.can_be_followed:
-            self._last = batch
+            self._last = _Last(batch)
         return drawn
 
     @torch.inference_mode()
     def follow(self, tokens: Sequence[int], slots: Slots) -> list[Drawn | None] | None:
         """See Executor."""
-        batch, self._last = self._last, None
-        if batch is None or not batch.advance(slots):
+        last, self._last = self._last, None
+        if last is None or not last.batch.advance(slots):
             return None
-        wanted = range(len(tokens))
-        drawn = _drawn([self._compute(np.array(tokens), batch, wanted)], batch.chunks)
-        self._last = batch
+        logits = self._compute(np.array(tokens), last.batch, range(len(tokens)))
+        if logits.largest is not None and last.is_free:
+            drawn: list[Drawn | None] = logits.largest.tolist()
+        else:
+            drawn = _drawn([logits], last.batch.chunks)
+        self._last = last
         return drawn
 
     @torch.inference_mode()
@@ -176,6 +180,18 @@ class TorchExecutor:
     def _slots(self, blocks: npt.NDArray[np.int64], block_size: int) -> torch.Tensor:
         slots = (blocks[:, None] * block_size + np.arange(block_size)).reshape(-1)
         return torch.from_numpy(slots).to(self._device)
+
+
+class _Last:
+    """The batch of the latest step, which others may follow."""
+
+    def __init__(self, batch: PackedBatch) -> None:
+        self.batch = batch
+
+    @cached_property
+    def is_free(self) -> bool:
+        """Whether each chunk's draw is of the likeliest of all tokens."""
+        return are_free([draw for chunk in self.batch.chunks for draw in chunk.draws])
 
 
 def _wanted(chunks: Sequence[Chunk]) -> list[int]:

@@ -12,6 +12,7 @@ from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.executor import SCRATCH, Chunk, Segment
+from relquery.engine.interrupts import postponed
 from relquery.engine.request.progress import spread
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.plan import Work
@@ -110,11 +111,13 @@ class Holdings:
         if len(begun) > self._pool.available:
             return False
         slots += 1
-        for number in begun:
-            (piece,) = requests[number].pieces
-            if piece.done >= len(piece.slots):
-                self._hold(requests[number], 0)
-            slots[number] = piece.slots[piece.done]
+        if begun:
+            with postponed():
+                for number in begun:
+                    (piece,) = requests[number].pieces
+                    if piece.done >= len(piece.slots):
+                        self._hold(requests[number], 0)
+                    slots[number] = piece.slots[piece.done]
         return True
 
     def withdraw(self, request: Request) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.engine.executor import Chunk
+from relquery.engine.executor import Chunk, Drawn
+from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.step.allocation import Holdings
 
@@ -15,46 +17,70 @@ from relquery.engine.step.allocation import Holdings
 class DecodeRun:
     """The latest step, if it is repeated as long as nobody comes, waits or ends.
 
-    Any policy would plan the same again: each running request decodes one token. What planning
-    takes and what describes each token to the executor is a twentieth of a step of 64.
+    Any policy would plan the same again: each running request decodes one token. Planning, and
+    describing each token to the executor, is a twentieth of a step of 64; most of that is waiting
+    for objects that the step has driven out of the processor's caches, so few are touched here.
     """
 
-    def __init__(self, plan: Plan, chunks: Sequence[Chunk]) -> None:
-        """chunks: of the latest step, one for each work of its plan; see can_begin."""
-        self.plan = plan
-        self._requests = [work.request for work in plan.work]
+    def __init__(
+        self, plan: Plan, chunks: Sequence[Chunk], relqueries: Mapping[int, RelQuery]
+    ) -> None:
+        """chunks: of the latest step, one for each work of its plan; see can_begin.
+
+        relqueries: of the requests, by group.
+        """
+        self.requests = [work.request for work in plan.work]
+        self.relqueries = [relqueries[request.group] for request in self.requests]
+        self.context = sum(chunk.context_tokens for chunk in chunks)
+        """Cached tokens that the latest step attended to."""
+        self._pieces = [request.pieces[0] for request in self.requests]
+        self._outputs = [request.output for request in self.requests]
+        self._ends = [request.rules.end for request in self.requests]
+        # An output of so many tokens may be an answer; of others' every token has to be looked at.
+        self._mosts = [
+            request.max_tokens if request.rules.is_free else 0 for request in self.requests
+        ]
         self._slots = np.concatenate([chunk.writes for chunk in chunks])
-        self._context = sum(chunk.context_tokens for chunk in chunks)
 
     @property
     def tokens(self) -> list[int]:
         """Each request's newest token, which the next step computes."""
-        return [request.output[-1] for request in self._requests]
-
-    @property
-    def decodes(self) -> int:
-        """Tokens that a step computes."""
-        return len(self._requests)
-
-    @property
-    def context(self) -> int:
-        """Cached tokens that the latest step attended to."""
-        return self._context
+        return [output[-1] for output in self._outputs]
 
     def advance(self, holdings: Holdings) -> Int64s | None:
         """Slots (requests,) for the newest tokens; None if there are too few blocks for all.
 
         Valid until the next call.
         """
-        if not holdings.continue_slots(self._requests, self._slots):
+        if not holdings.continue_slots(self.requests, self._slots):
             return None
-        self._context += self.decodes
+        self.context += len(self.requests)
         return self._slots
+
+    def take_in(self, drawn: Sequence[Drawn | None]) -> list[int]:
+        """Add a step's tokens to the outputs, but for those that may end an answer: returns which.
+
+        drawn: see Executor.follow.
+        """
+        rest = []
+        tokens = cast("Sequence[int]", drawn)
+        given = zip(tokens, self._outputs, self._ends, self._mosts, self._pieces, strict=True)
+        for number, (token, output, end, most, piece) in enumerate(given):
+            piece.done += 1
+            if token < 0 or token in end or len(output) + 1 >= most:
+                rest.append(number)
+            else:
+                output.append(token)
+                self.relqueries[number].drawn_tokens += 1
+        return rest
 
 
 def can_begin(plan: Plan, chunks: Sequence[Sequence[Chunk]]) -> bool:
     """Whether each work of a step was one decode whose draw does not change from token to token."""
     return all(
-        len(of_work) == 1 and of_work[0].run and of_work[0].draw is work.request.draw
+        len(of_work) == 1
+        and of_work[0].run
+        and of_work[0].draw is work.request.draw
+        and not work.request.draw.weigh
         for work, of_work in zip(plan.work, chunks, strict=True)
     )

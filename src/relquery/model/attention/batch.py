@@ -34,6 +34,7 @@ class PackedBatch:
     and save to.
 
     tokens: of the packed batch. positions, slots: (tokens,), slots as chunks write to them.
+    last_position: the largest.
     kernels: that compute attention; None if torch's operators do. is_ordered: whether each chunk's
     positions come after those of all that it attends to.
     """
@@ -60,7 +61,7 @@ class PackedBatch:
         self.slots = np.concatenate([chunk.writes for chunk in chunks])
         self._writes = self._split_writes(self.slots)
         self.positions = _positions(chunks)
-        self.tokens = len(self.positions)
+        self.tokens, self.last_position = len(self.positions), int(self.positions.max())
         self.is_ordered = is_ordered(chunks)
         self.kernels = self._kernels_for(chunks)
 
@@ -90,6 +91,7 @@ class PackedBatch:
             return False
         self.slots[:] = slots  # in place: tensors and programs know where they are
         self.positions += 1
+        self.last_position += 1
         return True
 
     @property

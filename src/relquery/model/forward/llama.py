@@ -84,7 +84,7 @@ class LlamaForward:
 
     def __call__(self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int]) -> Logits:
         """See Forward."""
-        tables = self._angles(int(batch.positions.max()))
+        tables = self._angles(batch.last_position)
         if self._recorded and wanted and can_record(batch, self._windowed):
             logits = self._recorded[len(wanted) == batch.tokens](tokens, batch, wanted, tables)
             if logits is not None:

@@ -65,15 +65,15 @@ class RecordedStep:
         self._threads = 0
         self._cache: Callable[[], KVCache | None] = lambda: None
         self._before = _Told()
+        self._given: Logits | None = None
+        self._vocabulary = len(embedding)
 
     def __call__(
         self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int], tables: Tables
     ) -> Logits | None:
         """Logits, until the next step; None if this cannot be computed so."""
-        if tokens.min() < 0 or tokens.max() >= len(self._embedding):
-            raise IndexError(
-                f"A token id is not among the {len(self._embedding):,} of the network."
-            )
+        if tokens.view(np.uint64).max() >= self._vocabulary:  # a negative id is a large number
+            raise IndexError(f"A token id is not among the {self._vocabulary:,} of the network.")
         with self._lock:
             told = self._before
             if not told.holds_for(batch, wanted, tables):
@@ -81,12 +81,16 @@ class RecordedStep:
                 if found is None:
                     return None
                 told = self._before = found
+                self._given = None
             if self._cache() is not batch.cache or self._threads != threads():
                 self._record(batch, wanted, tables)
+                self._given = None
             self._ids[: len(tokens)] = tokens
             self._ids[len(tokens) :] = 0
             self._program.run(told.inputs)
-            return Logits(self._logits[: len(wanted)], self._largest[: len(wanted)])
+            if self._given is None:
+                self._given = Logits(self._logits[: len(wanted)], self._largest[: len(wanted)])
+            return self._given
 
     def _tell(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> _Told | None:
         """What the program is told in this step. See __call__."""
