@@ -70,6 +70,59 @@ def test_a_call_makes_a_prompt() -> None:
     assert said(travel("a week", "rome")).endswith("in style.")
 
 
+@schema
+def lines(a: Annotated[str, 5], b: Annotated[str, 5], sea: bool = True, place: str = "") -> None:
+    "First."
+    if sea:
+        "At sea."
+    f"{a}"
+    f"{b}"
+    f"{a} again\n{b}"
+    match place:
+        case "big city":
+            "Big."
+        case "sea":
+            "Sea."
+    if sea:
+        f"{a}"
+        "Last."
+
+
+@schema
+def chosen(sea: bool) -> None:
+    if sea:
+        "At sea."
+    else:
+        "On land."
+    "Last."
+
+
+def spoken(function: PromptFunction, markup: str) -> str:
+    (message,) = as_text(MarkupPrompt.parse(markup, function.schema))
+    return str(message.content)
+
+
+def test_each_string_is_a_line() -> None:
+    assert spoken(lines, lines("x", "y")) == "First.\nAt sea.\nx\ny\nx again\ny\nx\nLast."
+    assert spoken(lines, lines("x", "y", sea=False)) == "First.\nx\ny\nx again\ny"
+    assert spoken(chosen, chosen(sea=True)) == "At sea.\nLast."
+    assert spoken(chosen, chosen(sea=False)) == "On land.\nLast."
+
+
+def test_a_text_may_be_a_case_of_several_arguments_and_any_text_a_case() -> None:
+    assert spoken(lines, lines("x", "y", sea=False, place="sea")).endswith("y\nSea.")
+    assert spoken(lines, lines("x", "y", sea=False, place="big city")).endswith("y\nBig.")
+
+
+def test_a_function_may_have_the_name_of_a_tag() -> None:
+    @schema
+    def user(module: bool) -> None:
+        if module:
+            "Yes."
+
+    assert spoken(user, user(module=True)) == "Yes."
+
+
 def test_its_prompts_are_answered() -> None:
     with rq.connect("random:layers=1,hidden=32,heads=2,ffn=32") as con:
         con.register(travel.schema, prepare=True)
@@ -104,6 +157,11 @@ def _compared(a: int) -> None:
         "a"
 
 
+def _adds(text: Annotated[str, 8]) -> None:
+    "It is:"
+    f"{text}"
+
+
 def _formatted(a: Annotated[str, 2]) -> None:
     "a"
     f"{a:>10}"
@@ -117,6 +175,7 @@ def _formatted(a: Annotated[str, 2]) -> None:
         (_no_length, r"a: Annotated\[str, 8\]"),
         (_compared, r"argument's name must stand here"),
         (_formatted, r"\{argument\} alone"),
+        (_adds, r"_adds\(\) has an argument named 'text'.*Rename it"),
     ],
 )
 def test_what_is_no_schema_is_told(function: Callable[..., None], message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from relquery.connection import connect
 from relquery.errors import ConfigError
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult
+from relquery.model.cache.store import StateFiles
 from relquery.prompt import Sampling
 
 MODEL = "random:layers=2,hidden=32,heads=2,ffn=32,context=2048"
@@ -23,6 +25,8 @@ SCHEMA = Schema.parse(
     "<module name='a'>The first of two modules, with a few blocks. </module>"
     "<module name='b'>The second <param name='what' len='8'/> of two modules. </module></schema>"
 )
+LIMIT = 60_000
+"""Bytes: more than what one model's states take, and less than what two models' take."""
 PROMPT = "<prompt schema='s'><a/><b what='one'/>Which?</prompt>"
 
 
@@ -64,7 +68,18 @@ def _lengthen(content: bytes) -> bytes:
     return content + b"x"
 
 
-@pytest.mark.parametrize("damage", [_cut, _alter, _swap_header, _lengthen, lambda content: b""])
+def _with_header(header: bytes) -> Callable[[bytes], bytes]:
+    return lambda content: len(header).to_bytes(8, "little") + header
+
+
+ODD_HEADERS = [b"5", b"null", b'"x"', b"NaN", b"[]", b"[" * 5_000, b'{"__metadata__": 3}']
+ODD_HEADERS += [b'{"__metadata__": {"digest": ""}}', b'{"__metadata__": {"digest": 0}, "k0": 1}']
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_cut, _alter, _swap_header, _lengthen, lambda content: b"", *map(_with_header, ODD_HEADERS)],
+)
 def test_a_damaged_file_is_computed_again_and_replaced(
     tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -79,6 +94,25 @@ def test_a_damaged_file_is_computed_again_and_replaced(
     assert {record.args for record in caplog.records} == {(file,) for file in files}  # type: ignore[misc]
     assert {(used.cached, used.sources) for used in again.used} == {(0, ())}
     assert [file.read_bytes() for file in files] == whole
+
+
+def test_a_file_that_claims_to_be_huge_takes_no_memory(tmp_path: Path) -> None:
+    expected = ask(store=tmp_path)
+    for file in tmp_path.rglob("*.safetensors"):
+        with file.open("r+b") as opened:
+            opened.truncate(1 << 42)
+    again = ask(store=tmp_path)
+    assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    expected = ask(store=tmp_path)
+    for file in list(tmp_path.rglob("*.safetensors")):
+        file.unlink()
+        make(file)
+    again = ask(store=tmp_path)
+    assert (again.text, again.answer.cached_tokens) == (expected.text, 0)
 
 
 def test_a_whole_file_under_another_name_is_not_believed(tmp_path: Path) -> None:
@@ -132,6 +166,31 @@ def test_the_folder_takes_no_more_than_it_may(tmp_path: Path) -> None:
     ask(store=tmp_path, store_disk="20KiB")
     files = list(tmp_path.rglob("*.safetensors"))
     assert 0 < sum(file.stat().st_size for file in files) <= 20 * 1024
+
+
+def test_all_models_together_take_no_more_than_they_may(tmp_path: Path) -> None:
+    left = tmp_path / "store" / "another" / "key.1.part"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"of a process that was killed")
+    os.utime(left, (0, 0))
+    for seed in range(3):
+        with connect(f"{MODEL},seed={seed}", store=tmp_path / "store", store_disk=LIMIT) as con:
+            con.register(SCHEMA)
+            con.prompt(PROMPT, max_tokens=1)
+    sizes = [file.stat().st_size for file in (tmp_path / "store").rglob("*") if file.is_file()]
+    assert LIMIT / 2 < sum(sizes) <= LIMIT
+    assert not left.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(StateFiles, "__init__", refuse)
+    with pytest.raises(ConfigError, match="cannot be written to: Permission denied"):
+        ask(store=tmp_path)
 
 
 @pytest.mark.parametrize("store", ["/dev/null/x", "", " ", "a\0b", "x" * 5000, "~nobody-here/x"])

@@ -7,23 +7,40 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any, TypeAlias, get_args, get_type_hints
 from xml.sax.saxutils import escape, quoteattr
 
 from relquery.errors import MarkupError, unknown
+from relquery.markup.read.define import RESERVED, SPACE
 from relquery.markup.read.schema import Schema
 
 
 @dataclass(slots=True)
 class _Module:
-    """A module in the making. parts: markup, and choices. arguments: of its own text."""
+    """A module in the making.
+
+    parts: markup, and choices. parameters: of its own text, and the arguments that fill them.
+    names: of all that is in it, which must differ.
+    """
 
     name: str
     parts: list[str | _Choice] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+    def new_name(self, text: str) -> str:
+        """A name for something in it, like a text: a tag that no other part of it has."""
+        plain = re.sub(r"[^\w.-]+", "-", text)
+        plain = plain if re.match(r"[A-Za-z_]", plain) else f"_{plain}"
+        names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        name = next(each for each in names if each not in self.names and each not in RESERVED)
+        self.names.add(name)
+        return name
 
 
 @dataclass(slots=True)
@@ -60,9 +77,9 @@ class PromptFunction:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._signature = inspect.signature(function)
         self._whole = _read(function, self._signature)
-        inside = _markup(self._whole, _lengths(function))
-        name = function.__name__
-        self.schema = Schema.parse(f"<schema name={quoteattr(name)}>\n{inside}\n</schema>")
+        name = quoteattr(function.__name__)
+        inside = _markup(self._whole)
+        self.schema = Schema.parse(f"<schema name={name} {SPACE}='preserve'>{inside}</schema>")
 
     def __call__(self, *arguments: Any, text: str = "", **named: Any) -> str:
         """The markup of a prompt. text: what it adds. Raises MarkupError for other arguments."""
@@ -109,7 +126,16 @@ def _read(function: Callable[..., Any], signature: inspect.Signature) -> _Module
     (definition,) = tree.body
     if not isinstance(definition, ast.FunctionDef):
         raise MarkupError("A schema is made of a function that is defined with def.")
-    return _Reading(definition, list(signature.parameters)).module(definition.name, definition.body)
+    if "text" in signature.parameters:
+        raise MarkupError(
+            f"{definition.name}() has an argument named 'text', as calls have for what the prompt "
+            "adds. Rename it."
+        )
+    reading = _Reading(definition, list(signature.parameters), _lengths(function))
+    whole = _Module("")
+    whole.name = whole.new_name(definition.name)
+    reading.fill(whole, definition.body, begins=True)
+    return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,58 +144,81 @@ class _Reading:
 
     function: ast.FunctionDef
     arguments: Sequence[str]
+    lengths: Mapping[str, int]
 
-    def module(self, name: str, statements: _Statements) -> _Module:
-        made = _Module(name)
+    def fill(self, made: _Module, statements: _Statements, *, begins: bool) -> None:
+        """Give a module its parts. Each string is a line; begins: whether nothing is before it."""
         for statement in statements:
-            before = ["\n"] if made.parts and isinstance(made.parts[-1], str) else []
+            is_first = begins and not made.parts
+            before = [] if is_first else ["\n"]
             match statement:
                 case ast.Expr(ast.Constant(str(text))):
                     made.parts += [*before, escape(inspect.cleandoc(text))]
                 case ast.Expr(ast.JoinedStr(values)):
                     made.parts += [*before, *(self._piece(value, made) for value in values)]
                 case ast.If():
-                    made.parts.append(_Choice(list(self._branches(statement))))
+                    branches = self._branches(statement, made, begins=is_first)
+                    made.parts.append(_Choice(list(branches)))
                 case ast.Match(subject, cases):
                     argument = self._argument(subject)
-                    made.parts.append(_Choice([self._case(argument, one) for one in cases]))
+                    options = [self._case(argument, one, made, begins=is_first) for one in cases]
+                    made.parts.append(_Choice(options))
                 case ast.Pass():
                     pass
                 case _:
                     raise self._error("Only strings, if, match and pass can stand here", statement)
+
+    def _inner(
+        self, name: str, statements: _Statements, around: _Module, *, begins: bool
+    ) -> _Module:
+        made = _Module(around.new_name(name))
+        self.fill(made, statements, begins=begins)
         return made
 
     def _piece(self, value: ast.expr, module: _Module) -> str:
-        """A part of an f-string. A parameter's length is filled in later."""
+        """A part of an f-string."""
         match value:
             case ast.Constant(str(text)):
                 return escape(text)
             case ast.FormattedValue(inner, -1, None):
                 argument = self._argument(inner)
-                module.arguments.append(argument)
-                return f"<param name={quoteattr(argument)}/>"
+                if argument not in self.lengths:
+                    raise MarkupError(
+                        f"The argument '{argument}' is a parameter, so it needs a length in "
+                        f"tokens: {argument}: Annotated[str, 8]."
+                    )
+                name = module.new_name(argument)
+                module.parameters[name] = argument
+                return f"<param name={quoteattr(name)} len='{self.lengths[argument]}'/>"
             case _:
                 raise self._error("A parameter is written as {argument} alone", value)
 
-    def _branches(self, statement: ast.If) -> Iterator[tuple[_Test, _Module]]:
+    def _branches(
+        self, statement: ast.If, around: _Module, *, begins: bool
+    ) -> Iterator[tuple[_Test, _Module]]:
         argument = self._argument(statement.test)
-        yield _Test(argument, True), self.module(argument, statement.body)
+        made = self._inner(argument, statement.body, around, begins=begins)
+        yield _Test(argument, True), made
         match statement.orelse:
             case []:
                 pass
             case [ast.If() as other]:
-                yield from self._branches(other)
+                yield from self._branches(other, around, begins=begins)
             case rest:
-                yield _Test(argument, None), self.module(f"no-{argument}", rest)
+                other_made = self._inner(f"no-{argument}", rest, around, begins=begins)
+                yield _Test(argument, None), other_made
 
-    def _case(self, argument: str, case: ast.match_case) -> tuple[_Test, _Module]:
+    def _case(
+        self, argument: str, case: ast.match_case, around: _Module, *, begins: bool
+    ) -> tuple[_Test, _Module]:
         if case.guard is not None:
             raise self._error("A case has no condition of its own", case.guard)
         match case.pattern:
             case ast.MatchValue(ast.Constant(str(text))):
-                return _Test(argument, text), self.module(text, case.body)
+                return _Test(argument, text), self._inner(text, case.body, around, begins=begins)
             case ast.MatchAs(None, None):
-                return _Test(argument, None), self.module(f"other-{argument}", case.body)
+                made = self._inner(f"other-{argument}", case.body, around, begins=begins)
+                return _Test(argument, None), made
             case pattern:
                 raise self._error("A case is a text, or _", pattern)
 
@@ -185,32 +234,22 @@ class _Reading:
         return MarkupError(f"{message} (line {node.lineno} of {self.function.name}()).")
 
 
-def _markup(module: _Module, lengths: Mapping[str, int]) -> str:
-    """The definition of a module. Raises MarkupError for a parameter without length."""
-    for argument in module.arguments:
-        if argument not in lengths:
-            raise MarkupError(
-                f"The argument '{argument}' is a parameter, so it needs a length in tokens: "
-                f"{argument}: Annotated[str, 8]."
-            )
+def _markup(module: _Module) -> str:
+    """The definition of a module."""
     inside = []
     for part in module.parts:
         if isinstance(part, str):
             inside.append(part)
             continue
-        options = [_markup(option, lengths) for _, option in part.options]
+        options = [_markup(option) for _, option in part.options]
         inside.append(options[0] if len(options) == 1 else f"<union>{''.join(options)}</union>")
-    text = "".join(inside)
-    for argument in module.arguments:
-        name = f"<param name={quoteattr(argument)}"
-        text = text.replace(f"{name}/>", f"{name} len='{lengths[argument]}'/>")
-    return f"<module name={quoteattr(module.name)}>{text}</module>"
+    return f"<module name={quoteattr(module.name)}>{''.join(inside)}</module>"
 
 
 def _import(module: _Module, given: Mapping[str, Any]) -> Iterator[str]:
     """The tags that import a module, and what is chosen in it."""
-    named = dict.fromkeys(module.arguments)
-    arguments = "".join(f" {name}={quoteattr(str(given[name]))}" for name in named)
+    filled = module.parameters.items()
+    arguments = "".join(f" {name}={quoteattr(str(given[value]))}" for name, value in filled)
     yield f"<{module.name}{arguments}>"
     for part in module.parts:
         if isinstance(part, _Choice):

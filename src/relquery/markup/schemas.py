@@ -100,9 +100,11 @@ class Schemas:
                 "No schema is registered. Register one with con.register(rq.Schema.load(FILE))."
             )
         prompt = MarkupPrompt.parse(text, self._known)
-        if not (independent and self.backend.has_modules):
+        if not self.backend.has_modules:
             return Lowered(as_text(prompt), ())
-        return as_modules(prompt, self.layout(prompt.schema.name), self._tokens)
+        # Also where text is wanted: what does not fit is refused either way.
+        modules = as_modules(prompt, self.layout(prompt.schema.name), self._tokens)
+        return modules if independent else Lowered(as_text(prompt), ())
 
     def ask(self, text: str, sampling: Sampling, *, independent: bool = True) -> PromptResult:
         """Answer a prompt. Raises MarkupError, and RequestError if it has no answer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +225,33 @@ def test_what_is_no_schema_at_all_is_told(given: Any) -> None:
         Schema.parse(given)
     with pytest.raises(MarkupError, match="must be a path"):
         Schema.load(given)
+
+
+def test_space_is_kept_where_the_schema_says_so() -> None:
+    inner = (
+        "<module name='a'>\n one\n <param name='b' len='1'/>\n<param name='c' len='1'/></module>"
+    )
+    kept = Schema.parse(
+        f"<schema name='s' xml:space='preserve'>\n<union>\n{inner}</union></schema>"
+    )
+    assert _texts(kept.parts) == ["\n", "\n one\n ", "\n"]
+    assert _texts(Schema.parse(f"<schema name='s'>\n{inner}</schema>").parts) == ["\none\n"]
+    begun = inner.replace("<module", "<module xml:space='preserve'")
+    whole = Schema.parse(f"<schema name='s'>\n{begun}</schema>")
+    assert _texts(whole.parts) == ["\n one\n ", "\n"]
+    ended = inner.replace("<module", "<module xml:space='default'")
+    whole = Schema.parse(f"<schema name='s' xml:space='preserve'>\n{ended}</schema>")
+    assert _texts(whole.parts) == ["\n", "\none\n"]
+    with pytest.raises(MarkupError, match="xml:space is 'keep'; it must be 'default'"):
+        Schema.parse("<schema name='s' xml:space='keep'>x</schema>")
+
+
+def _texts(parts: Iterable[Part]) -> list[str]:
+    found = []
+    for part in parts:
+        match part:
+            case Text(content):
+                found.append(content)
+            case Module(parts=inner) | Union(modules=inner):
+                found += _texts(inner)
+    return found

@@ -369,7 +369,12 @@ class EmbeddedBackend(Backend):
             names = (*self.known_as()[:1], self._model.version, self._model.network.dtype)
             named = hashlib.blake2b(repr((names, self.config.block_size)).encode(), digest_size=16)
             folder = store.folder / named.hexdigest()
-        return self._executor.store(store.memory, folder, store.disk)
+        try:
+            return self._executor.store(store.memory, folder, store.disk)
+        except OSError as error:
+            raise ConfigError(
+                f"store is {store.folder}, which cannot be written to: {error.strerror}."
+            ) from error
 
     @property
     def _vocabulary(self) -> int:

@@ -14,9 +14,11 @@ from relquery.markup.read.reader import Element, Words, read
 from relquery.prompt import SPEAKERS
 
 ROLES = {role.value: role for role in SPEAKERS}
+SPACE = "xml:space"
+"""XML's own attribute: "preserve" keeps all line breaks and spaces as they are written."""
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
-    "schema": ("name",),
-    "module": ("name", "src", "cache", "priority"),
+    "schema": ("name", SPACE),
+    "module": ("name", "src", "cache", "priority", SPACE),
     "union": ("scaffold",),
     "param": ("name", "len", "length", "scaffold"),
     "parameter": ("name", "len", "length", "scaffold"),
@@ -45,10 +47,11 @@ def tidy(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """Where a part is: in a module, in a message."""
+    """Where a part is: in a module, in a message, where space is kept."""
 
     module: bool = False
     message: bool = False
+    exact: bool = False
 
 
 class _Definition:
@@ -62,7 +65,7 @@ class _Definition:
         if root.tag != "schema":
             raise self._error(f"A schema begins with <schema name=...>, not <{root.tag}>.", root)
         self._check_attributes(root)
-        parts = self._parts(root, _Inside())
+        parts = self._parts(root, _Inside(exact=self._is_exact(root, default=False)))
         self._check_names(parts, root)
         return self._name(root), parts
 
@@ -72,7 +75,9 @@ class _Definition:
     def _each_part(self, element: Element, inside: _Inside) -> Iterator[Part]:
         for child in element.children:
             if isinstance(child, Words):
-                if content := tidy(child.text):
+                # Between the members of a union there is nothing to keep.
+                is_exact = inside.exact and element.tag != "union"
+                if content := child.text if is_exact else tidy(child.text):
                     yield Text(content)
                 continue
             self._check_attributes(child)
@@ -100,7 +105,8 @@ class _Definition:
                     raise self._error(f"<{tag}> must not be inside <{element.tag}>.", child)
 
     def _module(self, element: Element, inside: _Inside) -> Module:
-        parts = self._parts(element, replace(inside, module=True))
+        exact = self._is_exact(element, default=inside.exact)
+        parts = self._parts(element, replace(inside, module=True, exact=exact))
         if "src" in element.attributes:
             if parts:
                 raise self._error("A module with src= must not have text of its own.", element)
@@ -151,6 +157,12 @@ class _Definition:
             return read_text(find(self._folder, element.attributes["src"]))
         except (ValueError, MarkupError) as error:
             raise self._error(str(error), element) from error
+
+    def _is_exact(self, element: Element, *, default: bool) -> bool:
+        given = element.attributes.get(SPACE, "preserve" if default else "default")
+        if given not in ("default", "preserve"):
+            raise self._error(f"{SPACE} is '{given}'; it must be 'default' or 'preserve'.", element)
+        return given == "preserve"
 
     def _integer(self, element: Element, name: str, *, least: int | None, default: int) -> int:
         given = element.attributes.get(name, str(default))

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import struct
+import time
 from collections import OrderedDict
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +30,9 @@ from relquery.model.cache.host import runs
 _LOG = logging.getLogger(__name__)
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of some tokens by layer, each (kv_heads, tokens, width)."""
-_ENDING = ".safetensors"
+_ENDING, _PART = ".safetensors", ".part"
+ABANDONED = 3_600.0
+"""Seconds after which a file that is not whole is nobody's any more."""
 _KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
@@ -105,7 +109,8 @@ class StateStore:
 class StateFiles:
     """States on disk. Several processes may use one folder.
 
-    most: bytes that the files may take; the longest unused are deleted.
+    folder: of one model, in the folder of the store. most: bytes that the files of all models may
+    take; the longest unused are deleted.
     """
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -114,7 +119,7 @@ class StateFiles:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def __contains__(self, key: bytes) -> bool:
-        return self._path(key).exists()
+        return self._path(key).is_file()
 
     def write(self, key: bytes, layers: Layers) -> None:
         """Write states, unless the disk refuses: then they are computed again next time."""
@@ -124,7 +129,7 @@ class StateFiles:
             for kind, states in zip("kv", pair, strict=True)
         }
         data = save(named, {"digest": _digest(layers, self._name(key))})
-        part = self._folder / f"{key.hex()}.{os.getpid()}.part"
+        part = self._folder / f"{key.hex()}.{os.getpid()}{_PART}"
         try:
             part.write_bytes(data)
             part.replace(self._path(key))
@@ -141,21 +146,31 @@ class StateFiles:
         used again: taking new memory costs as much as reading the file.
         """
         path = self._path(key)
+        if not path.is_file():
+            return None
         try:
-            size = path.stat().st_size
-            data = self._place_for(size, owned=owned)
-            with path.open("rb", buffering=0) as file:
-                complete = file.readinto(data) == size
+            with path.open("rb") as file:
+                layers = self._read(file, self._name(key), owned=owned)
         except OSError:
             return None
         with suppress(OSError):
             os.utime(path)  # used now
-        layers = _parse(data, self._name(key)) if complete else None
         if layers is None:
             _LOG.warning("%s is damaged; its states are computed again", path)
             with suppress(OSError):
                 path.unlink()
         return layers
+
+    def _read(self, file: BufferedReader, name: str, *, owned: bool) -> Layers | None:
+        """States from an open file; None if it is not what was written. name: of the states."""
+        size = os.fstat(file.fileno()).st_size
+        try:
+            header, digest = _header(file, size)
+            data = self._place_for(size - file.tell(), owned=owned)
+            layers = _layers(data, header) if file.readinto(data) == len(data) else []
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, MemoryError):
+            return None  # whatever else a damaged header says
+        return layers if layers and _digest(layers, name) == digest else None
 
     def _place_for(self, size: int, *, owned: bool) -> memoryview:
         if owned:
@@ -173,10 +188,13 @@ class StateFiles:
 
     def _make_room(self) -> None:
         found = []
-        for path in self._folder.glob(f"*{_ENDING}"):
+        for path in self._folder.parent.glob("*/*"):
             with suppress(OSError):
                 stat = path.stat()
-                found.append((stat.st_mtime, stat.st_size, path))
+                if path.suffix == _ENDING:
+                    found.append((stat.st_mtime, stat.st_size, path))
+                elif path.suffix == _PART and time.time() - stat.st_mtime > ABANDONED:
+                    path.unlink()
         over = sum(size for _, size, _ in found) - self._most
         for _, size, path in sorted(found):
             if over <= 0:
@@ -186,30 +204,34 @@ class StateFiles:
             over -= size
 
 
-def _parse(data: memoryview, name: str) -> Layers | None:
-    """States from the content of a file, which they share; None if it is not what was written.
+def _header(file: BufferedReader, size: int) -> tuple[dict[str, Any], str]:
+    """The entries of a file of so many bytes, and its digest; what follows is the content.
 
-    name: of the states.
-
-    The library would copy the content, which takes as long as reading the file.
+    Raises ValueError, TypeError, KeyError or AttributeError if the file is damaged. The library
+    would copy the content, which takes as long as reading the file.
     """
-    try:
-        (length,) = struct.unpack("<Q", data[:8])
-        header = json.loads(bytes(data[8 : 8 + length]))
-        digest = header.pop("__metadata__")["digest"]
-        named = {name: _view(data, 8 + length, **entry) for name, entry in header.items()}
-        layers = [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
-    except (ValueError, KeyError, TypeError, RuntimeError, struct.error):
-        return None  # whatever else a damaged header says
-    is_whole = 8 + length + sum(each.nbytes for each in named.values()) == len(data)
-    return layers if layers and is_whole and _digest(layers, name) == digest else None
+    length = int.from_bytes(file.read(8), "little")
+    if length > size - 8:
+        raise ValueError("the header is longer than the file")
+    header = json.loads(file.read(length))
+    digest = header.pop("__metadata__")["digest"]
+    content = max(entry["data_offsets"][1] for entry in header.values())
+    if content != size - 8 - length:  # before memory is taken for it
+        raise ValueError("the content has another length")
+    return header, digest
 
 
-def _view(
-    data: memoryview, begin: int, *, dtype: str, shape: list[int], data_offsets: list[int]
-) -> Tensor:
+def _layers(data: memoryview, header: dict[str, Any]) -> Layers:
+    """States from the content of a file, which they share."""
+    named = {name: _view(data, **entry) for name, entry in header.items()}
+    if sum(each.nbytes for each in named.values()) != len(data):
+        raise ValueError("there is content that no entry names")
+    return [(named[f"k{n}"], named[f"v{n}"]) for n in range(len(named) // 2)]
+
+
+def _view(data: memoryview, *, dtype: str, shape: list[int], data_offsets: list[int]) -> Tensor:
     start, stop = data_offsets
-    flat = torch.frombuffer(data, dtype=torch.uint8, count=stop - start, offset=begin + start)
+    flat = torch.frombuffer(data, dtype=torch.uint8, count=stop - start, offset=start)
     return flat.view(_KINDS[dtype]).view(shape)
 
 
