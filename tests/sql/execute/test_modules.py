@@ -116,7 +116,9 @@ def test_other_backends_are_sent_the_fields_as_text(backend) -> None:
         con.database.execute(SETUP)
         con.sql("SELECT LLM('up', MODULE(title), genre) FROM films")
         assert all(not modules(asked.prompt) for asked in backend.asked)
-        assert "MODULE: each" not in str(con.explain("SELECT LLM('up', MODULE(title)) FROM films"))
+        told = str(con.explain("SELECT LLM('up', MODULE(title)) FROM films"))
+        assert "MODULE: each" not in told
+        assert "MODULE has no effect: a provider's model is sent title as ordinary text" in told
 
 
 def test_the_ledger_keeps_answers_with_and_without_modules_apart(backend, tmp_path: Path) -> None:

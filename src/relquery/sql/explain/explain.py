@@ -65,6 +65,8 @@ class Foretelling:
         guard = rows.plan.guards.get(call.index)
         is_known = rows.known.exact and not call.needs and not (guard and rows.is_open(guard))
         asked = len(wanted) if rows.known.held else rows.known.most
+        modules = tuple(call.fields[at].name for at in call.modules)
+        has_modules = bool(self.asker.modules(call))
         self.calls.append(
             ExplainedCall(
                 stage=name,
@@ -77,7 +79,8 @@ class Foretelling:
                 order=self.asker.config.order,
                 answers=answers(call.sampling, self.asker.backend),
                 hint=self._hint(call.sampling),
-                modules=tuple(call.fields[at].name for at in self.asker.modules(call)),
+                modules=modules if has_modules else (),
+                plain=() if has_modules else modules,
                 effort=counts.effort,
             )
         )

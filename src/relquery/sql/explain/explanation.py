@@ -20,7 +20,8 @@ class ExplainedCall:
     stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
     model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
     they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
-    the calls take. modules: fields whose values the model reads by themselves.
+    the calls take. modules: fields whose values the model reads by themselves. plain: fields whose
+    values it should, but the model has no modules.
     """
 
     stage: str
@@ -35,6 +36,7 @@ class ExplainedCall:
     hint: str | None
     effort: Effort | None
     modules: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
 
     def cells(self) -> dict[str, str]:
         """Readable cells by column title; "" if unknown."""
@@ -132,6 +134,12 @@ class SqlExplanation:
             "so answers may differ from those without MODULE"
             for call in self.calls
             if call.modules
+        ]
+        hints += [
+            f"{call.stage}: MODULE has no effect: a provider's model is sent "
+            f"{' and '.join(call.plain)} as ordinary text"
+            for call in self.calls
+            if call.plain
         ]
         return hints if self.unpriced is None else [*hints, self.unpriced]
 
