@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from relquery.connection import connect
-from relquery.errors import ConfigError, QueryError
+from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
 TABLE = {"id": list(range(200)), "text": [f"row {i}" for i in range(200)]}
@@ -301,3 +301,11 @@ def test_what_is_no_database_is_refused(database, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="Give the path of a DuckDB file"):
         connect(Echo(), database=database)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_of_a_schema_is_not_a_table() -> None:
+    with (
+        connect(Echo()) as con,  # type: ignore[arg-type]
+        pytest.raises(MarkupError, match=r"con.register\(rq.Schema.load\('wine.xml'\)\)"),
+    ):
+        con.register("wine.xml")  # type: ignore[call-overload]

@@ -129,6 +129,11 @@ class Connection:
                     "register was given markup. Make a schema of it first: "
                     "con.register(rq.Schema.parse(TEXT))."
                 )
+            if data is None and isinstance(name, str) and name.lower().endswith(".xml"):
+                raise MarkupError(
+                    f"register was given the name {name!r} without a table. If it is a schema: "
+                    f"con.register(rq.Schema.load({name!r}))."
+                )
             if prepare:
                 raise ConfigError("prepare=True is for schemas; a table has nothing to compute.")
             hosts.register(self.database, name, data)

@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from relquery.cli import main
+from relquery.cli.sql.kept import Came, what_is_kept
+from relquery.cli.terminal.show import Lines
+from relquery.ledger import Ledger
 
 Run = Callable[..., tuple[str, str]]
 MODEL = "random:layers=1,hidden=64,heads=1"
@@ -252,6 +255,22 @@ def test_an_interrupt_keeps_the_ledgers_answers_and_the_next_run_goes_on(tmp_pat
     assert document["report"]["ledger_hits"] == kept
 
 
+def test_an_interrupt_before_the_first_new_answer_says_where_the_known_ones_are(
+    tmp_path: Path,
+) -> None:
+    came = Came()
+    advance = came.counting(lambda stage, done, total: None)
+    advance("filter 1", 55, 300)
+    ledger = Ledger.open(tmp_path / "run.db")
+    said = what_is_kept(ledger, came)
+    assert said == (
+        f"No new answer had arrived; the 55 known ones stay in {ledger.path}. "
+        "Run the same command to go on."
+    )
+    advance("filter 1", 56, 300)
+    assert (came.known, came.answers) == (55, 1)
+
+
 def test_an_interrupt_that_no_command_took_note_of_says_so(
     relquery: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,3 +317,16 @@ def test_a_schema_and_a_prompt_over_it_are_drawn(relquery: Run, tmp_path: Path) 
     _, err = relquery("prompt", "draw", str(schema), str(asked), code=1)
     assert "has no module 'aa'. Modules: a. Did you mean 'a'?" in err
     assert "<prompt schema='s'><aa/></prompt>" in err
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seconds = iter([0.0, 1.0, 15.0, 16.0, 40.0])
+    lines = Lines("demo ", lambda: next(seconds))
+    for done in range(4):
+        lines("filter 1", 1000 * done, 5_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "demo filter 1: 1,000 of 5,000",
+        "demo filter 1: 3,000 of 5,000",
+    ]

@@ -114,6 +114,15 @@ def test_a_text_may_be_a_case_of_several_arguments_and_any_text_a_case() -> None
     assert spoken(lines, lines("x", "y", sea=False, place="big city")).endswith("y\nBig.")
 
 
+def test_a_value_without_a_case_is_told() -> None:
+    with pytest.raises(MarkupError, match=r"lines\(\): The case 'see' of 'place' is not known.*'sea'"):
+        lines("x", "y", place="see")
+    for nothing in ("", None, False):
+        assert lines("x", "y", place=nothing) == lines("x", "y")  # type: ignore[arg-type]
+    with pytest.raises(MarkupError, match=r"argument 'plac' of lines\(\).*Did you mean 'place'"):
+        lines("x", "y", plac="sea")
+
+
 def test_a_function_may_have_the_name_of_a_tag() -> None:
     @schema
     def user(module: bool) -> None:

@@ -29,7 +29,8 @@ PAGES = [
     *sorted(page for page in DOCS.rglob("*.md") if page.parent.name != "benchmarks"),
 ]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n?", re.MULTILINE | re.DOTALL)
-_MEASURED = re.compile(r"\d+\.\d+|\b0\b")  # seconds, and what came too fast to be measured
+# Seconds, and what came too fast to be measured; not the probabilities of labels.
+_MEASURED = re.compile(r"(?<!': )\b\d+\.\d+|\b0\b(?!\.)")
 _NOT_RUN = ("relquery replay",)
 """Takes as long as the trace that it replays. tests/cli/test_replay.py runs it."""
 

@@ -20,6 +20,10 @@ from relquery.markup.read.define import RESERVED, SPACE
 from relquery.markup.read.schema import Schema
 
 
+class _NoCaseError(ValueError):
+    """A matched argument has a value without a case."""
+
+
 @dataclass(slots=True)
 class _Module:
     """A module in the making.
@@ -45,9 +49,16 @@ class _Module:
 
 @dataclass(slots=True)
 class _Choice:
-    """Modules of which one is imported, or none. argument: whose value says which."""
+    """Modules of which one is imported, or none."""
 
     options: list[tuple[_Test, _Module]]
+
+    def check(self, given: Mapping[str, Any]) -> None:
+        """Raises _NoCaseError if an argument that chooses none of them has a value all the same."""
+        cases = [test.value for test, _ in self.options if isinstance(test.value, str)]
+        argument = self.options[0][0].argument
+        if cases and given[argument]:
+            raise _NoCaseError(unknown("case", str(given[argument]), cases, of=f"'{argument}'"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +93,16 @@ class PromptFunction:
         self.schema = Schema.parse(f"<schema name={name} {SPACE}='preserve'>{inside}</schema>")
 
     def __call__(self, *arguments: Any, text: str = "", **named: Any) -> str:
-        """The markup of a prompt. text: what it adds. Raises MarkupError for other arguments."""
+        """The markup of a prompt. text: what it adds. Raises MarkupError for other arguments.
+
+        An argument that is matched must be one of the cases, unless there is a case for all others;
+        without a value, such as None or "", it chooses none.
+        """
+        known = list(self._signature.parameters)
+        for one in named:
+            if one not in known:
+                said = unknown("argument", one, [*known, "text"], of=f"{self.schema.name}()")
+                raise MarkupError(said)
         try:
             bound = self._signature.bind(*arguments, **named)
         except TypeError as error:
@@ -90,7 +110,10 @@ class PromptFunction:
         bound.apply_defaults()
         if not isinstance(text, str):
             raise MarkupError(f"{self.schema.name}(): text is {text!r}; it must be a string.")
-        inside = "".join(_import(self._whole, bound.arguments))
+        try:
+            inside = "".join(_import(self._whole, bound.arguments))
+        except _NoCaseError as error:
+            raise MarkupError(f"{self.schema.name}(): {error}") from None
         return f"<prompt schema={quoteattr(self.schema.name)}>{inside}{escape(text)}</prompt>"
 
 
@@ -256,4 +279,6 @@ def _import(module: _Module, given: Mapping[str, Any]) -> Iterator[str]:
             chosen = next((option for test, option in part.options if test.holds(given)), None)
             if chosen is not None:
                 yield from _import(chosen, given)
+            else:
+                part.check(given)
     yield f"</{module.name}>"

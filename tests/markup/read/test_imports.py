@@ -40,7 +40,11 @@ def test_a_prompt_names_its_schema() -> None:
     ("inside", "message", "column"),
     [
         ("<plann/>", "Schema 'travel' has no module 'plann'. Modules: plan.*mean 'plan'", 25),
-        ("<home/>", "Schema 'travel' has no module 'home'", 25),
+        (
+            "<home/>",
+            "Schema 'travel' has no module 'home'.*'home' is in 'plan': write <plan><home/></plan>",
+            25,
+        ),
         ("<plan><tokyo/></plan>", "Module 'plan' has no module 'tokyo'. Modules: home, abroad", 31),
         (
             "<plan><home><plan/></home></plan>",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -177,6 +178,49 @@ def test_a_window_counts_positions_where_later_ones_were_computed_before() -> No
     torch.testing.assert_close(torch.cat(found), expected, rtol=0, atol=room)
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+@torch.inference_mode()
+def test_spans_may_be_used_at_other_positions_than_they_were_computed_at(
+    name: str, runs: list[int]
+) -> None:
+    model = prepare(built(name), cast(Any, NoTokenizer()), name)
+    network, random = built(name), np.random.default_rng(12)
+    window = getattr(network.config, "sliding_window", None)
+    for new, shifts in ((1, (0, 5)), (6, (3, 8)), (5, (0, 0)), (20, (2, 40))):
+        lengths, spans = (4, 7, new), []
+        ids = random.integers(3, SIZES["vocab_size"], sum(lengths))
+        slots, cache = np.arange(len(ids)), KVCache(len(ids))
+        begin, starts = shifts[1] + lengths[1], (0, 4, 11)
+        for number, first in enumerate(starts):
+            tokens = ids[first : first + lengths[number]].astype(np.int32)
+            own = slots[first : first + lengths[number]]
+            last = number == 2
+            chunk = Chunk(0, tokens, begin if last else 0, tuple(spans) if last else (), own)
+            batch = PackedBatch([chunk], cache, True, torch.device("cpu"), model.positions)
+            before, wanted = len(runs), range(len(tokens) - min(2, len(tokens)), len(tokens))
+            found = model.forward(tokens.astype(np.int64), batch, list(wanted)).rows.clone()
+            assert len(runs) == before + (number > 0)  # the first step shapes the cache
+            if not last:
+                spans.append(Segment(own, 0, shifts[number]))
+        at = np.concatenate(
+            [shift + np.arange(n) for shift, n in zip((*shifts, begin), lengths, strict=True)]
+        )
+        part = np.repeat(np.arange(3), lengths)
+        seen = np.tril((part[:, None] == part) | (part[:, None] == 2))
+        if window:
+            seen &= at[:, None] - at < window
+        mask = torch.zeros(seen.shape).masked_fill(
+            ~torch.from_numpy(seen), torch.finfo(torch.float32).min
+        )
+        expected = network(
+            torch.from_numpy(ids)[None],
+            attention_mask=mask[None, None],
+            position_ids=torch.from_numpy(at)[None],
+        ).logits[0, -len(found) :]
+        room = 5e-5 * float(expected.abs().max())
+        torch.testing.assert_close(found, expected, rtol=0, atol=room)
+
+
 @torch.inference_mode()
 def test_caches_and_threads_may_change(runs: list[int]) -> None:
     network, forward = ready("llama")
@@ -219,8 +263,12 @@ def test_a_step_with_more_tokens_is_computed_as_always(runs: list[int]) -> None:
 @torch.inference_mode()
 def test_a_recorded_step_does_not_keep_a_cache() -> None:
     network, forward = ready("llama")
-    Decoding(network, forward, 2, 5).step(2)
-    assert [each._cache() for each in forward._recorded.values()] == [None, None]
+    decoding = Decoding(network, forward, 2, 5)
+    decoding.step(2)
+    assert sum(len(each._recordings) for each in forward._recorded.values()) > 0
+    del decoding
+    gc.collect()
+    assert sum(len(each._recordings) for each in forward._recorded.values()) == 0
 
 
 @pytest.mark.parametrize("token", [-1, SIZES["vocab_size"], 10**6])

@@ -160,12 +160,12 @@ def sql(
                     else:
                         result = connection.sql(text, progress=came.counting(advance), **sampling)
             except KeyboardInterrupt:
-                text = what_is_kept(connection.ledger, came.answers)
+                text = what_is_kept(connection.ledger, came)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
                 raise typer.Exit(INTERRUPTED) from None
             except LateQueryError as error:
                 # Without a file, the ledger ends with this command.
-                kept = what_is_kept(connection.ledger, came.answers)
+                kept = what_is_kept(connection.ledger, came)
                 said = error if ledger is not None else f"{error.__cause__} {kept}"
                 errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
                 raise typer.Exit(ERROR) from None

@@ -10,15 +10,18 @@ from relquery.ledger import Ledger
 
 @dataclass(slots=True)
 class Came:
-    """answers: of the model to this query, without those that the ledger knew."""
+    """answers: of the model to this query. known: those that the ledger knew before."""
 
     answers: int = 0
+    known: int = 0
     _done: dict[str, int] = field(default_factory=dict)
 
     def counting(self, advance: Advance) -> Advance:
         """Also count what is told of progress: at first what is known, then one more each time."""
 
         def count(stage: str, done: int, total: int) -> None:
+            if stage not in self._done:
+                self.known += done
             self.answers += done - self._done.get(stage, done)
             self._done[stage] = done
             advance(stage, done, total)
@@ -26,10 +29,15 @@ class Came:
         return count
 
 
-def what_is_kept(ledger: Ledger | None, came: int) -> str:
-    """In words. came: how many answers did."""
+def what_is_kept(ledger: Ledger | None, came: Came) -> str:
+    """In words."""
     kept = 0 if ledger is None else ledger.stored
-    if not kept and not came:
+    if not kept and not came.answers:
+        if came.known and ledger is not None and ledger.path is not None:
+            return (
+                f"No new answer had arrived; the {came.known} known ones stay in {ledger.path}. "
+                "Run the same command to go on."
+            )
         return "No answer had arrived."
     if not kept:
         return (

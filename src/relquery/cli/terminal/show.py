@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from time import monotonic
 
 import pyarrow as pa
 from rich.console import Console
@@ -60,7 +61,8 @@ def comparison(reports: dict[str, Report]) -> Table:
 
 @contextmanager
 def progress(title: str = "") -> Iterator[Advance]:
-    """A bar per stage on standard error, gone at the end; nothing where that is no terminal."""
+    """A bar per stage on standard error, gone at the end; where that is no terminal, a line now and
+    then."""
     columns = (
         TextColumn(f"{title}{{task.description}}"),
         BarColumn(),
@@ -68,9 +70,10 @@ def progress(title: str = "") -> Iterator[Advance]:
         TimeRemainingColumn(),
     )
     console = errors_console()
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bars:
+    if not console.is_terminal:
+        yield Lines(title)
+        return
+    with Progress(*columns, console=console, transient=True) as bars:
         tasks = {}
 
         def advance(stage: str, done: int, total: int) -> None:
@@ -79,6 +82,24 @@ def progress(title: str = "") -> Iterator[Advance]:
             bars.update(tasks[stage], completed=done)
 
         yield advance
+
+
+class Lines:
+    """Progress as lines, for logs: one whenever so many seconds have passed."""
+
+    EVERY = 15.0
+
+    def __init__(self, title: str = "", clock: Callable[[], float] = monotonic) -> None:
+        self._title, self._clock, self._told = title, clock, clock()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """See Advance."""
+        now = self._clock()
+        if now < self._told + self.EVERY:
+            return
+        self._told = now
+        text = f"{self._title}{stage}: {done:,} of {total:,}"
+        errors_console().print(text, markup=False, highlight=False)
 
 
 @contextmanager

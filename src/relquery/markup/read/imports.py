@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -124,7 +125,7 @@ class _Reading:
                 raise self._error(
                     f"{where[0].upper()}{where[1:]} has no module '{child.tag}'. "
                     + (f"Modules: {', '.join(modules)}." if modules else "It has none.")
-                    + did_you_mean(child.tag, modules),
+                    + (_where_it_is(child.tag, around) or did_you_mean(child.tag, modules)),
                     child,
                 )
             group = unions.get(child.tag, child.tag)
@@ -175,3 +176,19 @@ def _union_of(parts: tuple[Part, ...]) -> Iterator[tuple[str, str]]:
                 yield from _union_of(inner)
             case Text() | Parameter() | Module():
                 pass
+
+
+def _where_it_is(name: str, around: Sequence[Part]) -> str:
+    """How to import a module that is in another one; empty if there is none of this name."""
+    todo: deque[tuple[tuple[str, ...], Module | Parameter]] = deque()
+    todo.extend(((), one) for one in named(tuple(around)))
+    while todo:
+        path, one = todo.popleft()
+        if not isinstance(one, Module):
+            continue
+        if one.name == name and path:
+            opened = "".join(f"<{outer}>" for outer in path)
+            closed = "".join(f"</{outer}>" for outer in reversed(path))
+            return f" '{name}' is in '{path[-1]}': write {opened}<{name}/>{closed}."
+        todo.extend(((*path, one.name), inner) for inner in named(one.parts))
+    return ""

@@ -138,7 +138,11 @@ class CompiledAttention:
         a[kernel.CAP] = bits(softcap or 0.0)
         a[kernel.WINDOW] = window or 0
         a[kernel.SLOPES] = 0 if slopes is None else slopes.data_ptr()
-        rotary = None
+        self.tell_rotation(layer, prepared)
+
+    def tell_rotation(self, layer: int, prepared: Prepared) -> None:
+        """Tell the kernel how spans are rotated to where they are used."""
+        a, rotary = prepared.arguments, None
         if len(prepared.plan.shift_values):
             rotary = self._rotary(layer)
         a[kernel.COSINES] = 0
@@ -147,6 +151,11 @@ class CompiledAttention:
             a[kernel.COSINES], a[kernel.SINES] = cosines.data_ptr(), sines.data_ptr()
             a[kernel.HALF] = len(rotary.frequencies)
             a[kernel.INTERLEAVED] = rotary.interleaved
+
+    @property
+    def rotates_alike(self) -> bool:
+        """Whether spans are rotated in the same way in all layers."""
+        return self._scheme is not None and len(set(self._scheme.layers)) == 1
 
     def _prepare(
         self, heads: int, kv_heads: int, width: int, value_width: int, kind: int

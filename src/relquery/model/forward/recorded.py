@@ -7,9 +7,10 @@ as long as in a row; those of 30 tokens after 5,000 take 2 ms of 15 longer.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from relquery.arrays import Int64s
 from relquery.model.attention.batch import PackedBatch
-from relquery.model.attention.compiled import CompiledAttention, Prepared
+from relquery.model.attention.compiled import CompiledAttention
 from relquery.model.cache.device import KVCache
 from relquery.model.forward.packed import PackedWeight, padded_rows
 from relquery.model.forward.run import Layer, Run, Tables
@@ -32,7 +33,8 @@ from relquery.model.kernels.threads import Body, threads
 
 MOST = panels.MOST
 """Tokens of a recorded step at most."""
-PLAN = list(attention.PLAN)
+IN_STEP = [*attention.PLAN, *attention.ROTATION]
+"""What attention is told in each step, in each part of the pass."""
 Compute = Callable[[Run, Tensor, Sequence[int]], Tensor]
 
 
@@ -59,14 +61,11 @@ class RecordedStep:
 
     def __init__(self, embedding: Tensor, layer: Layer, compute: Compute) -> None:
         self._embedding, self._layer, self._compute = embedding, layer, compute
+        self._vocabulary = len(embedding)
         self._state = embedding.new_empty(1, layer.kv_heads, layer.width)
         self._ids = np.zeros(MOST, dtype=np.int64)
         self._lock = Lock()
-        self._threads = 0
-        self._cache: Callable[[], KVCache | None] = lambda: None
-        self._before = _Told()
-        self._given: Logits | None = None
-        self._vocabulary = len(embedding)
+        self._recordings: WeakKeyDictionary[KVCache, _Recording] = WeakKeyDictionary()
 
     def __call__(
         self, tokens: Int64s, batch: PackedBatch, wanted: Sequence[int], tables: Tables
@@ -75,29 +74,28 @@ class RecordedStep:
         if tokens.view(np.uint64).max() >= self._vocabulary:  # a negative id is a large number
             raise IndexError(f"A token id is not among the {self._vocabulary:,} of the network.")
         with self._lock:
-            told = self._before
-            if not told.holds_for(batch, wanted, tables):
-                found = self._tell(batch, wanted, tables)
-                if found is None:
+            recording = self._recordings.get(batch.cache)
+            if recording is not None and recording.threads != threads():
+                recording = None
+            if recording is None or not recording.told.holds_for(batch, wanted, tables):
+                told = self._tell(batch, wanted, tables)
+                if told is None:
                     return None
-                told = self._before = found
-                self._given = None
-            if self._cache() is not batch.cache or self._threads != threads():
-                self._record(batch, wanted, tables)
-                self._given = None
+                if recording is None:
+                    recording = self._record(batch, wanted, tables)
+                    self._recordings[batch.cache] = recording
+                recording.tell(told, len(wanted))
             self._ids[: len(tokens)] = tokens
             self._ids[len(tokens) :] = 0
-            self._program.run(told.inputs)
-            if self._given is None:
-                self._given = Logits(self._logits[: len(wanted)], self._largest[: len(wanted)])
-            return self._given
+            recording.program.run(recording.told.inputs)
+            return recording.given
 
     def _tell(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> _Told | None:
         """What the program is told in this step. See __call__."""
-        prepared = self._prepare(batch.kernels, batch)
-        if prepared is None or len(prepared.plan.shift_values):
+        all_rows = padded_rows(batch.tokens)
+        found = self._part(all_rows, batch.kernels, batch)
+        if found is None:
             return None
-        rows = padded_rows(batch.tokens)
         arrays, (cosines, sines) = [self._ids, batch.slots, batch.positions], tables
         own = None if batch.scratch is None else batch.scratch.prepare(0, self._state, self._state)
         told = [
@@ -107,32 +105,36 @@ class RecordedStep:
             *places(own),  # the same for all layers
             *places(own),
             len(wanted),
-            *_of_part(rows, prepared),
+            *found,
         ]
         if len(wanted) == batch.tokens:
             return _Told(np.array(told), weakref.ref(batch), tables)
-        chosen = self._prepare(batch.kernels_at(wanted), batch)
-        assert chosen is not None
         few = np.zeros(padded_rows(len(wanted)), dtype=np.int64)
         few[: len(wanted)] = wanted
-        told += [*_of_part(len(few), chosen), few.ctypes.data]
-        return _Told(np.array(told), used=(few, chosen))
+        kernels = batch.kernels_at(wanted)
+        chosen = self._part(len(few), kernels, batch)
+        if chosen is None:
+            return None
+        return _Told(np.array([*told, *chosen, few.ctypes.data]), used=(few, kernels))
 
-    def _prepare(self, kernels: object, batch: PackedBatch) -> Prepared | None:
+    def _part(self, rows: int, kernels: object, batch: PackedBatch) -> list[int] | None:
+        """What the bodies of a part of the pass are told; see _inputs. None if they cannot be."""
         stored = batch.cache.stored(0)
         if stored is None or not isinstance(kernels, CompiledAttention):
             return None
         queries = self._layer.heads, self._layer.width
-        return kernels.prepare(queries, self._embedding.dtype, stored, None)
+        prepared = kernels.prepare(queries, self._embedding.dtype, stored, None)
+        if len(prepared.plan.shift_values) and not kernels.rotates_alike:
+            return None
+        kernels.tell_rotation(0, prepared)
+        return [rows, rows, *prepared.arguments.numbers[IN_STEP].tolist()]
 
-    def _record(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> None:
+    def _record(self, batch: PackedBatch, wanted: Sequence[int], tables: Tables) -> _Recording:
         embedding = self._embedding
         recorder = Recorder(batch, tables)
         hidden = recorder.look_up(embedding, MOST)
-        # Their place belongs to the recording: whoever reads them has a cache of its own.
-        self._logits = self._compute(recorder, hidden, wanted)
-        self._largest = recorder.find_largest(self._logits)
-        self._results = recorder.results
+        logits = self._compute(recorder, hidden, wanted)
+        found = recorder.find_largest(logits)
         bodies, chosen = recorder.bodies, recorder.chosen
         turns = [at for at, body in enumerate(bodies) if body is row_passes.ROTATE]
         attends = [at for at, body in enumerate(bodies) if body in (ATTEND, MERGE)]
@@ -151,8 +153,33 @@ class RecordedStep:
         ]
         if chosen:
             inputs += [*_inputs(bodies, range(until, len(bodies))), (chosen, row_passes.TOKENS)]
-        self._program = Program(bodies, recorder.arguments, inputs)
-        self._cache, self._threads = weakref.ref(batch.cache), threads()
+        program = Program(bodies, recorder.arguments, inputs)
+        return _Recording(program, threads(), logits, found, recorder.results)
+
+
+class _Recording:
+    """A program for one cache, what it was told last, and where it leaves its results.
+
+    results: all tensors that the program writes.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        threads: int,
+        logits: Tensor,
+        found: Int64s,
+        results: Mapping[tuple[object, ...], Tensor],
+    ) -> None:
+        self.program, self.threads, self.told = program, threads, _Told()
+        self._logits, self._largest, self._results = logits, found, results
+        self.given = Logits(logits[:0], found[:0])
+
+    def tell(self, told: _Told, count: int) -> None:
+        """Tell it something else, so that it gives so many logits."""
+        self.told = told
+        # Their place belongs to the recording: whoever reads them has a cache of its own.
+        self.given = Logits(self._logits[:count], self._largest[:count])
 
 
 class _Told(NamedTuple):
@@ -174,7 +201,7 @@ class _Told(NamedTuple):
 
 
 def _inputs(bodies: Sequence[Body], part: range) -> list[tuple[list[int], int]]:
-    """What the bodies of a part of the pass are told in each step; see _of_part."""
+    """What the bodies of a part of the pass are told in each step; see RecordedStep._part."""
 
     def of(*kinds: Body) -> list[int]:
         return [at for at in part if bodies[at] in kinds]
@@ -182,13 +209,8 @@ def _inputs(bodies: Sequence[Body], part: range) -> list[tuple[list[int], int]]:
     return [
         (of(row_passes.LOOK_UP, row_passes.NORMALIZE, row_passes.ACTIVATE), row_passes.ROWS),
         (of(panels.MULTIPLY), panels.ROWS),
-        *((of(ATTEND, MERGE), each) for each in attention.PLAN),
+        *((of(ATTEND, MERGE), each) for each in IN_STEP),
     ]
-
-
-def _of_part(rows: int, prepared: Prepared) -> list[int]:
-    """The numbers for these inputs."""
-    return [rows, rows, *prepared.arguments.numbers[PLAN].tolist()]
 
 
 class Recorder(Run):

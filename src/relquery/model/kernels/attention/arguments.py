@@ -80,6 +80,7 @@ PLAN = (
 )
 """Arguments that a step's plan gives; the others are the network's and the caches'."""
 OWN = OWN_KEYS, OWN_VALUES, OWN_STORE
+ROTATION = COSINES, SINES, HALF, INTERLEAVED
 
 
 def work_bytes(group: int, width: int, value_width: int) -> int:
