@@ -299,7 +299,7 @@ class Connection:
     def _turn(self) -> Iterator[None]:
         """Keep other threads out. Raises QueryError if one is in, and after `close`."""
         with self.database.held():
-            self.database.execute("SELECT 1")
+            self.database.check_open()
             yield
 
     def __repr__(self) -> str:

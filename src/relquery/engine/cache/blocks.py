@@ -35,9 +35,13 @@ class Kept:
 
     def add(self, block: int) -> list[int]:
         """Add a released block that has a level; returns those that are too many now."""
-        self._cached.setdefault(self.levels[block], OrderedDict())[block] = None
+        level = self.levels[block]
+        cached = self._cached.get(level)
+        if cached is None:
+            cached = self._cached[level] = OrderedDict()
+        cached[block] = None
         self._count += 1
-        return self.take(self._count - self._most)
+        return self.take(self._count - self._most) if self._count > self._most else []
 
     def remove(self, block: int) -> None:
         """Remove a block that is taken. It keeps its level."""
@@ -194,7 +198,8 @@ class BlockPool:
                 if key_of[block] is None:
                     self._free.append(block)
                 elif levels and block in levels:
-                    cached.update(dict.fromkeys(self._kept.add(block), 1))
+                    for dropped in self._kept.add(block):
+                        cached[dropped] = 1
                 else:
                     cached[block] = 1
 

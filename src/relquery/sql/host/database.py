@@ -96,6 +96,11 @@ class Database:
                 with contextlib.suppress(duckdb.Error):
                     self.connection.execute(f"SET {_REPLACEMENTS} = true")
 
+    def check_open(self) -> None:
+        """Raises QueryError if the connection is closed."""
+        with _translated("", self):
+            self.connection.query_progress()  # of what it can say, this is said soonest
+
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
         with _translated(sql, self):
