@@ -115,7 +115,9 @@ def test_a_text_may_be_a_case_of_several_arguments_and_any_text_a_case() -> None
 
 
 def test_a_value_without_a_case_is_told() -> None:
-    with pytest.raises(MarkupError, match=r"lines\(\): The case 'see' of 'place' is not known.*'sea'"):
+    with pytest.raises(
+        MarkupError, match=r"lines\(\): The case 'see' of 'place' is not known.*'sea'"
+    ):
         lines("x", "y", place="see")
     for nothing in ("", None, False):
         assert lines("x", "y", place=nothing) == lines("x", "y")  # type: ignore[arg-type]
