@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.engine.limits import Machine, Pass, measure, plot_roofline
 from benchmarks.engine.network import make_network
+from benchmarks.engine.overhead import Overhead, measure_overhead
 from benchmarks.engine.parts.beside import DTYPES
 from benchmarks.engine.sizes import FULL, Sizes, choose
 from benchmarks.harness import Figure, Say, Settings
@@ -54,6 +55,10 @@ class Limit(Part):
                 self.found[dtype] = machine, passes
                 say(f"{dtype}: {machine}, {passes}")
                 yield from figures(dtype, machine, passes)
+                for batch in (sizes.batches[0], sizes.batches[-1]):
+                    found = measure_overhead(folder, dtype, batch, sizes, settings.seed)
+                    say(f"{dtype}, {batch}: {found}")
+                    yield overhead_figure(dtype, batch, found)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -85,12 +90,24 @@ class Limit(Part):
                 for each in passes
             ],
         )
+        yield WORDS.block("overhead")
         if PICTURE in drawn:
             yield WORDS.block("roofline", picture=PICTURE)
 
     def pictures(self) -> Mapping[str, Plot]:
         """See Part."""
         return {PICTURE: partial(plot_roofline, self.found)}
+
+
+def overhead_figure(dtype: str, batch: int, found: Overhead | None) -> Figure:
+    """What a decode step takes in Python: milliseconds of one request's, else its share."""
+    name = f"python_of_decode_{batch}_{dtype}"
+    if found is None:
+        return Figure(name, None, None, note="no step is recorded on this machine")
+    note = f"{1e3 * found.outside:.2f} of {1e3 * found.step:.2f} ms"
+    if batch == 1:
+        return Figure(f"{name}_ms", 1e3 * found.outside, 1.0, at_least=False, note=note)
+    return Figure(name, found.outside / found.step, 0.05, at_least=False, note=note)
 
 
 def shared_step(one: Pass, machine: Machine, sizes: Sizes) -> tuple[float, float]:

@@ -1,0 +1,70 @@
+"""What a decode step takes in Python: all but the compiled program that computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+
+from benchmarks.engine.sizes import Sizes
+from benchmarks.engine.worker import ours
+
+
+class Overhead(NamedTuple):
+    """Seconds of a step, and those of them that it was not in its program; medians."""
+
+    step: float
+    outside: float
+
+
+def measure_overhead(
+    folder: Path, dtype: str, batch: int, sizes: Sizes, seed: int
+) -> Overhead | None:
+    """Decode that many requests, as the comparison with vLLM does; None if no step is recorded."""
+    from relquery.engine.loop import Loop
+    from relquery.model.kernels.program import Program
+
+    run, forget = ours(str(folder), dtype)
+    random = np.random.default_rng(seed)
+    prompts = random.integers(10, sizes.vocabulary, (batch, sizes.start)).tolist()
+    steps: list[Overhead] = []
+    within = 0.0
+
+    def computing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            nonlocal within
+            begin = perf_counter()
+            found = function(*arguments)
+            within += perf_counter() - begin
+            return found
+
+        return timed
+
+    def stepping(function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any) -> Any:
+            nonlocal within
+            within, begin = 0.0, perf_counter()
+            found = function(*arguments)
+            seconds = perf_counter() - begin
+            if within:  # a prompt's step has no program
+                steps.append(Overhead(seconds, seconds - within))
+            return found
+
+        return timed
+
+    with (
+        patch.object(Program, "run", computing(Program.run)),
+        patch.object(Loop, "step", stepping(Loop.step)),
+    ):
+        for _ in range(3):  # the first warms up
+            forget()
+            steps.clear()
+            run(prompts, sizes.steps)
+    if not steps:
+        return None
+    return Overhead(median(each.step for each in steps), median(each.outside for each in steps))
