@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from benchmarks.reorder.growth import exponent, last_step, peak_bytes, synthetic
@@ -37,4 +38,5 @@ def test_the_last_step_is_1_for_n_log_n_and_above_for_what_grows_faster() -> Non
 
 
 def test_a_fresh_process_tells_the_most_memory_that_it_held() -> None:
-    assert 2**26 < peak_bytes(50, 0) < 2**32
+    held = np.ones(2**27)  # what the process that starts it holds does not count
+    assert 2**26 < peak_bytes(50, 0) < 2**29 < held.nbytes
