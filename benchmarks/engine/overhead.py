@@ -14,6 +14,8 @@ import numpy as np
 from benchmarks.engine.sizes import Sizes
 from benchmarks.engine.worker import ours
 
+CACHE_BYTES = 2**29
+
 
 class Overhead(NamedTuple):
     """Seconds of a step, and those of them that it was not in its program; medians."""
@@ -29,7 +31,7 @@ def measure_overhead(
     from relquery.engine.loop import Loop
     from relquery.model.kernels.program import Program
 
-    run, forget = ours(str(folder), dtype)
+    run, forget = ours(str(folder), dtype, CACHE_BYTES)
     random = np.random.default_rng(seed)
     prompts = random.integers(10, sizes.vocabulary, (batch, sizes.start)).tolist()
     steps: list[Overhead] = []

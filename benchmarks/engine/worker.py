@@ -21,7 +21,7 @@ Run = Callable[[list[list[int]], int], float]
 """Generates so many tokens after each prompt, and returns the seconds."""
 
 
-def ours(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
+def ours(model: str, dtype: str, cache_bytes: int = CACHE_BYTES) -> tuple[Run, Callable[[], None]]:
     """Run prompts on our engine, and forget all cached states."""
     import numpy as np
     import torch
@@ -37,7 +37,7 @@ def ours(model: str, dtype: str) -> tuple[Run, Callable[[], None]]:
     loaded = load(model, dtype=dtype)
     config = loaded.network.config
     token = 2 * config.num_hidden_layers * config.hidden_size * loaded.network.dtype.itemsize
-    limits = EngineConfig(cache_tokens=CACHE_BYTES // token, max_num_batched_tokens=STEP_TOKENS)
+    limits = EngineConfig(cache_tokens=cache_bytes // token, max_num_batched_tokens=STEP_TOKENS)
     executor = TorchExecutor(loaded.forward, limits.cache_tokens, scheme=loaded.positions)
     engine = Loop(executor, limits, RealClock())
     numbers = iter(range(1 << 60))
