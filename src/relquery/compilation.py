@@ -47,7 +47,7 @@ def sources() -> str:
 
 
 class Progress(event.Listener):
-    """Tells when compiling begins, and how far it is whenever so many seconds have passed."""
+    """Says when compiling begins, and every EVERY seconds how many functions are compiled."""
 
     EVERY = 10.0
 

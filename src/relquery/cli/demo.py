@@ -41,9 +41,10 @@ def demo(
     console.print()
     console.print(comparison({"tree (relquery)": reordered.report, "original": original.report}))
     same = sorted(reordered.fetchall(), key=str) == sorted(original.fetchall(), key=str)
-    speedup = original.report.seconds / reordered.report.seconds
+    ratio = original.report.seconds / reordered.report.seconds
+    compared = f"{ratio:.1f} times faster" if ratio >= 1 else f"{1 / ratio:.1f} times slower"
     console.print(
-        f"{speedup:.1f} times faster than in original order; "
+        f"{compared} than in original order; "
         f"{'same rows' if same else 'rows differ because the field order affects the model'}.",
         highlight=False,
     )

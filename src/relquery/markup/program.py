@@ -54,7 +54,7 @@ class _Choice:
     options: list[tuple[_Test, _Module]]
 
     def check(self, given: Mapping[str, Any]) -> None:
-        """Raises _NoCaseError if an argument that chooses none of them has a value all the same."""
+        """Raises _NoCaseError if the argument has a value that matches no case."""
         cases = [test.value for test, _ in self.options if isinstance(test.value, str)]
         argument = self.options[0][0].argument
         if cases and given[argument]:

@@ -102,7 +102,7 @@ class Schemas:
         prompt = MarkupPrompt.parse(text, self._known)
         if not self.backend.has_modules:
             return Lowered(as_text(prompt), ())
-        # Also where text is wanted: what does not fit is refused either way.
+        # Plain text is checked against the layout too, so both forms refuse the same prompts.
         modules = as_modules(prompt, self.layout(prompt.schema.name), self._tokens)
         return modules if independent else Lowered(as_text(prompt), ())
 

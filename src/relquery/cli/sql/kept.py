@@ -30,7 +30,7 @@ class Came:
 
 
 def what_is_kept(ledger: Ledger | None, came: Came) -> str:
-    """In words."""
+    """What to tell the user after an interrupt."""
     kept = 0 if ledger is None else ledger.stored
     if not kept and not came.answers:
         if came.known and ledger is not None and ledger.path is not None:

@@ -61,8 +61,8 @@ def comparison(reports: dict[str, Report]) -> Table:
 
 @contextmanager
 def progress(title: str = "") -> Iterator[Advance]:
-    """A bar per stage on standard error, gone at the end; where that is no terminal, a line now and
-    then."""
+    """A bar per stage on standard error, removed at the end. If standard error is not a terminal, a
+    line every Lines.EVERY seconds instead."""
     columns = (
         TextColumn(f"{title}{{task.description}}"),
         BarColumn(),
@@ -85,7 +85,7 @@ def progress(title: str = "") -> Iterator[Advance]:
 
 
 class Lines:
-    """Progress as lines, for logs: one whenever so many seconds have passed."""
+    """Progress as lines, for logs: at most one every EVERY seconds."""
 
     EVERY = 15.0
 

@@ -1,4 +1,4 @@
-"""Whose the states of independent spans are: a tenant's own, or everybody's."""
+"""Who may reuse the states of an independent span: one tenant, or all of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from relquery.engine.request.request import Request
 class Commons:
     """The independent spans that are registered for all tenants.
 
-    Of all others a tenant reads only states that it has computed itself: whether a span is
-    answered sooner than a new one tells nobody what others ask. Requests without a tenant share
-    theirs with one another.
+    A tenant cannot reuse another tenant's states of any other span, so response times do not
+    reveal which spans other tenants sent. Requests without a tenant share their spans with one
+    another.
     """
 
     def __init__(self, block_size: int) -> None:

@@ -86,5 +86,6 @@ def key_of_owner(tenant: str) -> bytes:
 
 
 def key_owned(owner: bytes, previous: bytes) -> bytes:
-    """Key before the first block of a span, which is a tenant's own. previous: if it were not."""
+    """Key before the first block of a span that only one tenant may reuse. previous: the key that
+    the span would have if all could."""
     return blake2b(owner + previous, digest_size=16, person=b"owned").digest()

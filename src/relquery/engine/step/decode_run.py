@@ -36,7 +36,7 @@ class DecodeRun:
         self._pieces = [request.pieces[0] for request in self.requests]
         self._outputs = [request.output for request in self.requests]
         self._ends = [request.rules.end for request in self.requests]
-        # An output of so many tokens may be an answer; of others' every token has to be looked at.
+        # An answer may end at this many tokens; with stop rules, at any token.
         self._mosts = [
             request.max_tokens if request.rules.is_free else 0 for request in self.requests
         ]
@@ -58,7 +58,8 @@ class DecodeRun:
         return self._slots
 
     def take_in(self, drawn: Sequence[Drawn | None]) -> list[int]:
-        """Add a step's tokens to the outputs, but for those that may end an answer: returns which.
+        """Add a step's tokens to the outputs. Returns the requests whose token was not added,
+        because it may end the answer.
 
         drawn: see Executor.follow.
         """

@@ -32,7 +32,7 @@ Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of some tokens by layer, each (kv_heads, tokens, width)."""
 _ENDING, _PART = ".safetensors", ".part"
 ABANDONED = 3_600.0
-"""Seconds after which a file that is not whole is nobody's any more."""
+"""Seconds after which an unfinished file is deleted: its writer was killed."""
 _KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 

@@ -83,7 +83,7 @@ def check_same(network: PreTrainedModel, own: Own, context: int | None) -> Watch
                 f"its attention is limited to {size} tokens in a way that the engine does not "
                 "support."
             )
-    if isnan(apart):  # where torch's attention leaves out what is no number
+    if isnan(apart):  # torch's attention can drop a NaN that ours keeps
         raise not_finite(network)
     if not apart <= MOST_APART.get(network.dtype, MOST_APART_ROUNDED):
         raise UnsupportedNetworkError(
