@@ -130,6 +130,7 @@ class Sampling:
     stop: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     schema: str | None = None
+    scored: bool = False
 
     def __post_init__(self) -> None:
         self._check_numbers()

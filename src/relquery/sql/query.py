@@ -17,6 +17,7 @@ from relquery.arrays import Int64s
 from relquery.errors import (
     LateQueryError,
     PartialResultWarning,
+    PromptWarning,
     QueryError,
     RequestError,
     UnknownColumnError,
@@ -29,6 +30,7 @@ from relquery.sql import names as ours
 from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.execute.answers import Failure
 from relquery.sql.execute.ask import Asker, Replies, ask, failed
+from relquery.sql.execute.groups import ask_groups
 from relquery.sql.execute.inputs import Question
 from relquery.sql.execute.rows import Rows
 from relquery.sql.execute.statement import Walk
@@ -44,11 +46,11 @@ from relquery.sql.read.from_clause import in_scope
 from relquery.sql.read.macros import Macros
 from relquery.sql.read.prepared import executed, read_prepared
 from relquery.sql.read.scopes import Context
-from relquery.sql.read.source import Source, read_source
+from relquery.sql.read.source import Source, read_source, without_names
 from relquery.sql.result import OUTER, Result, RowError, missing_values
 
 _LOG = logging.getLogger(__name__)
-_MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
+_MAYBE_A_CALL = re.compile(rf"\b(?:{'|'.join(sorted(ours.FUNCTIONS))})\b", re.IGNORECASE)
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
     rf"{_BLANK}EXPLAIN\b(?P<option>{_BLANK}ANALYZE\b(?:{_BLANK}\([^)]*\))?"
@@ -153,10 +155,11 @@ class _Read:
 def _read(text: _Text, database: Database) -> _Read | None:
     """Read a statement; None if there is nothing left to run."""
     _check_encoding(text.given)
-    statements = database.statements(text.query)
+    statements = database.statements(without_names(text.query), text.query)
     if not statements:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     if len(statements) == 1:
+        statements = [text.query]
         body = _prepare_or_execute(statements[0], database)
         if body == "":
             return None
@@ -191,7 +194,9 @@ def _explain(
         foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
         walk = Walk(source, database, Macros(database, aggregates), defaults, foretold)
         walk.statement(source.parse())
-        return SqlExplanation(tuple(foretold.calls), unpriced=unpriced(asker.backend))
+        return SqlExplanation(
+            tuple(foretold.calls), unpriced=unpriced(asker.backend), warnings=tuple(walk.notes)
+        )
 
 
 def _run(
@@ -201,7 +206,10 @@ def _run(
     macros = Macros(database, aggregates)
     with Scratch(database) as scratch:
         rehearsal = Rehearsal(database, scratch, aggregates)
-        rehearsed = Walk(source, database, macros, defaults, rehearsal).statement(source.parse())
+        walk = Walk(source, database, macros, defaults, rehearsal)
+        rehearsed = walk.statement(source.parse())
+        for note in walk.notes:
+            warnings.warn(note, PromptWarning, stacklevel=4)
         database.bind(rehearsed.sql)
         rehearsal.outer(rehearsed.outer)
         check_insert(database, rehearsed.sql, rehearsal.stand_ins)
@@ -295,11 +303,11 @@ class _Asked:
         start = self.asker.clock()
         cells, forms = rows.cells(call.fields, wanted)
         modules = self.asker.modules(call)
-        question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms, modules)
+        question = Question(name, call.task, len(wanted), cells, forms, modules)
         self.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
-        replies = ask(question, self.asker)
+        replies = (ask_groups if call.task.kind == "group" else ask)(question, self.asker)
         values = rows.of_call(call.index)
-        failures = values.store(replies, wanted, call.sampling, name)
+        failures = values.store(replies, wanted, call.task, name)
         failures += rows.failures(call.index, name)
         errors = _row_errors(failures, rows)
         if errors and self.asker.config.on_error == "raise":
@@ -368,13 +376,14 @@ def _report(
     rows: int,
     start: float,
 ) -> StageReport:
-    sent = [answer for answer in replies.answers if answer.attempts]
+    given = (*replies.answers, *replies.others)
+    sent = [answer for answer in given if answer.attempts]
     return StageReport(
         name=name,
         expression=call.text,
         rows=rows,
         calls=replies.sent,
-        ledger_hits=len(replies.answers) - replies.sent,
+        ledger_hits=len(given) - replies.sent,
         prompt_tokens=sum(answer.prompt_tokens for answer in sent),
         cached_tokens=sum(answer.cached_tokens for answer in sent),
         output_tokens=sum(answer.output_tokens for answer in sent),
