@@ -83,8 +83,8 @@ class Grammars:
             end = self._end
             if not end:
                 backend.add_special_tokens([AddedToken(_NO_END, special=True)])
-                self._unused = int(backend.token_to_id(_NO_END))
-                end = [self._unused]
+                end = [int(backend.get_vocab()[_NO_END])]
+                self._unused = end[0]
             size = max(self._vocabulary, backend.get_vocab_size(with_added_tokens=True))
             read = _library().LLTokenizer(backend.to_str(), n_vocab=size, eos_token=end)
         except (AttributeError, ValueError) as error:
