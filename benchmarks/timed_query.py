@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
@@ -16,27 +17,31 @@ from relquery.sql.result import Result
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
+Make = Callable[["LoadedModel", EngineConfig], EmbeddedBackend]
+
 
 def run_query(
     model: LoadedModel,
-    movies: pa.Table,
+    table: pa.Table,
     sql: str,
     turn: Turn,
     *,
+    name: str = "movies",
+    make: Make = EmbeddedBackend,
     config: EngineConfig | None = None,
     order: Order = "tree",
     max_tokens: int = 256,
 ) -> tuple[Result, float]:
-    """The result of a query over `movies`, and the seconds of its turns; each step ends one.
+    """The result of a query over a table, and the seconds of its turns; each step ends one.
 
-    The engine's cache is allocated in advance.
+    name: of the table in the query. make: the backend. Its engine's cache is allocated in advance.
     """
     with ExitStack() as stack:
-        backend = stack.enter_context(closing(EmbeddedBackend(model, config or EngineConfig())))
+        backend = stack.enter_context(closing(make(model, config or EngineConfig())))
         backend.reserve()
         stack.enter_context(passing_on(backend.engine, turn))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
-        connection.register("movies", movies)
+        connection.register(name, table)
         begin = turn.now()
         result = connection.sql(sql, max_tokens=max_tokens)
         result.fetchall()
