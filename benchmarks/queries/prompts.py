@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from relquery.prompt import Prompt, Role
@@ -25,3 +27,9 @@ def read(prompt: Prompt) -> Asked | None:
         return None
     query, found, data = text.removeprefix(_QUERY).partition(_DATA)
     return Asked(query, json.loads(data) if found else {})
+
+
+def number(prompt: str, fields: Mapping[str, Any]) -> float:
+    """From 0 to 1, spread evenly, by prompt and fields; independent of the order of the fields."""
+    content = repr((prompt, sorted(fields.items()))).encode()
+    return int.from_bytes(blake2b(content, digest_size=6).digest()) / 2**48
