@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from benchmarks.parts import in_parts
 from benchmarks.queries.parts.calls import Calls
+from benchmarks.queries.parts.explain import Explain
 from benchmarks.queries.parts.paper import Paper
 from benchmarks.templates import template
 
 BENCHMARK = in_parts(
     "queries",
     "the queries of paper 000 on the engine; calls against an oracle; EXPLAIN against the run",
-    (Paper, Calls),
+    (Paper, Calls, Explain),
     file="queries.md",
     introduction=template("queries").block("introduction"),
 )

@@ -26,12 +26,14 @@ Oracle = Callable[[World], Needed]
 @dataclass(frozen=True, slots=True)
 class Case:
     """A query, and what its result depends on. most: calls that it may take, whatever the oracle
-    takes; None for no such bound. ordered: its rows have an order."""
+    takes; None for no such bound. ordered: its rows have an order. stops_early: how many calls it
+    takes depends on their answers."""
 
     sql: str
     oracle: Oracle
     most: int | None = None
     ordered: bool = False
+    stops_early: bool = False
 
     @property
     def name(self) -> str:
@@ -62,6 +64,7 @@ CASES = (
         f"SELECT id FROM tickets WHERE LLM('{URGENT}', body) = 'Yes' LIMIT {SHOWN}",
         oracles.limit,
         most=60,
+        stops_early=True,
     ),
     Case(
         f"SELECT id FROM tickets WHERE LLM('{COMMON}', body) = 'Yes' "

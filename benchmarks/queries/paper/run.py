@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
 from relquery.config import EngineConfig, Order
 from relquery.report import Report
+from relquery.sql.execute.prompt import SYSTEM
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
@@ -56,7 +59,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A query and its runs, by side. tokens: of a prompt, on average."""
+    """A query and its runs, by side."""
 
     query: Query
     ran: dict[str, Ran]
@@ -123,10 +126,13 @@ def _serve(
     return Ran(result.report, seconds, tuple(steps), Counter(result.fetchall()))
 
 
-def train(spec: str, table: pa.Table, vocabulary: int) -> LoadedModel:
-    """A random network, with a tokenizer trained on the table's text."""
+def train(spec: str, table: pa.Table, prompts: Iterable[str], vocabulary: int) -> LoadedModel:
+    """A random network, with a tokenizer trained on the table's rows and on what is asked of them.
+
+    Cells alone would leave the words of a question cut into letters."""
     from relquery.model.networks.load import load
     from relquery.model.networks.random import train_tokenizer
 
-    texts = [str(value) for column in table.columns for value in column.to_pylist()]
+    rows = [json.dumps(row, default=str, indent=0) for row in table.to_pylist()]
+    texts = [*rows, *(SYSTEM, *prompts) * (len(rows) // 10)]
     return load(spec, tokenizer=train_tokenizer(texts, vocabulary))

@@ -65,12 +65,13 @@ class Paper(Part):
             self.absent.append(known.file)
             return
         rows = rows.slice(0, self.sizes.rows)
-        model = train(self.sizes.model, rows, self.sizes.vocabulary)
+        queries = [query for query in QUERIES if query.table == name]
+        prompts = [call.prompt for query in queries for call in query.calls]
+        model = train(self.sizes.model, rows, prompts, self.sizes.vocabulary)
         self.parameters = parameters(model.network)
-        for query in QUERIES:
-            if query.table == name:
-                measure(model, rows.slice(0, WARM_UP), query, self.sizes.shorter)
-                yield measure(model, rows, query, self.sizes.shorter)
+        for query in queries:
+            measure(model, rows.slice(0, WARM_UP), query, self.sizes.shorter)
+            yield measure(model, rows, query, self.sizes.shorter)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
