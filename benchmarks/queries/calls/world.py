@@ -23,6 +23,7 @@ SCORE = "How urgent is the ticket, from 1 to 99?"
 SUMMARY = "Summarize the ticket."
 MOOD = "What is the mood of the review?"
 KIND = "What kind of product is it?"
+PROMPTS = (*SHARES, SCORE, SUMMARY, MOOD, KIND)
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ _COLORS = {NO_CACHE: "#bab0ac", TABLE_ORDER: "#f28e2b", OURS: "#4e79a7"}
 _PANELS = {
     "Filter (T1)": ("T1",),
     "Projection (T2)": ("T2",),
-    "Several calls (T3), aggregation (T4)": ("T3", "T4"),
+    "T3 and T4": ("T3", "T4"),
 }
 
 

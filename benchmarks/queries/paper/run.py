@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +16,6 @@ from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
 from relquery.config import EngineConfig, Order
 from relquery.report import Report
-from relquery.sql.execute.prompt import SYSTEM
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
@@ -124,15 +121,3 @@ def _serve(
         order=order,
     )
     return Ran(result.report, seconds, tuple(steps), Counter(result.fetchall()))
-
-
-def train(spec: str, table: pa.Table, prompts: Iterable[str], vocabulary: int) -> LoadedModel:
-    """A random network, with a tokenizer trained on the table's rows and on what is asked of them.
-
-    Cells alone would leave the words of a question cut into letters."""
-    from relquery.model.networks.load import load
-    from relquery.model.networks.random import train_tokenizer
-
-    rows = [json.dumps(row, default=str, indent=0) for row in table.to_pylist()]
-    texts = [*rows, *(SYSTEM, *prompts) * (len(rows) // 10)]
-    return load(spec, tokenizer=train_tokenizer(texts, vocabulary))

@@ -9,8 +9,9 @@ from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.queries.calls.cases import CASES
-from benchmarks.queries.calls.world import World, build
+from benchmarks.queries.calls.world import PROMPTS, build
 from benchmarks.queries.explain.first_stage import Counts, FirstStage, compare
+from benchmarks.queries.network import train
 from benchmarks.queries.sizes import FULL, Sizes, choose
 from benchmarks.templates import template
 
@@ -28,15 +29,13 @@ class Explain(Part):
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
-        from relquery.model.networks.load import load
-        from relquery.model.networks.random import train_tokenizer
         from relquery.model.networks.stock import set_threads
 
         set_threads(settings.threads)
         self.sizes = choose(settings.quick)
         world = build(self.sizes.rows_explained, settings.seed)
-        tokenizer = train_tokenizer(list(_texts(world)), self.sizes.vocabulary)
-        model = load(self.sizes.small, tokenizer=tokenizer)
+        rows = [row for _, rows in world.tables() for row in rows]
+        model = train(self.sizes.small, rows, PROMPTS, self.sizes.vocabulary)
         for case in CASES:
             self.found.append(at := compare(case, world, model))
             say(f"{case.name}: said {tuple(at.said)}, run {tuple(at.run)}")
@@ -67,13 +66,6 @@ def figures(found: Sequence[FirstStage]) -> Iterator[Figure]:
     note = f"wrong: {', '.join(wrong)}" if wrong else "rows, calls and prompt tokens"
     share = 1 - len(wrong) / len(found)
     yield Figure("explain_first_stage", share, 1.0, note=note, any_size=True)
-
-
-def _texts(world: World) -> Iterator[str]:
-    """Of all cells."""
-    for _, rows in world.tables():
-        for row in rows:
-            yield from map(str, row.values())
 
 
 def _cells(counts: Counts) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
+from benchmarks.queries.network import train
 from benchmarks.queries.paper.plot import plot
 from benchmarks.queries.paper.queries import QUERIES, Query
 from benchmarks.queries.paper.run import (
@@ -18,7 +19,6 @@ from benchmarks.queries.paper.run import (
     TABLE_ORDER,
     Measured,
     measure,
-    train,
 )
 from benchmarks.queries.sizes import FULL, Sizes, choose
 from benchmarks.reorder.tables import TABLES, read
@@ -67,7 +67,7 @@ class Paper(Part):
         rows = rows.slice(0, self.sizes.rows)
         queries = [query for query in QUERIES if query.table == name]
         prompts = [call.prompt for query in queries for call in query.calls]
-        model = train(self.sizes.model, rows, prompts, self.sizes.vocabulary)
+        model = train(self.sizes.model, rows.to_pylist(), prompts, self.sizes.vocabulary)
         self.parameters = parameters(model.network)
         for query in queries:
             measure(model, rows.slice(0, WARM_UP), query, self.sizes.shorter)

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.harness import Settings
 from benchmarks.queries import sizes
 from benchmarks.queries.benchmark import BENCHMARK
+from benchmarks.queries.network import train
 from benchmarks.queries.paper.queries import QUERIES
 from benchmarks.queries.paper.run import (
     NO_CACHE,
@@ -20,7 +21,6 @@ from benchmarks.queries.paper.run import (
     TABLE_ORDER,
     Measured,
     measure,
-    train,
 )
 from benchmarks.queries.paper.steps import Costs, Step, fit
 from benchmarks.queries.parts.paper import query_figure
@@ -48,7 +48,7 @@ def movies() -> pa.Table:
 def measured() -> dict[str, Measured]:
     """The queries over films, at their full lengths."""
     prompts = [call.prompt for query in MOVIES for call in query.calls]
-    model = train(SPEC, movies(), prompts, 400)
+    model = train(SPEC, movies().to_pylist(), prompts, 400)
     return {query.type: measure(model, movies(), query, shorter=1) for query in MOVIES}
 
 
