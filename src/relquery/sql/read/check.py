@@ -74,7 +74,7 @@ def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str
     calls = list(calls_in(tree))
     numeric = {call_number(call) for call in calls if needs_number(call)}
     first = _first_of_equals(calls)
-    text = source.with_calls(lambda index: f"{_macro(index in numeric)}({first[index]})")
+    text = source.with_calls(lambda index: f"{_macro(index in numeric)}({first.get(index, index)})")
     try:
         names = [name for name, _ in database.describe(text)]
     except QueryError:  # DuckDB accepts some forms only as rewritten by sqlglot, e.g. `x -> x + 1`

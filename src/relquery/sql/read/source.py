@@ -19,6 +19,8 @@ from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 
 DIALECT = "duckdb"
+# Metadata of a node that a query's parameter became: its value, as Python has it.
+VALUE = "value"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
 # Metadata of a call: which of its fields are written as MODULE(field), by their place.
