@@ -50,8 +50,8 @@ LAYERS: dict[str, set[str]] = {
 # is a folder or a module; what no entry names stands on top.
 ROOMS: dict[str, list[str]] = {
     "sql": [
-        "names", "exchange", "host", "read", "types", "functions", "form", "answers", "plan",
-        "execute", "explain",
+        "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
+        "plan", "execute", "explain",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

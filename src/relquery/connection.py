@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -162,17 +162,20 @@ class Connection:
     def sql(
         self,
         query: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
         *,
         order: Order | None = None,
         on_error: Literal["null", "raise"] | None = None,
         progress: Progress | None = None,
         **sampling: Any,
     ) -> Result:
-        """Run a statement, which may call LLM('prompt', column, ...).
+        """Run one or more statements, which may call LLM, AI_FILTER and the like; see docs/sql.md.
 
-        order, on_error: override the connection's. sampling: defaults for calls that do not set
-        labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
-        (stage, answers so far, total answers).
+        The result has the rows of the last statement; its report and errors cover all of them.
+        params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
+        prompt or an option of a call. order, on_error: override the connection's. sampling:
+        defaults for calls that do not set labels, max_tokens, temperature, top_p, top_k, seed or
+        stop. progress: called with (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
@@ -183,7 +186,7 @@ class Connection:
             self.config, order=order or self.config.order, on_error=on_error or self.config.on_error
         )
         asker = Asker(self.backend, config, self.ledger, progress, self.clock)
-        return run_query(query, self.database, asker, _sampling(sampling))
+        return run_query(query, self.database, asker, _sampling(sampling), params)
 
     def run(
         self,
@@ -259,7 +262,12 @@ class Connection:
 
     @overload
     def explain(
-        self, query: str, *, order: Order | None = None, **sampling: Any
+        self,
+        query: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        order: Order | None = None,
+        **sampling: Any,
     ) -> SqlExplanation: ...
 
     @overload
@@ -273,27 +281,31 @@ class Connection:
         warm: bool = False,
     ) -> SpanExplanation: ...
 
-    def explain(self, query: str | Node, **options: Any) -> SqlExplanation | SpanExplanation:
+    def explain(
+        self, query: str | Node, params: Any = None, **options: Any
+    ) -> SqlExplanation | SpanExplanation:
         """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. order and sampling: see `sql`. For a span query: rules, prompts, tokens, what is in
-        the cache. for_, arity, corpora: see `run`; warm: run the inner generations first, see
+        known. params, order and sampling: see `sql`. For a span query: rules, prompts, tokens, what
+        is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations first, see
         relquery.spans.explain.
         """
         if isinstance(query, str):
-            return self._explain_sql(query, **options)
+            return self._explain_sql(query, params, **options)
+        if params is not None:
+            raise ConfigError("params are the parameters of SQL; a span query has none.")
         from relquery.spans.explain import explain
 
         with self._turn():
             return explain(query, self.backend, orders=self.orders, **options)
 
     def _explain_sql(
-        self, query: str, *, order: Order | None = None, **sampling: Any
+        self, query: str, params: object, *, order: Order | None = None, **sampling: Any
     ) -> SqlExplanation:
         config = replace(self.config, order=order or self.config.order)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
-        return explain_query(query, self.database, asker, _sampling(sampling))
+        return explain_query(query, self.database, asker, _sampling(sampling), params)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -35,6 +35,7 @@ class StageReport:
     seconds: the whole stage. solver_seconds: the part of it spent on finding the order.
     phr: the solver's prefix hit rate, 0 to 1, over fields of the distinct inputs; cached
         tokens also include the text before the fields.
+    statement: the number of the statement, from 1, if the query has several.
     """
 
     name: str
@@ -51,6 +52,7 @@ class StageReport:
     solver_seconds: float
     order: str
     phr: float
+    statement: int | None = None
 
     @property
     def hit_rate(self) -> float:
@@ -136,6 +138,7 @@ class Report:
     def _columns(self) -> dict[str, list[str]]:
         """Cells by heading; columns that are usually zero are left out if zero in all stages."""
         shown = {
+            "statement": [str(stage.statement or "") for stage in self.stages],
             "stage": [stage.name for stage in self.stages],
             "rows": [f"{stage.rows:,}" for stage in self.stages],
             "calls": [f"{stage.calls:,}" for stage in self.stages],
@@ -147,5 +150,9 @@ class Report:
             "seconds": [f"{stage.seconds:.2f}" for stage in self.stages],
             "order": [stage.order for stage in self.stages],
         }
-        unusual = {"from ledger": self.ledger_hits, "errors": self.errors}
+        unusual = {
+            "statement": any(stage.statement for stage in self.stages),
+            "from ledger": self.ledger_hits,
+            "errors": self.errors,
+        }
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}

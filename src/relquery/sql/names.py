@@ -30,6 +30,8 @@ TEXT_STAND_IN, NUMBER_STAND_IN = f"{PREFIX}text", f"{PREFIX}number"
 TYPED_STAND_IN = f"{PREFIX}typed"
 """Macros that replace calls while DuckDB checks a query or names its columns."""
 NULLS = f"{PREFIX}nulls"
+PARAMETER = f"{PREFIX}parameter_"
+"""A variable that holds the value of a parameter, before the parameter's name."""
 
 ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
 """The number of a row, and the rows of a stage."""
@@ -37,6 +39,8 @@ BASE, JOINED, GROUPS = f"{PREFIX}base", f"{PREFIX}joined", f"{PREFIX}groups"
 """Subqueries: the base rows, the rows joined beforehand, and one row per group."""
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
 """Columns of a subquery that nothing reads."""
+ITEM = f"{PREFIX}item_"
+"""An item of the select list until it gets its name, before its number."""
 WRITTEN, ITEMS = f"{PREFIX}written", f"{PREFIX}items"
 VALUE, FAILED = f"{PREFIX}value", f"{PREFIX}failed"
 """Columns of a check: the answer as read, and whether it failed."""
@@ -77,6 +81,7 @@ IN_MESSAGES = {
         r"CASE\s+WHEN \(\((?:\"row\"\(.*?|NULL) IS NULL\)\) THEN \(CAST\(\S+ AS \w+\)\) "
         r"ELSE CAST\(NULL AS \w+\) END"
     ): "LLM(...)",
+    re.compile(rf"getvariable\('{PARAMETER}(\w+)'\)"): r"$\1",
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
     re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",

@@ -37,7 +37,7 @@ class RowError:
     the row's fields by name. If an outer SELECT reads the answer, the stage is "outer query", the
     row is a row of the outer SELECT's input, and there are no inputs.
     error: why there is no value. text: what the model answered, if anything. attempts: how often
-    it was asked.
+    it was asked. statement: the number of the statement, from 1, if the query has several.
     """
 
     stage: str
@@ -47,6 +47,7 @@ class RowError:
     text: str | None
     finish: Finish
     attempts: int
+    statement: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -37,8 +37,8 @@ from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.query import is_explain
 from relquery.sql.result import Result
+from relquery.sql.statements.texts import is_explain
 
 _SHOWN = 50
 _ONLY_DEMO = (

@@ -76,7 +76,8 @@ class Done:
 class Walk(Generic[R]):
     """Walks one statement through its stages.
 
-    defaults: sampling options for calls that do not set their own. notes: warnings about prompts.
+    defaults: sampling options for calls that do not set their own. kinds: how many stages there
+    were of each kind, to number them. notes: warnings about prompts.
     """
 
     source: Source
@@ -84,15 +85,15 @@ class Walk(Generic[R]):
     macros: Macros
     defaults: Sampling
     stages: Stages[R]
+    kinds: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
-    _kinds: Counter[str] = field(default_factory=Counter)
 
     def statement(self, tree: exp.Expr) -> Done:
         """Go through all stages.
 
         Raises QueryError before the first stage if the statement is wrong.
         """
-        _check_statement(tree)
+        check_statement(tree)
         tree = self.macros.expand(with_inside(tree), self.source.sql)
         check_forms(tree)
         functions = Expansion(self.source, self.database, self.defaults)
@@ -186,11 +187,11 @@ class Walk(Generic[R]):
             wanted = rows.determined(call, wanted)
             if len(wanted) or index not in rows.begun:
                 rows.begun.add(index)
-                self._kinds[kind] += 1
-                self.stages.ask(f"{kind} {self._kinds[kind]}", call, rows, wanted)
+                self.kinds[kind] += 1
+                self.stages.ask(f"{kind} {self.kinds[kind]}", call, rows, wanted)
 
 
-def _check_statement(tree: exp.Expr) -> None:
+def check_statement(tree: exp.Expr) -> None:
     """Raise unless a statement can have calls, i.e. needs its rows only once, while it runs."""
     if isinstance(tree, exp.Query | exp.Insert | exp.Copy):
         return
@@ -203,9 +204,8 @@ def _check_statement(tree: exp.Expr) -> None:
 
 _TO_TABLE = "Write the answers to a table first: CREATE TABLE answers AS SELECT ..., LLM(...)."
 _REMEDIES = {
-    "DESCRIBE": f"Describe the query without its calls. {_TO_TABLE}",
-    "CREATE VIEW": f"A view would ask again whenever it is read. {_TO_TABLE}",
-    "CREATE MACRO": f"A macro would ask again whenever it is called. {_TO_TABLE}",
+    "CREATE VIEW": "It asks nothing by itself. Explain a query that reads the view.",
+    "CREATE MACRO": "It asks nothing by itself. Explain a query that uses the macro.",
     "UPDATE": f"{_TO_TABLE} Then UPDATE t SET ... FROM answers WHERE ...",
     "DELETE": f"{_TO_TABLE} Then DELETE FROM t USING answers WHERE ...",
 }

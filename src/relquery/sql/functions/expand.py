@@ -45,22 +45,27 @@ FUNCTIONS: dict[str, Callable[[Arguments, Maker], Made]] = {
 class Expansion:
     """Expands the functions of one statement.
 
-    defaults: sampling for calls that set nothing; its labels are for LLM alone. kinds: by number of
-    a call, the type of the function's value. notes: warnings about prompts.
+    defaults: sampling for calls that set nothing; its labels are for LLM alone. has_tables: whether
+    the tables that it reads exist yet. kinds: by number of a call, the type of the function's
+    value. notes: warnings about prompts.
     """
 
     source: Source
     database: Database
     defaults: Sampling
+    has_tables: bool = True
     kinds: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def expand(self, tree: exp.Expr) -> exp.Expr:
         """The statement with calls in place of functions. Raises QueryError for wrong arguments."""
+        whole = exp.Paren(this=tree)
         for node in reversed(list(calls_in(tree))):  # inner ones first
             if TASK not in node.meta:
                 self._expand(node)
-        return tree
+        expanded: exp.Expr = whole.this
+        expanded.pop()
+        return expanded
 
     def _expand(self, node: exp.Anonymous) -> None:
         number = call_number(node) or 0
@@ -77,7 +82,9 @@ class Expansion:
 
     def _knows(self, column: exp.Column, node: exp.Expr) -> bool:
         """Whether a FROM clause around a call has a column; also if DuckDB must say."""
-        select = node.find_ancestor(exp.Select)
+        select = node.find_ancestor(exp.Select) if self.has_tables else None
+        if select is None:
+            return not self.has_tables
         while select is not None:
             sources = self._sources(select)
             if sources is None or _has(sources, column):

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from relquery.errors import ConfigError, RelqueryError
+from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
 from relquery.sql.exchange.export import to_arrow
 from relquery.sql.host.errors import Tables, busy, from_duckdb
+from relquery.sql.host.kept import Kept
 
 
 @dataclass(slots=True)
@@ -31,6 +32,14 @@ class _Turn:
     has_scratch: bool = False
 
 
+class Parsed(NamedTuple):
+    """A statement as DuckDB splits a text. kind: e.g. "SELECT". parameters: their names."""
+
+    text: str
+    kind: str
+    parameters: frozenset[str]
+
+
 # While this is set, a misspelt table name could silently match one of our Python variables.
 _REPLACEMENTS = "python_enable_replacements"
 
@@ -39,14 +48,15 @@ _REPLACEMENTS = "python_enable_replacements"
 class Database:
     """One DuckDB connection. Raises QueryError if two threads use it at once.
 
-    is_ours: whether it was opened here. prepared: prepared statements with LLM calls, which DuckDB
-        cannot prepare itself, by lower-case name.
+    is_ours: whether it was opened here. kept: what DuckDB cannot keep. bound: values of parameters
+        by lower-case name, for texts that are described as the user wrote them.
     """
 
     connection: Any
     is_ours: bool = True
     _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
-    prepared: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    kept: Kept = field(default_factory=Kept, repr=False, compare=False)
+    bound: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
@@ -112,16 +122,24 @@ class Database:
             relation = self.connection.sql(sql)
             return pa.table({}) if relation is None else relation.to_arrow_table()
 
-    def result(self, sql: str) -> pa.Table:
-        """Like `fetch`, for the user: converts every value to a type that Arrow has."""
+    def result(self, sql: str, values: Mapping[str, Any] | None = None) -> pa.Table:
+        """Like `fetch`, for the user: converts every value to a type that Arrow has.
+
+        values: of the statement's parameters, by name.
+        """
         with _translated(sql, self):
-            relation = self.connection.sql(sql)
+            relation = self.connection.sql(sql, params=dict(values) if values else None)
             return pa.table({}) if relation is None else to_arrow(relation)
 
     def describe(self, query: str) -> list[tuple[str, str]]:
         """(name, type) of every column of the query, without running it."""
+        values = None
         with _translated(query, self):
-            rows = self.connection.execute(f"DESCRIBE {query}").fetchall()
+            if self.bound:
+                (parsed,) = self.connection.extract_statements(query)
+                values = {name: self.bound[name.lower()] for name in parsed.named_parameters}
+            # As a relation: an error of `execute` would end the user's transaction.
+            rows = self.connection.sql(f"DESCRIBE {query}", params=values or None).fetchall()
         return [(row[0], row[1]) for row in rows]
 
     def type(self, name: str) -> Any:
@@ -129,10 +147,41 @@ class Database:
         with _translated("", self):
             return self.connection.dtype(name)
 
-    def bind(self, statement: str) -> None:
+    def bind(self, statement: str, values: Mapping[str, Any] | None = None) -> None:
         """Have DuckDB check a statement for errors without running it."""
         with _translated(statement, self):
-            self.connection.execute(f"EXPLAIN {statement}").fetchall()
+            given = dict(values) if values else None
+            self.connection.execute(f"EXPLAIN {statement}", given).fetchall()
+
+    @contextlib.contextmanager
+    def binding(self, values: Mapping[str, Any]) -> Iterator[None]:
+        """A block in which parameters of described texts have these values."""
+        self.bound.update(values)
+        try:
+            yield
+        finally:
+            self.bound.clear()
+
+    def try_value(self, name: str, value: object) -> None:
+        """Raises QueryError if DuckDB cannot take a Python value as a parameter."""
+        try:
+            self.connection.execute("SELECT $value", {"value": value}).fetchall()
+        except (duckdb.Error, RuntimeError, ValueError, TypeError, OverflowError) as error:
+            said = str(error).splitlines()[0].rstrip(".")
+            raise QueryError(
+                f"The parameter ${name} is of type {type(value).__name__}, and DuckDB cannot take "
+                f"its value ({said}). Pass it as text and cast it in the query."
+            ) from error
+
+    def set_variable(self, name: str, value: object) -> None:
+        """Set a variable of DuckDB to a Python value."""
+        with _translated("", self):
+            self.connection.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+
+    def reset_variable(self, name: str) -> None:
+        """Undo `set_variable`."""
+        with contextlib.suppress(duckdb.Error):  # the transaction may have been aborted
+            self.connection.execute(f'RESET VARIABLE "{name}"')
 
     @property
     def compares_exactly(self) -> bool:
@@ -140,13 +189,16 @@ class Database:
         setting = self.fetch("SELECT current_setting('default_collation')").column(0)[0].as_py()
         return not setting
 
-    def statements(self, sql: str, written: str | None = None) -> list[str]:
+    def statements(self, sql: str, written: str | None = None) -> list[Parsed]:
         """The statements of a text. Raises SqlSyntaxError.
 
         written: the same text as the user wrote it, for the error.
         """
         with _translated(sql if written is None else written, self):
-            return [statement.query for statement in self.connection.extract_statements(sql)]
+            return [
+                Parsed(one.query, one.type.name, frozenset(one.named_parameters))
+                for one in self.connection.extract_statements(sql)
+            ]
 
     def register(self, name: str, data: object) -> None:
         """Make an object that DuckDB can scan available as a table."""
@@ -172,7 +224,8 @@ class Database:
             path = [*([] if own else [database]), *([] if schema == "main" else [schema]), table]
             if not table.startswith(ours.PREFIX):
                 tables[".".join(path)] = columns
-        return tables
+        views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
+        return tables | {view.name: list(view.columns) for view in views}
 
     def columns_used(self, sql: str) -> Tables:
         """Columns of the tables that a text names, by lower-case name; empty if unknown."""
@@ -252,4 +305,5 @@ class Scratch:
         for name in self._views:
             self.database.unregister(name)
         for name in self._tables.values():
-            self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")
+            with contextlib.suppress(RelqueryError):  # an aborted transaction drops them itself
+                self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")

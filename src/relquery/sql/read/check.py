@@ -82,8 +82,8 @@ def result_names(
 
     def stand_in(index: int) -> str:
         if kinds.get(index, "VARCHAR") == "VARCHAR":
-            return f"{_macro(index in numeric)}({first[index]})"
-        return f"{ours.TYPED_STAND_IN}({first[index]}, CAST(NULL AS {kinds[index]}))"
+            return f"{_macro(index in numeric)}({first.get(index, index)})"
+        return f"{ours.TYPED_STAND_IN}({first.get(index, index)}, CAST(NULL AS {kinds[index]}))"
 
     text = source.with_calls(stand_in)
     try:

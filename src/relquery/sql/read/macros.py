@@ -23,7 +23,9 @@ from relquery.sql.read.binding import is_variable
 from relquery.sql.read.scopes import has_call
 from relquery.sql.read.source import DIALECT, readable
 
-_KNOWN = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
+KNOWN_FUNCTIONS = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
+# Replace a parameter without parentheses around them.
+_ATOMS = (exp.Column, exp.Literal, exp.Paren, exp.Null, exp.Boolean)
 _MOST = 1000  # expansions of one statement; macros cannot call themselves
 
 
@@ -87,7 +89,7 @@ class Macros:
 
     def _check_names(self, sql: str) -> None:
         """Refuse macros named like a function: the parser would take them for that function."""
-        named = [name for name in self.aggregates.macros if name.upper() in _KNOWN]
+        named = [name for name in self.aggregates.macros if name.upper() in KNOWN_FUNCTIONS]
         if not named:
             return
         tokens = sqlglot.tokenize(sql, read=DIALECT)
@@ -127,7 +129,7 @@ class Macros:
         for macro in () if isinstance(call.parent, exp.Dot) else self._known[_name(call)]:
             values = dict(zip(macro.parameters, given, strict=False)) | by_name
             if len(given) <= len(macro.parameters) and set(values) == set(macro.parameters):
-                return exp.paren(_put(macro.body, values), copy=False)
+                return exp.paren(put_arguments(macro.body, values), copy=False)
         raise UnsupportedQueryError(
             f"The macro call {readable(call)[:80]} has a name before it or leaves out arguments, "
             "which a query with LLM calls does not support. Remove the name and give all "
@@ -154,8 +156,8 @@ def _is_named(argument: exp.Expr) -> bool:
     return isinstance(argument, exp.PropertyEQ | exp.Kwarg)
 
 
-def _put(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
-    """A macro body with its parameters replaced by values."""
+def put_arguments(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
+    """A macro body with its parameters replaced by values, by lower-case name."""
 
     def put(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or is_variable(node):
@@ -163,7 +165,8 @@ def _put(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
         value = values.get((node.table or node.name).lower())
         if value is None:
             return node
-        inner = exp.paren(value.copy(), copy=False)
-        return exp.Dot(this=inner, expression=node.this.copy()) if node.table else inner
+        if not node.table:
+            return value.copy() if isinstance(value, _ATOMS) else exp.paren(value)
+        return exp.Dot(this=exp.paren(value), expression=node.this.copy())
 
     return body.transform(put)

@@ -20,6 +20,8 @@ from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 
 DIALECT = "duckdb"
+# Metadata of a node that a query's parameter became: its value, as Python has it.
+VALUE = "value"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
 # Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
@@ -39,6 +41,7 @@ _BEFORE_OTHERS = (
     *_NAMES,
 )
 _WORDS = ("IF", "ZONE")  # names to the tokenizer, but an expression may follow them
+_MAYBE_A_CALL = re.compile(rf"\b(?:{'|'.join(sorted(ours.FUNCTIONS))})\b", re.IGNORECASE)
 _ANY_CASE = re.compile(rf"{ours.CALL}\d+", re.IGNORECASE)
 
 
@@ -140,8 +143,15 @@ def read_source(sql: str) -> Source:
     return Source(sql[: tokens[-1].end + 1] if tokens else sql, calls)
 
 
+def may_call(sql: str) -> bool:
+    """Whether a text may have a call; it may also have a column called `llm`."""
+    return _MAYBE_A_CALL.search(sql) is not None
+
+
 def without_names(sql: str) -> str:
     """The text as DuckDB can parse it: blanks where fields of calls are named."""
+    if not may_call(sql):
+        return sql
     try:
         source = read_source(sql)
     except SqlSyntaxError:  # DuckDB will say what is wrong

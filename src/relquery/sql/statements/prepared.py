@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import Token, TokenType
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import DIALECT, read_source
+from relquery.sql.read.source import DIALECT
 
 _VERB = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(PREPARE|EXECUTE|DEALLOCATE)\b", re.IGNORECASE | re.DOTALL
@@ -37,7 +37,7 @@ class Prepared:
 
 
 def read_prepared(sql: str) -> Prepared | None:
-    """Read PREPARE of a statement with calls, or any EXECUTE or DEALLOCATE; None for all else."""
+    """Read PREPARE, EXECUTE or DEALLOCATE; None for all else."""
     found = _VERB.match(sql)
     if found is None:
         return None
@@ -53,8 +53,7 @@ def read_prepared(sql: str) -> Prepared | None:
     if verb == "DEALLOCATE":
         return Prepared(verb, name, "", {})
     start = next((t.end + 1 for t in tokens if t.token_type == TokenType.ALIAS), len(rest))
-    body = rest[start : tokens[-1].end + 1]
-    return Prepared(verb, name, body, {}) if read_source(body).calls else None
+    return Prepared(verb, name, rest[start : tokens[-1].end + 1], {})
 
 
 def executed(body: str, prepared: Prepared) -> str:

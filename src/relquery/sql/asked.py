@@ -1,0 +1,176 @@
+"""Runs stages: asks, keeps answers and row errors, and adds up what all of it costs."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from relquery.arrays import Int64s
+from relquery.errors import LateQueryError, QueryError, RequestError
+from relquery.ledger import has_one_answer
+from relquery.prompt import Finish
+from relquery.report import Report, StageReport
+from relquery.sql import names as ours
+from relquery.sql.answers.outer import OuterCheck
+from relquery.sql.execute.answers import Failure
+from relquery.sql.execute.ask import Asker, Replies, ask, failed
+from relquery.sql.execute.groups import ask_groups
+from relquery.sql.execute.inputs import Question
+from relquery.sql.execute.rows import Rows
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
+from relquery.sql.read.scopes import Context
+from relquery.sql.result import OUTER, RowError
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Paid:
+    """What the statements of a query have cost so far.
+
+    kinds: how many stages there were of each kind. kept: whether the ledger has all answers.
+    """
+
+    stages: list[StageReport] = field(default_factory=list)
+    errors: list[RowError] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    kept: bool = True
+
+    @property
+    def calls(self) -> int:
+        """How many calls were made."""
+        return sum(stage.calls for stage in self.stages)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Turn a QueryError into a LateQueryError if calls have already been made."""
+        try:
+            yield
+        except QueryError as error:
+            if not self.calls:
+                raise
+            raise LateQueryError(str(error), self.calls, kept=self.kept) from error
+
+    def report(self, seconds: float) -> Report:
+        """What the stages have cost, and how many of their answers are not valid values."""
+        failed = Counter((error.statement, error.stage) for error in self.errors)
+        stages = tuple(
+            replace(stage, errors=failed[stage.statement, stage.name]) for stage in self.stages
+        )
+        return Report(stages, seconds)
+
+
+@dataclass(slots=True)
+class Asked:
+    """Runs the stages of one statement; see statement.Stages.
+
+    paid: adds up what they cost. statement: its number, None if it is the only one.
+    """
+
+    database: Database
+    scratch: Scratch
+    asker: Asker
+    paid: Paid
+    statement: int | None = None
+
+    def rows(self, plan: SelectPlan, context: Context) -> Rows:
+        return Rows.of(plan, context, self.database, self.scratch)
+
+    def ask(self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s) -> None:
+        start = self.asker.clock()
+        cells, forms = rows.cells(call.fields, wanted)
+        modules = self.asker.modules(call)
+        question = Question(name, call.task, len(wanted), cells, forms, modules)
+        self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
+        replies = (ask_groups if call.task.kind == "group" else ask)(question, self.asker)
+        values = rows.of_call(call.index)
+        failures = values.store(replies, wanted, call.task, name)
+        failures += rows.failures(call.index, name)
+        errors = _row_errors(failures, rows, self.statement)
+        if errors and self.asker.config.on_error == "raise":
+            raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
+        self.paid.errors += errors
+        stage = _report(name, call, replies, self.asker, len(wanted), start)
+        stage = replace(stage, statement=self.statement)
+        self.paid.stages.append(stage)
+        _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
+
+    def check(self, checks: tuple[OuterCheck, ...]) -> None:
+        """Report answers that are not valid values where an outer SELECT reads them."""
+        for one in checks:
+            for row in self.database.fetch(one.rows).to_pylist():
+                found = RowError(
+                    OUTER,
+                    row[ours.ROW],
+                    {},
+                    one.check.trouble(row[ours.VALUE]),
+                    row[ours.VALUE],
+                    Finish.STOP,
+                    0,
+                    self.statement,
+                )
+                if self.asker.config.on_error == "raise":
+                    raise RequestError(failed(found.stage, found.inputs, found.error))
+                self.paid.errors.append(found)
+
+    def table(self, rows: Rows) -> str:
+        return self.scratch.table(rows.final())
+
+    def final(self, rows: Rows) -> str:
+        return rows.final()
+
+
+def _row_errors(failures: list[Failure], rows: Rows, statement: int | None) -> list[RowError]:
+    inputs: dict[tuple[int, int], dict[str, str | None]] = {}
+    for call in {failure.call for failure in failures}:
+        failed_rows = np.unique([failure.row for failure in failures if failure.call == call])
+        cells, _ = rows.cells(rows.plan.calls[call].fields, failed_rows)
+        for at, cells_of_row in enumerate(cells.to_pylist()):
+            inputs[call, int(failed_rows[at])] = cells_of_row
+    return [
+        RowError(
+            failure.stage,
+            failure.row,
+            inputs.get((failure.call, failure.row), {}),
+            failure.trouble,
+            failure.answer.text,
+            failure.answer.finish,
+            failure.answer.attempts,
+            statement,
+        )
+        for failure in failures
+    ]
+
+
+def _report(
+    name: str,
+    call: PlannedCall,
+    replies: Replies,
+    asker: Asker,
+    rows: int,
+    start: float,
+) -> StageReport:
+    given = (*replies.answers, *replies.others)
+    sent = [answer for answer in given if answer.attempts]
+    return StageReport(
+        name=name,
+        expression=call.text,
+        rows=rows,
+        calls=replies.sent,
+        ledger_hits=len(given) - replies.sent,
+        prompt_tokens=sum(answer.prompt_tokens for answer in sent),
+        cached_tokens=sum(answer.cached_tokens for answer in sent),
+        output_tokens=sum(answer.output_tokens for answer in sent),
+        attempts=sum(answer.attempts for answer in sent),
+        errors=0,  # counted once all places that read the answers are known
+        seconds=asker.clock() - start,
+        solver_seconds=replies.solver_seconds,
+        order=asker.config.order,
+        phr=replies.phr,
+    )

@@ -1,0 +1,196 @@
+"""Runs, explains, describes or checks one statement with LLM calls."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow as pa
+from sqlglot import exp
+
+from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError
+from relquery.prompt import Sampling
+from relquery.sql import names as ours
+from relquery.sql.asked import Asked, Paid
+from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.statement import Walk, check_statement
+from relquery.sql.explain.effort import unpriced
+from relquery.sql.explain.explain import Foretelling
+from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.explain.inserts import check_insert
+from relquery.sql.explain.rehearse import Rehearsal
+from relquery.sql.form.normalize import check_forms
+from relquery.sql.functions.expand import Expansion
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.host.kept import Definition
+from relquery.sql.read.aggregates import Aggregates
+from relquery.sql.read.check import column_names, stubbed
+from relquery.sql.read.macros import Macros
+from relquery.sql.read.scopes import calls_in, context_of, next_select
+from relquery.sql.statements.expand import Expanded
+from relquery.sql.statements.parameters import variables_set
+from relquery.sql.statements.stand_ins import check_defined, stand_ins
+from relquery.sql.statements.statement import Calling, Defined
+from relquery.sql.statements.texts import Text
+from relquery.sql.statements.unnamed import with_names
+
+
+def run(
+    calling: Calling, database: Database, asker: Asker, defaults: Sampling, paid: Paid
+) -> pa.Table:
+    """The rows of a statement. paid: adds up what its calls cost.
+
+    Raises QueryError if it is wrong: before its first call, as far as that can be known.
+    """
+    source, text = calling.source, calling.text
+    with _ready(calling, database) as tree:
+        if isinstance(tree, exp.Describe):
+            return _described(tree, source, database)
+        with Scratch(database) as scratch:
+            macros = Macros(database, Aggregates.of(database, tree))
+            _rehearse(calling, tree, database, defaults, scratch, macros)
+            asked = Asked(database, scratch, asker, paid, text.number if text.of > 1 else None)
+            walk = Walk(source, database, macros, defaults, asked, paid.kinds)
+            done = walk.statement(tree.copy())
+            asked.check(done.checks)
+            table = database.result(done.sql)
+    return table if done.names is None else table.rename_columns(done.names)
+
+
+def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
+    """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
+    with _ready(calling, database) as tree:
+        if not isinstance(tree, exp.Describe):
+            with Scratch(database) as scratch:
+                macros = Macros(database, Aggregates.of(database, tree))
+                _rehearse(calling, tree, database, defaults, scratch, macros)
+
+
+def explain(
+    calling: Calling, database: Database, asker: Asker, defaults: Sampling
+) -> SqlExplanation:
+    """What a statement would ask. Raises QueryError as `run` does."""
+    with _ready(calling, database) as tree, Scratch(database) as scratch:
+        aggregates = Aggregates.of(database, tree)
+        foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
+        macros = Macros(database, aggregates)
+        walk = Walk(calling.source, database, macros, defaults, foretold)
+        walk.statement(tree.copy())
+        return SqlExplanation(
+            tuple(foretold.calls), unpriced=unpriced(asker.backend), warnings=tuple(walk.notes)
+        )
+
+
+def define(defined: Defined, database: Database, defaults: Sampling) -> Definition:
+    """A view or macro that DuckDB has checked, and that the connection may keep."""
+    check_defined_calls(defined, database, defaults)
+    return replace(defined.definition, columns=check_defined(database, defined))
+
+
+def check_defined_calls(defined: Defined, database: Database, defaults: Sampling) -> None:
+    """Check what can be said of the calls of a view or macro by themselves. Raises QueryError."""
+    _, body = defined.expanded.used[-1]
+    next_select(body if isinstance(body, exp.Query) else exp.select(body.copy()))
+    names = set(map(str.lower, defined.definition.names))
+    if defined.definition.kind == "VIEW" or not _decide(names, body):
+        _check_calls(body, defined.expanded, database, defaults)
+
+
+def _decide(names: set[str], body: exp.Expr) -> bool:
+    """Whether parameters of a macro are prompts or options of a call."""
+    for call in calls_in(body):
+        prompts = [one for one in call.expressions if isinstance(one, exp.PropertyEQ | exp.Kwarg)]
+        for argument in [*call.expressions[:1], *prompts]:
+            if any(column.name.lower() in names for column in argument.find_all(exp.Column)):
+                return True
+    return False
+
+
+@contextmanager
+def place(text: Text) -> Iterator[None]:
+    """A block for one statement of several: errors say which one they are about."""
+    try:
+        yield
+    except RelqueryError as error:
+        if text.of > 1:
+            error.args = (f"In statement {text.number} of {text.of}: {error}", *error.args[1:])
+        raise
+
+
+def _check_calls(tree: exp.Expr, source: Expanded, database: Database, defaults: Sampling) -> None:
+    """Check what can be said of a statement's calls without its tables. Raises QueryError."""
+    check_forms(tree)
+    Expansion(source, database, defaults, has_tables=False).expand(tree.copy())
+
+
+def check_form(calling: Calling, database: Database, defaults: Sampling) -> None:
+    """Check a statement as far as that is possible without its tables. Raises QueryError."""
+    check_option(calling)
+    if not isinstance(calling.tree, exp.Describe):
+        check_statement(calling.tree)
+        next_select(calling.tree)
+    _check_calls(calling.tree, calling.source, database, defaults)
+
+
+def check_option(calling: Calling) -> None:
+    """Raises UnsupportedQueryError for EXPLAIN with an option."""
+    if option := calling.text.option:
+        raise UnsupportedQueryError(
+            f"EXPLAIN {option} with LLM calls is not supported. Write plain EXPLAIN to see what "
+            "the query will ask; to see what it cost, run it and read result.report."
+        )
+
+
+@contextmanager
+def _ready(calling: Calling, database: Database) -> Iterator[exp.Expr]:
+    """A block in which DuckDB can read a statement's tree and describe it as written."""
+    with (
+        database.binding(calling.parameters.known()),
+        stand_ins(database, calling.source),
+        variables_set(database, calling.variables),
+    ):
+        yield with_names(
+            calling.tree, calling.written, calling.definitions, calling.source, database
+        )
+
+
+def _rehearse(
+    calling: Calling,
+    tree: exp.Expr,
+    database: Database,
+    defaults: Sampling,
+    scratch: Scratch,
+    macros: Macros,
+) -> None:
+    _check_objects(tree, calling, database, defaults)
+    rehearsal = Rehearsal(database, scratch, macros.aggregates)
+    walk = Walk(calling.source, database, macros, defaults, rehearsal)
+    rehearsed = walk.statement(tree.copy())
+    for note in walk.notes:
+        warnings.warn(note, PromptWarning, stacklevel=6)
+    database.bind(rehearsed.sql)
+    rehearsal.outer(rehearsed.outer)
+    check_insert(database, rehearsed.sql, rehearsal.stand_ins)
+
+
+def _described(tree: exp.Describe, source: Expanded, database: Database) -> pa.Table:
+    """What DESCRIBE says of a query, with its calls as they are written."""
+    query = tree.this
+    if not isinstance(query, exp.Select):
+        query = exp.select("*").from_(query.subquery(ours.ROWS))
+    names = column_names(database, source, query, context_of(query))
+    table = database.fetch(f"DESCRIBE {stubbed(query)}")
+    return table.set_column(0, table.schema.field(0), pa.array(names, pa.string()))
+
+
+def _check_objects(
+    tree: exp.Expr, calling: Calling, database: Database, defaults: Sampling
+) -> None:
+    """Raises QueryError for a Python object as the field of a call."""
+    expanded = Expansion(calling.source, database, defaults).expand(tree.copy())
+    for call in calls_in(expanded):
+        for one in call.expressions[1:]:
+            if isinstance(one, exp.Placeholder):
+                raise QueryError(calling.parameters.objects[one.name.lower()])

@@ -1,0 +1,91 @@
+"""Views and macros with stand-ins for their calls, so that DuckDB can describe what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sqlglot import exp
+
+from relquery.errors import RelqueryError
+from relquery.prompt import Sampling
+from relquery.sql.functions.expand import Expansion
+from relquery.sql.host.database import Database
+from relquery.sql.host.kept import Definition
+from relquery.sql.read.check import column_names, stubbed
+from relquery.sql.read.scopes import context_of
+from relquery.sql.read.source import to_sql
+from relquery.sql.statements.expand import Expanded
+from relquery.sql.statements.statement import Defined
+
+
+@contextmanager
+def stand_ins(database: Database, expanded: Expanded) -> Iterator[None]:
+    """A block in which DuckDB has the views and macros that a statement reads."""
+    created: list[Definition] = []
+    try:
+        for definition, body in expanded.used:
+            values = _expanded(body, expanded, database)
+            database.execute(_create("CREATE TEMP", definition, values))
+            created.append(definition)
+        yield
+    finally:
+        for definition in reversed(created):
+            with suppress(RelqueryError):  # an aborted transaction drops them itself
+                database.execute(_drop(definition))
+
+
+def check_defined(database: Database, defined: Defined) -> tuple[str, ...]:
+    """Have DuckDB check a view or macro to create, and drop what it replaces.
+
+    Returns the names of a view's columns. Raises QueryError.
+    """
+    head, definition, expanded = defined.head, defined.definition, defined.expanded
+    _, body = expanded.used[-1]
+    inner = Expanded(expanded.sql, expanded.calls, expanded.added, expanded.used[:-1])
+    body = _expanded(body, expanded, database)
+    with stand_ins(database, inner):
+        replaces, temporary = " OR REPLACE" * head.replaces, " TEMP" * head.temporary
+        # A temporary one would hide it, so nothing temporary may have its name.
+        for words in dict.fromkeys((f"CREATE{replaces}{temporary}", "CREATE TEMP")):
+            database.execute(_create(words, definition, body))
+            database.execute(_drop(definition))
+        if definition.kind != "VIEW":
+            return ()
+        select = exp.select("*").from_(exp.Subquery(this=body.copy(), alias=_alias(definition)))
+        return tuple(column_names(database, expanded, select, context_of(select)))
+
+
+def _expanded(body: exp.Expr, source: Expanded, database: Database) -> exp.Expr:
+    """A copy of a body with calls in place of functions, so that they have their types."""
+    return Expansion(source, database, Sampling(), has_tables=False).expand(body.copy())
+
+
+def _create(words: str, definition: Definition, body: exp.Expr) -> str:
+    name = _quoted(definition.name)
+    sql = stubbed(exp.paren(body) if definition.kind == "MACRO" else body)
+    if definition.kind == "VIEW":
+        names = ", ".join(map(_quoted, definition.names))
+        return f"{words} VIEW {name}{f'({names})' if names else ''} AS {sql}"
+    parameters = ", ".join(
+        f"{_quoted(one)} := {definition.defaults[one.lower()]}"
+        if one.lower() in definition.defaults
+        else _quoted(one)
+        for one in definition.names
+    )
+    table = "TABLE " if definition.kind == "TABLE MACRO" else ""
+    return f"{words} MACRO {name}({parameters}) AS {table}{sql}"
+
+
+def _drop(definition: Definition) -> str:
+    kind = "MACRO TABLE" if definition.kind == "TABLE MACRO" else definition.kind
+    return f"DROP {kind} {_quoted(definition.name)}"
+
+
+def _alias(definition: Definition) -> exp.TableAlias:
+    columns = [exp.to_identifier(name, quoted=True) for name in definition.names]
+    return exp.TableAlias(this=exp.to_identifier(definition.name, quoted=True), columns=columns)
+
+
+def _quoted(name: str) -> str:
+    return to_sql(exp.to_identifier(name, quoted=True))
