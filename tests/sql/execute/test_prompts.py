@@ -14,7 +14,7 @@ from relquery.prompt import Role, Sampling, Span
 from relquery.sql.execute.prompt import SYSTEM
 from tests.sql.fakes import FakeBackend
 
-NASTY = 'it\'s "quoted" {braces} \\ back\\nslash\nnewline \t 🎉 é \0 nul \u2028 end'
+NASTY = 'it\'s "quoted" { braces } \\ back\\nslash\nnewline \t 🎉 é \0 nul \u2028 end'
 
 
 def test_a_prompt_is_system_text_query_and_fields_as_json(con: Connection, backend: FakeBackend):

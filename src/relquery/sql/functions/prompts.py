@@ -48,6 +48,10 @@ def take_prompt(given: Arguments, knows: Knows) -> Asked:
     """Take the prompt and all fields of a call whose first argument is the prompt."""
     if not given.nodes:
         raise QueryError(f"{given.written} has no prompt. Expected {_example(given)}.")
+    if given.nodes[0].meta.get(MODULE):
+        raise QueryError(
+            f"MODULE(...) must be a field of an LLM call, not its prompt: {_example(given)}."
+        )
     first = given.take_first(str, Template)
     if isinstance(first, Template):
         return _of_template(first, given)
@@ -112,10 +116,6 @@ def _of_template(template: Template, given: Arguments) -> Asked:
 def _check_is_text(given: Arguments) -> None:
     """Raises QueryError if the prompt is a number or a list, or was meant as text."""
     node = given.nodes[0]
-    if node.meta.get(MODULE):
-        raise QueryError(
-            f"MODULE(...) must be a field of an LLM call, not its prompt: {_example(given)}."
-        )
     message = f"The prompt of {given.written} is {shown(node)}; it must be text: {_example(given)}."
     if literal_of(node) is not MISSING:
         raise QueryError(message)
