@@ -33,3 +33,14 @@ def test_a_schema_excludes_labels_and_stop_strings(other: dict[str, tuple[str, .
     (name,) = other
     with pytest.raises(ConfigError, match=f"schema and {name} are both given"):
         Sampling(schema=NUMBER, **other)
+
+
+def test_scores_are_of_labels_at_temperature_0() -> None:
+    assert Sampling(labels=("Yes", "No"), scored=True).scored
+    for settings, why in (
+        ({"scored": True}, "scored is given without labels"),
+        ({"scored": True, "labels": ("Yes",), "temperature": 0.5}, "Leave the temperature at 0"),
+        ({"scored": 1, "labels": ("Yes",)}, "must be True or False"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            Sampling(**settings)  # type: ignore[arg-type]

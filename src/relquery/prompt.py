@@ -120,6 +120,7 @@ class Sampling:
     labels: if not empty, the answer is one of these texts.
     schema: the text of a JSON Schema; the answer is JSON that is valid under it. An object's keys
     come in the order of its `properties`, all of them, and no others.
+    scored: answers say how likely each label is (`Answer.scores`); needs labels and temperature 0.
     """
 
     max_tokens: int = 256
@@ -135,6 +136,7 @@ class Sampling:
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_texts()
+        self._check_scored()
         if self.schema is not None:
             self._check_schema(self.schema)
 
@@ -157,6 +159,17 @@ class Sampling:
         for label, count in Counter(self.labels).most_common(1):
             if count > 1:
                 raise ConfigError(f"labels contains {label!r} {count} times; give each label once.")
+
+    def _check_scored(self) -> None:
+        if not isinstance(self.scored, bool):
+            raise ConfigError(f"scored is {self.scored!r}; it must be True or False.")
+        if self.scored and not self.labels:
+            raise ConfigError("scored is given without labels, which it weighs. Give labels.")
+        if self.scored and self.temperature > 0:
+            raise ConfigError(
+                f"scored is given with temperature {self.temperature}; labels are weighed, not "
+                "drawn. Leave the temperature at 0."
+            )
 
     def _check_schema(self, schema: str) -> None:
         for name in ("labels", "stop"):

@@ -7,7 +7,7 @@ import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Timer
 
@@ -17,7 +17,7 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError
-from relquery.ledger import Ledger, answer_keys
+from relquery.ledger import Keys, Ledger, answer_keys
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -142,6 +142,52 @@ def test_a_schema_is_part_of_the_key() -> None:
     samplings += [Compared.by(sampling, ("1",)) for sampling in samplings]
     keys = [key for one in samplings for key in answer_keys("m", [(Span("x"),)], one)]
     assert len(set(keys)) == 6
+
+
+SCORED = Sampling(labels=("Yes", "No"), scored=True)
+SCORES = {"Yes": -0.25, "No": float("-inf"), "\ud800": -1e-300}
+
+
+def test_scores_are_stored_with_the_answer_where_they_are_asked_for(tmp_path: Path) -> None:
+    answer = Answer("Yes", Finish.STOP, prompt_tokens=5, output_tokens=1, scores=SCORES)
+    prompts, path = [(Span("x"),), (Span("y"),)], tmp_path / "answers.db"
+    with closing(Ledger.open(path)) as ledger:
+        keys = Keys.of("m", prompts, SCORED)
+        ledger.put([keys.entry(0, answer), keys.entry(1, replace(answer, scores=None))])
+    with closing(Ledger.open(path)) as ledger:
+        found = ledger.find(keys)
+    assert found == {0: replace(answer, attempts=0), 1: replace(answer, attempts=0, scores=None)}
+    assert found[0].scores == SCORES
+
+
+def test_scores_that_nobody_asked_for_are_not_stored(tmp_path: Path) -> None:
+    answer, path = Answer("Yes", Finish.STOP, scores=SCORES), tmp_path / "answers.db"
+    with closing(Ledger.open(path)) as ledger:
+        keys = Keys.of("m", [(Span("x"),)], Sampling(labels=("Yes", "No")))
+        ledger.put([keys.entry(0, answer)])
+        assert ledger.find(keys)[0].scores is None
+    with closing(sqlite3.connect(path)) as file:
+        tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    assert tables == [("answers",)]
+
+
+def test_a_file_of_the_first_version_takes_scores_and_is_read_and_written_by_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "answers.db"
+    write_earlier(path, {b"old": "No"})
+    with closing(Ledger.open(path)) as ledger:
+        ledger.put([(b"new", Answer("Yes", Finish.STOP, scores=SCORES))])
+        assert {key: answer.scores for key, answer in ledger.get([b"old", b"new"]).items()} == {
+            b"old": None,
+            b"new": SCORES,
+        }
+    with closing(sqlite3.connect(path)) as file, file:  # as the first version does
+        read = file.execute("SELECT key, text, prompt_tokens, output_tokens FROM answers")
+        assert sorted(read.fetchall()) == [(b"new", "Yes", 0, 0), (b"old", "No", 5, 2)]
+        file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", (b"more", "No", 1, 1))
+    with closing(Ledger.open(path)) as ledger:
+        assert len(ledger.get([b"old", b"new", b"more"])) == 3
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling, Span
 
@@ -16,23 +16,27 @@ class Keys:
     """The keys of the answers to some prompts, one per prompt.
 
     whole: keys of whole answers. decided: keys of answers that were stopped once they could no
-    longer equal any of the texts that they are compared with; empty if answers are read.
+    longer equal any of the texts that they are compared with; empty if answers are read. scored:
+    whether answers are stored with their scores.
     """
 
     whole: list[bytes]
     decided: list[bytes]
+    scored: bool = False
 
     @classmethod
     def of(cls, model: str, prompts: Sequence[Prompt], sampling: Sampling) -> Keys:
         """The keys for prompts to a model with this sampling."""
         if not isinstance(sampling, Compared):
-            return cls(answer_keys(model, prompts, sampling), [])
+            return cls(answer_keys(model, prompts, sampling), [], sampling.scored)
         whole = answer_keys(model, prompts, sampling.whole)
-        return cls(whole, answer_keys(model, prompts, sampling))
+        return cls(whole, answer_keys(model, prompts, sampling), sampling.scored)
 
-    def place(self, index: int, answer: Answer) -> bytes:
-        """The key that an answer is stored under."""
-        return (self.decided if answer.finish is Finish.DECIDED else self.whole)[index]
+    def entry(self, index: int, answer: Answer) -> tuple[bytes, Answer]:
+        """The key that an answer is stored under, and what is stored of it."""
+        place = (self.decided if answer.finish is Finish.DECIDED else self.whole)[index]
+        is_plain = self.scored or answer.scores is None
+        return place, answer if is_plain else replace(answer, scores=None)
 
 
 def has_one_answer(sampling: Sampling) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
@@ -21,6 +23,10 @@ _COLUMNS = (
 )
 _IS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'answers'"
 _SELECT = "SELECT key, text, prompt_tokens, output_tokens FROM answers"
+# Beside the answers, so that earlier versions read and write the file as before. Most files have
+# none.
+_SCORES = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, scores TEXT) WITHOUT ROWID"
+_HAS_SCORES = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'scores'"
 _FORMAT = 1  # 0: may have answers of local models under names that don't identify the weights
 _LOOK_UP_AT_ONCE = 500
 _BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -87,6 +93,8 @@ class Ledger:
                     output_tokens=output_tokens,
                     attempts=0,
                 )
+        for key, scores in self._scores(list(known)).items():
+            known[key] = replace(known[key], scores=scores)
         return known
 
     def find(self, keys: Keys) -> dict[int, Answer]:
@@ -100,6 +108,7 @@ class Ledger:
 
     def put(self, answers: Iterable[tuple[bytes, Answer]]) -> None:
         """Store the valid answers, atomically and durably. Raises sqlite3.Error."""
+        answers = list(answers)
         rows = [
             (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
             for key, answer in answers
@@ -107,9 +116,15 @@ class Ledger:
             and answer.error is None
             and answer.text is not None
         ]
+        stored = {row[0] for row in rows}
+        scores = [
+            (key, _as_json(answer.scores))
+            for key, answer in answers
+            if key in stored and answer.scores is not None
+        ]
         if rows:
             with self._lock:
-                _patiently(lambda: self._insert(rows))
+                _patiently(lambda: self._insert(rows, scores))
             self.stored += len(rows)
 
     @property
@@ -135,9 +150,24 @@ class Ledger:
                 "another file."
             ) from error
 
-    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+    def _scores(self, keys: Sequence[bytes]) -> dict[bytes, dict[str, float]]:
+        """The scores of some answers, by key."""
+        known: dict[bytes, dict[str, float]] = {}
+        if not keys or not self._read(_HAS_SCORES):
+            return known
+        for start in range(0, len(keys), _LOOK_UP_AT_ONCE):
+            some = keys[start : start + _LOOK_UP_AT_ONCE]
+            marks = ", ".join("?" * len(some))
+            rows = self._read(f"SELECT key, scores FROM scores WHERE key IN ({marks})", some)
+            known |= {key: _from_json(text) for key, text in rows}
+        return known
+
+    def _insert(self, rows: list[tuple[Any, ...]], scores: list[tuple[bytes, str]]) -> None:
         with self.connection:
             self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", rows)
+            if scores:
+                self.connection.execute(_SCORES)
+                self.connection.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores)
 
 
 def _prepare(connection: Any) -> int:
@@ -170,6 +200,15 @@ def _patiently(act: Callable[[], Given]) -> Given:
                 raise
             time.sleep(_PAUSE_SECONDS)
     return act()
+
+
+def _as_json(scores: Mapping[str, float]) -> str:
+    """Scores as JSON, which has no number for what is impossible."""
+    return json.dumps({label: None if log == -inf else log for label, log in scores.items()})
+
+
+def _from_json(text: str) -> dict[str, float]:
+    return {label: -inf if log is None else log for label, log in json.loads(text).items()}
 
 
 def _storable(text: str) -> str | bytes:

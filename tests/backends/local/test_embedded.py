@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -426,3 +427,24 @@ def test_seconds_are_predicted_from_what_the_cache_lacks() -> None:
 
 def test_without_costs_no_seconds_are_predicted(backend: EmbeddedBackend) -> None:
     assert backend.predict([3], Sampling()) is None
+
+
+def test_labels_are_scored_where_scores_are_asked_for_however_long_they_are(
+    backend: EmbeddedBackend,
+) -> None:
+    labels = tuple(f"all labels begin like this, and {word}" for word in ("good", "bad", "neither"))
+    (plain,) = ask(backend, ["x"], labels=labels)
+    assert plain.scores is None
+    (scored,) = ask(backend, ["x"], labels=labels, scored=True)
+    assert (scored.text, scored.output_tokens) == (plain.text, plain.output_tokens)
+    assert scored.scores is not None
+    assert set(scored.scores) == set(labels)
+    assert sum(map(math.exp, scored.scores.values())) == pytest.approx(1)
+
+
+def test_labels_that_cannot_be_scored_are_refused_before_anything_is_asked(
+    backend: EmbeddedBackend,
+) -> None:
+    same = patch.object(type(backend._renderer), "encode", return_value=(65,))
+    with same, pytest.raises(ConfigError, match="are the same tokens"):
+        backend.check(Sampling(labels=("a", "b"), scored=True))

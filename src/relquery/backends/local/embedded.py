@@ -173,6 +173,8 @@ class EmbeddedBackend(Backend):
         grammar = None
         if sampling.schema is not None:
             grammar = self._grammars.of(json.dumps(closed(sampling.schema)))
+        if sampling.scored and scored is None:
+            scored = "branch"
         return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar)
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:

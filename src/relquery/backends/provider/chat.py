@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
+from relquery.backends.provider.weighing import FEWER, MOST
 from relquery.backends.schemas import closed
 from relquery.errors import RequestError
 from relquery.prompt import Prompt, Reuse, Role, Sampling, Span, messages
@@ -57,6 +58,8 @@ def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> 
         body.pop(name, None)
     if sampling.top_k:
         body["extra_body"] = {"top_k": sampling.top_k}
+    if sampling.scored:
+        body |= {"logprobs": True, "top_logprobs": FEWER if "top_logprobs" in without else MOST}
     if (asked := _format(sampling)) is None:
         return body
     if says_in_words(sampling, without):
@@ -74,8 +77,9 @@ def limit_of(sampling: Sampling) -> int:
 
 
 def says_in_words(sampling: Sampling, without: Collection[str]) -> bool:
-    """Whether what the answer must be is asked in words, as the server refuses to be told."""
-    return "response_format" in without or setting_of(sampling) in without
+    """Whether what the answer must be is asked in words: the server refuses to be told, or the
+    answer's first token is to be that of a label."""
+    return sampling.scored or "response_format" in without or setting_of(sampling) in without
 
 
 def setting_of(sampling: Sampling) -> str:

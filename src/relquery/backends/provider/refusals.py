@@ -14,6 +14,7 @@ from relquery.prompt import Sampling
 _WORDS = {
     "max_tokens": r"\bmax_completion_tokens\b",
     "response_format": r"\bresponse_format\b|\bjson_schema\b",
+    "top_logprobs": r"\btop_logprobs\b",
     "stream_options": r"\bstream_options\b",
     "temperature": r"\btemperature\b",
     "top_p": r"\btop_p\b",
@@ -69,6 +70,8 @@ def _is_dispensable(name: str, sampling: Sampling) -> bool:
             return sampling.top_p == 1
         case "seed":
             return sampling.temperature == 0
+        case "top_logprobs":
+            return sampling.scored
         case "response_format":
             return bool(sampling.labels) or sampling.schema is not None
     return not name.startswith("schema ") or name == setting_of(sampling)

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from relquery.backends.provider.weighing import label_scores
 from relquery.backends.provider.wrapping import json_in, unfenced, without_reasoning
 from relquery.prompt import Answer, Finish, Sampling
 
@@ -47,6 +48,8 @@ def to_answer(
         )
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+    if sampling.scored:
+        return _weighed(choice, said, sampling.labels, attempts)
     text, finish, problem = said.ending(limit, stop)
     if sampling.labels:
         label = None if problem or text is None else _label(text, sampling.labels)
@@ -61,6 +64,18 @@ def to_answer(
         text = found
     usage = said.usage
     return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
+
+
+def _weighed(choice: Any, said: Said, labels: tuple[str, ...], attempts: int) -> Answer:
+    """The likeliest label, and how likely each is, whatever the answer goes on with."""
+    _, finish, problem = said.ending()
+    found = label_scores(choice, labels) if problem is None or finish is Finish.LENGTH else problem
+    usage = said.usage
+    counts = usage.prompt, usage.cached, usage.output, attempts
+    if isinstance(found, str):
+        return Answer(None, Finish.ERROR, found, *counts)
+    likeliest = max(labels, key=lambda label: found[label])
+    return Answer(likeliest, Finish.STOP, None, *counts, scores=found)
 
 
 @dataclass(frozen=True, slots=True)

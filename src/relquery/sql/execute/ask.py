@@ -128,6 +128,6 @@ def _keeping(ledger: Ledger | None, keys: Keys | None, sent: Int64s) -> Iterator
     with saving(ledger) as keep:
 
         def keep_answer(index: int, answer: Answer) -> None:
-            keep(keys.place(int(sent[index]), answer), answer)
+            keep(*keys.entry(int(sent[index]), answer))
 
         yield keep_answer
