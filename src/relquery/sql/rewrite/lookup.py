@@ -33,19 +33,22 @@ class Lookup:
         context = context_of(node)
         return Context(tuple(map(_stubbed_entry, context.entries)), context.recursive)
 
-    def sources(self, select: exp.Select) -> Sources | None:
-        """The tables of a FROM clause."""
+    def sources(self, select: exp.Select, place: exp.Expr | None = None) -> Sources | None:
+        """The tables of a FROM clause, read at `place` if it is not part of the statement."""
         probe = stub(from_only(select))
         assert isinstance(probe, exp.Select)
         try:
-            return read_sources(self.database, probe, self.context(select))
+            return read_sources(self.database, probe, self.context(place or select))
         except QueryError:
             return None
 
-    def columns(self, query: exp.Expr) -> list[tuple[str, str]] | None:
+    def columns(
+        self, query: exp.Expr, place: exp.Expr | None = None
+    ) -> list[tuple[str, str]] | None:
         """(name, type) of the columns of a query; the names are those of the text as written."""
+        context = self.context(place or query)
         try:
-            return columns_of_query(self.database, self.source, query, self.context(query))
+            return columns_of_query(self.database, self.source, query, context)
         except QueryError:
             return None
 

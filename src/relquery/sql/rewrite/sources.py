@@ -49,7 +49,7 @@ def reads_in(tree: exp.Expr) -> Iterator[Read]:
     """The queries with calls that are read by FROM clauses alone, outer ones first."""
     for select in list(tree.find_all(exp.Select)):
         for reader in readers_of(select):
-            query = _derived(reader.item)
+            query = derived(reader.item)
             if query is not None and has_call(query):
                 yield Read(query, (reader,))
     for entry in list(tree.find_all(exp.CTE)):
@@ -98,7 +98,8 @@ def owns(reader: Reader, column: exp.Column, names: list[str], sources: Sources)
     return not column.table and name not in others
 
 
-def _derived(item: exp.Expr) -> exp.Query | None:
+def derived(item: exp.Expr) -> exp.Query | None:
+    """The query of a derived table; None for any other table."""
     if not isinstance(item, exp.Subquery) or any(item.args.get(key) for key in _MODIFIERS):
         return None
     return item.this if isinstance(item.this, exp.Query) else None
