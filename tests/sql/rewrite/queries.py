@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-CALLS = ["LLM('up', title)", "LLM('yes', title)", "LLM('up', genre)", "LLM('len', id)::INTEGER::VARCHAR",
+CALLS = ["LLM('up', title)", "LLM('yes', title)", "LLM('up', genre)",
+         "LLM('len', id)::INTEGER::VARCHAR",
          "CASE WHEN id > 3 THEN LLM('up', title) ELSE genre END"]  # fmt: skip
 PLAIN = ["title", "genre", "upper(genre)", "info.lang", "NULL::VARCHAR"]
 FILTERS = ["id > 1", "LLM('yes', title) = 'Yes'", "LLM('up', genre) <> 'DRAMA'", "seen",
@@ -113,7 +114,8 @@ def twice_read(draw: st.DrawFn) -> str:
 
 
 ABOUT_PAIRS = ["LLM('yes', f.title, r.text) = 'Yes'", "LLM('up', r.text) <> 'LONG'",
-               "LLM('len', genre) < 6", "f.id < LLM('len', text)", "LLM('up', f.info.lang) = 'EN'",
+               "LLM('len', genre) < 6", "f.id < LLM('len', text)::INTEGER",
+               "LLM('up', f.info.lang) = 'EN'",
                "(r.id > 11 OR LLM('yes', title, r.id) = 'No')"]  # fmt: skip
 
 
@@ -135,7 +137,7 @@ def correlated_queries(draw: st.DrawFn) -> str:
         f"(SELECT avg(LLM('len', r.text, f.title)) {folded}) > 8",
         f"(SELECT count(DISTINCT LLM('yes', r.text)) FILTER (WHERE {about}) {folded}) > 0",
         f"(SELECT LLM('up', r.text) {rows} ORDER BY r.id LIMIT 1) > 'H'",
-        f"(SELECT string_agg(LLM('up', text), f.title ORDER BY r.id DESC) {folded}) LIKE '%E%'",
+        f"(SELECT string_agg(LLM('up', text) || f.title, ',' ORDER BY r.id DESC) {folded}) LIKE '%E%'",
         "(SELECT count(*) FROM (VALUES (1), (2)) v(n) WHERE LLM('up', f.title) > 'C' AND n < id) "
         "= 1",
     ]))  # fmt: skip
