@@ -37,6 +37,8 @@ ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
 """The number of a row, and the rows of a stage."""
 BASE, JOINED, GROUPS = f"{PREFIX}base", f"{PREFIX}joined", f"{PREFIX}groups"
 """Subqueries: the base rows, the rows joined beforehand, and one row per group."""
+OUTER, PAIRS = f"{PREFIX}outer", f"{PREFIX}pairs"
+"""The outer rows that a correlated subquery depends on, and its rows for each of them."""
 NOTHING, GROUP = f"{PREFIX}nothing", f"{PREFIX}group"
 """Columns of a subquery that nothing reads."""
 ITEM = f"{PREFIX}item_"
@@ -69,6 +71,21 @@ def group(number: int) -> str:
     return f"{PREFIX}group_{number}"
 
 
+def outer(number: int) -> str:
+    """A column of the outer rows of a correlated subquery, or of a row of a join."""
+    return f"{OUTER}_{number}"
+
+
+def inner(number: int) -> str:
+    """A column of the rows of a correlated subquery."""
+    return f"{PREFIX}inner_{number}"
+
+
+def entry(number: int) -> str:
+    """A WITH entry for a subquery that is read at several places."""
+    return f"{PREFIX}entry_{number}"
+
+
 def field(number: int) -> str:
     """A field of a call, as text."""
     return f"{PREFIX}{number}"
@@ -85,7 +102,10 @@ IN_MESSAGES = {
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
     re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
-    re.compile(rf"{PREFIX}column_\d+"): "a column of it",
-    re.compile(rf"{PREFIX}(?:table_\d+|view_\d+|rows|base|groups)"): "the rows",
+    re.compile(rf"{OUTER}\.(?=\w)"): "",
+    re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
+    re.compile(
+        rf"{PREFIX}(?:table_\d+|view_\d+|entry_\d+|rows|base|groups|outer|pairs)"
+    ): "the rows",
 }
 """Replacements for our names in messages, applied in this order."""

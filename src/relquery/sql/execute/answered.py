@@ -35,7 +35,7 @@ def answered(
 
             def kept(index: int, answer: Answer) -> None:
                 if keep is not None and keys is not None:
-                    keep(keys.place(missing[index], answer), answer)
+                    keep(*keys.entry(missing[index], answer))
 
             stream = asker.backend.deliver([prompts[at] for at in missing], sampling, kept)
             open_.enter_context(cancelling(stream))

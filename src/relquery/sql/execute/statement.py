@@ -37,6 +37,8 @@ from relquery.sql.read.scopes import (
 )
 from relquery.sql.read.source import FIELD_NAME, Source, readable, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
+from relquery.sql.rewrite.lookup import Lookup
+from relquery.sql.rewrite.rules import rewrite
 
 R = TypeVar("R", bound=Rows)
 
@@ -108,6 +110,7 @@ class Walk(Generic[R]):
             return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
         names = result_names(self.database, self.source, tree, functions.kinds)
         _note_fields(tree)
+        tree = rewrite(tree, Lookup(self.database, self.source, self.macros.aggregates))
         texts: dict[str, frozenset[str]] = {}
         while (select := next_select(tree)) is not None:
             rows = self._select(select, tree)

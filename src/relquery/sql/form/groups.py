@@ -30,7 +30,7 @@ def asks_about_groups(select: exp.Select, sources: Sources, aggregates: Aggregat
     """Whether a call in a normalized SELECT is about a group and not about its rows."""
     if not aggregates.in_select(select):
         return False
-    names = _Names(sources)
+    names = Texts(sources)
     keys = {names.text(key) for key in keys_of(select, aggregates)}
     return any(
         not aggregates.around(call, select)
@@ -53,7 +53,7 @@ def over_groups(
     select: exp.Select, names: list[str], sources: Sources, aggregates: Aggregates
 ) -> exp.Select:
     """A SELECT without aggregates over a subquery with all of them; its columns are `names`."""
-    split = _Split(_Names(sources), aggregates, frozenset(map(str.lower, names)))
+    split = _Split(Texts(sources), aggregates, frozenset(map(str.lower, names)))
     for key in keys_of(select, aggregates):
         split.column(key)
     outer = exp.Select()
@@ -93,7 +93,7 @@ def _up_to(node: exp.Expr, top: exp.Expr) -> list[exp.Expr]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class Texts:
     """Texts for expressions: equal expressions have equal texts."""
 
     sources: Sources
@@ -118,7 +118,7 @@ class _Split:
     inner: columns of the subquery by name.
     """
 
-    texts: _Names
+    texts: Texts
     aggregates: Aggregates
     names: frozenset[str]
     inner: dict[str, exp.Expr] = field(default_factory=dict)

@@ -55,9 +55,9 @@ def take_conditions(select: exp.Select) -> tuple[exp.Select, Joined | None]:
         end = _end_of_group(joins, at)
         if not any(map(_adds_rows, joins[at + 1 : end])):
             select.where(*with_calls, copy=False)
-        elif joined is None or joined.end > _start_of_group(joins, at):
+        elif joined is None or joined.end > start_of_group(joins, at):
             earlier = joined.conditions if joined else ()
-            joined = Joined(_start_of_group(joins, at), at + 1, (*earlier, *with_calls))
+            joined = Joined(start_of_group(joins, at), at + 1, (*earlier, *with_calls))
         else:
             raise UnsupportedQueryError(
                 "LLM calls are in the join conditions of two items of one FROM clause, with "
@@ -99,8 +99,13 @@ def over_joined(
     return select
 
 
+def is_inner(join: exp.Join) -> bool:
+    """Whether a join with a condition is an inner one."""
+    return not join.side and join.kind in ("", "INNER") and not join.method
+
+
 def _check_inner(join: exp.Join) -> None:
-    if join.side or join.kind not in ("", "INNER") or join.method:
+    if not is_inner(join):
         raise UnsupportedQueryError(
             f"An LLM call is in the ON clause of a {join.side or join.kind or join.method} "
             "join. Only an inner join can have one. Join on the other conditions in a subquery "
@@ -126,7 +131,8 @@ def _is_comma(join: exp.Join) -> bool:
     return not any(join.args.get(key) for key in ("on", "using", "kind", "side", "method"))
 
 
-def _start_of_group(joins: list[exp.Join], at: int) -> int:
+def start_of_group(joins: list[exp.Join], at: int) -> int:
+    """The index of the join whose table comes first among those joined with join `at`; or -1."""
     return max((index for index in range(at) if _is_comma(joins[index])), default=-1)
 
 

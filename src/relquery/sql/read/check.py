@@ -60,10 +60,17 @@ def column_names(
     database: Database, source: Source, select: exp.Select, context: Context
 ) -> list[str]:
     """Column names of a SELECT, which may be part of a larger query."""
-    alone = select.copy()
+    return [name for name, _ in columns_of_query(database, source, select, context)]
+
+
+def columns_of_query(
+    database: Database, source: Source, query: exp.Expr, context: Context
+) -> list[tuple[str, str]]:
+    """(name, type) of the columns of a query, which may be part of a larger one."""
+    alone = query.copy()
     alone.set("with_", None)
     columns = database.describe(context.sql(stubbed(alone)))
-    return [_as_written(name, source) for name, _ in columns]
+    return [(_as_written(name, source), kind) for name, kind in columns]
 
 
 def result_names(
@@ -109,12 +116,12 @@ def _as_written(name: str, source: Source) -> str:
 
 
 def stubbed(tree: exp.Expr) -> str:
-    """A statement or a query with stand-ins for its calls."""
+    """A statement or a query with stand-ins for its calls, as text."""
     return to_sql(stub(tree))
 
 
 def stub(tree: exp.Expr) -> exp.Expr:
-    """A copy of a tree with stand-ins for its calls."""
+    """A copy of a tree, which is not a call itself, with stand-ins for its calls."""
     copy = tree.copy()
     calls = list(calls_in(copy))
     first = _first_of_equals(calls)

@@ -88,11 +88,11 @@ def compared_with_query(node: exp.Expr) -> tuple[str, exp.Expr] | None:
     return None
 
 
-def visible_ctes(select: exp.Select) -> list[exp.CTE]:
-    """The WITH entries that a SELECT can use, including its own, outermost first."""
+def visible_ctes(query: exp.Expr) -> list[exp.CTE]:
+    """The WITH entries that a part of a statement can use, including its own, outermost first."""
     seen: dict[str, exp.CTE] = {}
     scopes: list[list[exp.CTE]] = []
-    node: exp.Expr | None = select
+    node: exp.Expr | None = query
     inside: exp.Expr | None = None
     while node is not None:
         clause = node.args.get("with_")
@@ -122,9 +122,9 @@ class Context:
         return f"WITH {'RECURSIVE ' if self.recursive else ''}{', '.join(entries)} {body}"
 
 
-def context_of(select: exp.Select) -> Context:
-    """What a SELECT sees from outside and from its own WITH clause."""
-    entries = visible_ctes(select)
+def context_of(query: exp.Expr) -> Context:
+    """What a query sees from outside and from its own WITH clause."""
+    entries = visible_ctes(query)
     return Context(
         tuple(entry.copy() for entry in entries),
         any(map(_is_recursive, entries)),

@@ -193,6 +193,8 @@ def _as_written_before(node: exp.Expr) -> exp.Expr:
         and FIELD_NAME in node.meta
     ):
         return exp.Var(this=node.meta[FIELD_NAME])
+    if isinstance(node, exp.Column) and node.text("db") == ours.OUTER:
+        return exp.column(node.this.copy(), table=node.args["table"].copy())
     return node
 
 

@@ -1,0 +1,75 @@
+"""Calls in the condition of an outer, semi or anti join are answered before it, for the rows that
+its other conditions join.
+
+FROM a LEFT JOIN b ON a.k = b.k AND LLM('...', a.t, b.t) = 'Yes'
+=> WITH e AS (SELECT a.t AS x, b.t AS y FROM a JOIN b ON a.k = b.k
+              WHERE LLM('...', a.t, b.t) = 'Yes')
+   FROM a LEFT JOIN b ON a.k = b.k AND EXISTS (
+       SELECT 1 FROM e WHERE x IS NOT DISTINCT FROM a.t AND y IS NOT DISTINCT FROM b.t)
+
+A condition depends on nothing but the values that it reads, so equal values may share its result.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relquery.sql import names as ours
+from relquery.sql.form.joins import is_inner, start_of_group
+from relquery.sql.form.normalize import conjuncts
+from relquery.sql.read.methods import restore_columns
+from relquery.sql.read.scopes import has_call
+from relquery.sql.rewrite.entries import add_entry, name_tables
+from relquery.sql.rewrite.lookup import Lookup
+from relquery.sql.rewrite.repeatable import check_repeatable, columns_read, refused
+
+
+def answer_join_conditions(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
+    """The rule of this module; see `rules`. Raises UnsupportedQueryError."""
+    for select in list(tree.find_all(exp.Select)):
+        for at, join in enumerate(select.args.get("joins") or ()):
+            if has_call(join.args.get("on")) and not is_inner(join) and not join.method:
+                _answer(select, at, lookup)
+                return tree
+    return None
+
+
+def _answer(select: exp.Select, at: int, lookup: Lookup) -> None:
+    name_tables(select)
+    join: exp.Join = select.args["joins"][at]
+    where = f"the ON clause of a {join.side or join.kind} join"
+    check_repeatable(select, where, lookup)
+    parts = conjuncts(join.args["on"])
+    pairs = _pairs(select, at)
+    sources = lookup.sources(pairs, select)
+    if sources is None:
+        raise refused(where, "its tables depend on a row of the outer query")
+    restore_columns(pairs, sources)
+    columns = columns_read(pairs.args["where"], sources, where)
+    names = [ours.outer(number) for number in range(len(columns))]
+    items = [exp.alias_(column.copy(), name) for column, name in zip(columns, names, strict=True)]
+    pairs.select(*(items or [exp.alias_(exp.null(), ours.NOTHING)]), copy=False)
+    found = exp.select("1").from_(add_entry(pairs, select))
+    for column, name in zip(columns, names, strict=True):
+        same = exp.NullSafeEQ(this=exp.column(name), expression=column.copy())
+        found.where(same, copy=False)
+    plain = [part for part in parts if not has_call(part)]
+    join.set("on", exp.and_(*plain, exp.Exists(this=found), copy=False))
+
+
+def _pairs(select: exp.Select, at: int) -> exp.Select:
+    """The rows that meet the condition of a join, without a select list."""
+    joins: list[exp.Join] = select.args["joins"]
+    first = start_of_group(joins, at)
+    holder = select.args["from_"] if first < 0 else joins[first]
+    inner = joins[at].copy()
+    for key in ("side", "kind"):
+        inner.set(key, None)
+    parts = conjuncts(inner.args["on"])
+    plain = [part for part in parts if not has_call(part)]
+    asking = [part for part in parts if has_call(part)]
+    inner.set("on", exp.and_(*plain) if plain else exp.true())
+    pairs = exp.Select()
+    pairs.set("from_", exp.From(this=holder.this.copy()))
+    pairs.set("joins", [*(join.copy() for join in joins[first + 1 : at]), inner])
+    return pairs.where(*asking, copy=False)

@@ -1,0 +1,74 @@
+"""Rewritten statements give the rows of plain DuckDB, and ask no more than without the rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relquery.connection import connect
+from relquery.errors import UnsupportedQueryError
+from tests.sql.conftest import MACROS, SETUP, reference_sql, upper_or_length
+from tests.sql.fakes import FakeBackend
+from tests.sql.rewrite.queries import (
+    correlated_queries,
+    joined_queries,
+    outer_queries,
+    twice_read,
+)
+
+Rows = list[tuple[Any, ...]]
+WITHOUT_RULES = patch("relquery.sql.execute.statement.rewrite", lambda tree, lookup: tree)
+
+
+@pytest.fixture(scope="module")
+def check() -> Iterator[Callable[[str], bool]]:
+    """Compares a query with plain DuckDB and without the rules; False if it is refused."""
+    backend = FakeBackend(upper_or_length)
+    with connect(backend, ledger=None) as con, duckdb.connect() as plain:
+        con.database.execute(SETUP)
+        plain.execute(SETUP + MACROS)
+
+        def run(query: str) -> tuple[Rows, int] | None:
+            backend.asked.clear()
+            try:
+                rows = con.sql(query).fetchall()
+            except UnsupportedQueryError:
+                assert not backend.asked
+                return None
+            return sorted(rows, key=repr), len(backend.asked)
+
+        def check(query: str) -> bool:
+            try:
+                wanted = sorted(plain.execute(reference_sql(query)).fetchall(), key=repr)
+            except duckdb.Error:
+                return False
+            found = run(query)
+            with WITHOUT_RULES:
+                before = run(query)
+            if found is None:
+                assert before is None
+                return False
+            assert found[0] == wanted
+            assert before is None or found[1] <= before[1]
+            return True
+
+        yield check
+
+
+@settings(
+    max_examples=int(os.environ.get("RELQUERY_EXAMPLES", "25")),
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+)
+@given(
+    query=st.one_of(outer_queries(), twice_read(), correlated_queries(), joined_queries()),
+)
+def test_a_rewritten_query_gives_the_rows_of_plain_duckdb(query: str, check) -> None:
+    check(query)
