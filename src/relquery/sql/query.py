@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import (
@@ -26,10 +27,12 @@ from relquery.ledger import has_one_answer
 from relquery.prompt import Finish, Sampling
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
+from relquery.sql.answers.checks import Check
 from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.execute.answers import Failure
-from relquery.sql.execute.ask import Asker, Replies, ask, failed
+from relquery.sql.execute.ask import Asker, Replies, after, ask, failed
 from relquery.sql.execute.inputs import Question
+from relquery.sql.execute.repeats import part_of, repeated
 from relquery.sql.execute.rows import Rows
 from relquery.sql.execute.statement import Walk
 from relquery.sql.explain.effort import unpriced
@@ -208,7 +211,7 @@ def _run(
         asked = _Asked(database, scratch, asker)
         with asked.paid_for():
             done = Walk(source, database, macros, defaults, asked).statement(source.parse())
-            asked.check(done.checks)
+            asked.check_outer(done.checks)
             table = database.result(done.sql)
     if done.names is not None:
         table = table.rename_columns(done.names)
@@ -267,13 +270,13 @@ def _warn(errors: tuple[RowError, ...]) -> None:
 class _Asked:
     """Runs stages and adds up what they have cost so far.
 
-    kept: whether the ledger has all answers.
+    stages: by name, in the order in which they begin. kept: whether the ledger has all answers.
     """
 
     database: Database
     scratch: Scratch
     asker: Asker
-    stages: list[StageReport] = field(default_factory=list)
+    stages: dict[str, StageReport] = field(default_factory=dict)
     errors: list[RowError] = field(default_factory=list)
     kept: bool = True
 
@@ -283,7 +286,7 @@ class _Asked:
         try:
             yield
         except QueryError as error:
-            calls = sum(stage.calls for stage in self.stages)
+            calls = sum(stage.calls for stage in self.stages.values())
             if not calls:
                 raise
             raise LateQueryError(str(error), calls, kept=self.kept) from error
@@ -291,25 +294,39 @@ class _Asked:
     def rows(self, plan: SelectPlan, context: Context) -> Rows:
         return Rows.of(plan, context, self.database, self.scratch)
 
-    def ask(self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s) -> None:
+    def ask(
+        self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: exp.Expr | None
+    ) -> None:
         start = self.asker.clock()
         cells, forms = rows.cells(call.fields, wanted)
         modules = self.asker.modules(call)
         question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms, modules)
         self.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
-        replies = ask(question, self.asker)
         values = rows.of_call(call.index)
-        failures = values.store(replies, wanted, call.sampling, name)
-        failures += rows.failures(call.index, name)
+        new, known, answers = values.repeats.split(question)
+        earlier = self.stages.get(name)
+        replies = ask(part_of(question, new), after(self.asker, earlier))
+        values.repeats.add(part_of(question, new), replies)
+        failures = values.store(replies, wanted[new], call.sampling, name)
+        failures += values.store(repeated(answers), wanted[known], call.sampling, name)
+        self._add(failures, rows)
+        stage = _report(name, call, replies, self.asker, len(wanted), start)
+        self.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
+        _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
+
+    def check(self, name: str, checks: tuple[Check, ...], rows: Rows, among: Int64s) -> None:
+        self._add(rows.failures(checks, among, name), rows)
+
+    def _add(self, failures: list[Failure], rows: Rows) -> None:
         errors = _row_errors(failures, rows)
         if errors and self.asker.config.on_error == "raise":
             raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
         self.errors += errors
-        stage = _report(name, call, replies, self.asker, len(wanted), start)
-        self.stages.append(stage)
-        _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
-    def check(self, checks: tuple[OuterCheck, ...]) -> None:
+    def cut(self, rows: Rows) -> None:
+        rows.cut()
+
+    def check_outer(self, checks: tuple[OuterCheck, ...]) -> None:
         """Report answers that are not valid values where an outer SELECT reads them."""
         for one in checks:
             for row in self.database.fetch(one.rows).to_pylist():
@@ -329,7 +346,7 @@ class _Asked:
     def report(self, start: float) -> Report:
         """What the stages have cost, and how many of their answers are not valid values."""
         failed = Counter(error.stage for error in self.errors)
-        stages = tuple(replace(stage, errors=failed[stage.name]) for stage in self.stages)
+        stages = tuple(replace(stage, errors=failed[stage.name]) for stage in self.stages.values())
         return Report(stages, self.asker.clock() - start)
 
     def table(self, rows: Rows) -> str:

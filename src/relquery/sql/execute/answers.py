@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from relquery.arrays import Bools, Int64s, Objects
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.execute.ask import Replies, problem
+from relquery.sql.execute.repeats import Repeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Values:
 
     call: its index. answers: as given; None where not asked (yet). stages: names of the stages
     that asked. texts: texts of the valid answers. asked: base rows that were asked. lost: base rows
-    without an answer. failed: base rows without a value, for this or another reason.
+    without an answer. failed: base rows without a value, for this or another reason. repeats: the
+    answers by input.
     """
 
     call: int
@@ -38,6 +40,7 @@ class Values:
     asked: Bools
     lost: Bools
     failed: Bools
+    repeats: Repeats = field(default_factory=Repeats)
 
     @classmethod
     def none_yet(cls, call: int, rows: int) -> Values:
