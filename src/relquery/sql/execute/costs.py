@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.prompt import Answer, Compared, Sampling
+from relquery.sql.execute.choices import Seen
 from relquery.sql.execute.prompt import SYSTEM
 from relquery.sql.execute.rows import Rows
 from relquery.sql.plan.asking import Part
@@ -16,6 +20,25 @@ _OUTPUT = 4  # prompt tokens that cost as much as a token of an answer, at most 
 _LONG = 32  # tokens of an answer that may be long, before there are any
 _COUNTED = 256  # answers whose tokens are counted
 _ROWS = 100_000  # rows whose distinct inputs are counted
+
+
+@dataclass(frozen=True, slots=True)
+class CallCosts:
+    """What the calls of a SELECT cost, from the answers so far; see plan.asking.Costs."""
+
+    rows: Rows
+    left: Int64s
+
+    def of(self, call: int) -> float:
+        """The mean cost of a call for the rows that are left."""
+        return cost_per_row(self.rows.plan.calls[call], self.rows, self.left)
+
+    def share(self, condition: exp.Expr, call: int) -> float:
+        """The share of rows, of those that the call was asked for, in which a condition holds."""
+        asked = np.flatnonzero(self.rows.of_call(call).asked)[:_ROWS]
+        if not (len(asked) and self.rows.learns):
+            return Seen().selectivity
+        return Seen(len(asked), len(self.rows.matching(condition, asked))).selectivity
 
 
 def cost_of(part: Part, rows: Rows, left: Int64s, tried: int) -> float:

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.sql.execute.choices import SAMPLE, Seen, rank, rows_to_limit, rows_to_order
+from relquery.sql.execute.choices import SAMPLE, SEED, Seen, rank, rows_to_limit, rows_to_order
 from relquery.sql.execute.costs import cost_of
 from relquery.sql.execute.rows import Rows
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.planner import Filter
-
-_SEED = 0  # of the order in which rows are tried; the base may be sorted
 
 
 def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
@@ -105,4 +103,4 @@ def _shuffled(rows: Rows) -> Int64s:
     """All rows, in random order if the first ones are to speak for the others."""
     if len(rows.plan.filters) < 2 or len(rows.alive) <= SAMPLE:
         return rows.alive
-    return np.random.default_rng(_SEED).permutation(rows.alive)
+    return np.random.default_rng(SEED).permutation(rows.alive)

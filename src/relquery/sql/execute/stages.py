@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
 from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.sql.answers.checks import Check
-from relquery.sql.execute.costs import cost_per_row
+from relquery.sql.execute.choices import SAMPLE, SEED
+from relquery.sql.execute.costs import CallCosts
 from relquery.sql.execute.rows import Rows
-from relquery.sql.plan.asking import Part, Step, steps_of
+from relquery.sql.plan.asking import Part, has_sides, steps_of
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 
@@ -59,15 +61,23 @@ class Asking(Generic[R]):
     rows: R
     stages: Stages[R]
     kinds: Counter[str]
-    _steps: dict[int, tuple[Step, ...]] = field(default_factory=dict)
     _names: dict[tuple[int, int], str] = field(default_factory=dict)
     _last: dict[int, str] = field(default_factory=dict)
 
     def ask(self, part: Part, among: Int64s, kind: str) -> None:
         """Ask the calls of a part for those of some rows that need them."""
-        rows = self.rows
-        for step in self._steps_of(part):
-            call = rows.plan.calls[step.call]
+        if has_sides(part) and self.rows.learns and len(among) > SAMPLE:
+            # A part of the rows shows which side of an AND or OR to ask first.
+            shuffled = np.random.default_rng(SEED).permutation(among)
+            self._ask(part, np.sort(shuffled[:SAMPLE]), kind)
+            among = np.sort(shuffled[SAMPLE:])
+        self._ask(part, among, kind)
+
+    def _ask(self, part: Part, among: Int64s, kind: str) -> None:
+        rows, calls = self.rows, self.rows.plan.calls
+        inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
+        for step in steps_of(part, inner, CallCosts(rows, among)):
+            call = calls[step.call]
             wanted = among if step.where is None else rows.matching(step.where, among)
             wanted = wanted[~rows.of_call(step.call).asked[wanted]]
             # Rows with an unknown input are not worth asking about.
@@ -77,15 +87,6 @@ class Asking(Generic[R]):
                 self.stages.ask(name, call, rows, wanted, step.where)
             if step.checks:
                 self.stages.check(self._last[step.call], step.checks, rows, among)
-
-    def _steps_of(self, part: Part) -> tuple[Step, ...]:
-        if id(part) not in self._steps:
-            calls, everything = self.rows.plan.calls, self.rows.alive
-            inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
-            self._steps[id(part)] = steps_of(
-                part, inner, lambda call: cost_per_row(calls[call], self.rows, everything)
-            )
-        return self._steps[id(part)]
 
     def _name(self, part: Part, call: int, kind: str) -> str:
         """The name of a stage: the same for all rows that one part asks."""

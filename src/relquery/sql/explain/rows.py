@@ -15,6 +15,7 @@ from relquery.sql.execute.inputs import distinct_rows
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.plan.asking import has_sides
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
@@ -80,14 +81,13 @@ class ForeseenRows(Rows):
 
     @property
     def may_stop(self) -> bool:
-        """Whether some rows may not be tried by the first filter: a limit may be reached before, or
-        another filter may turn out to be better.
+        """Whether the first call may be asked for some of its rows only: a limit may be reached, or
+        the answers may show that it is better to ask another one first.
         """
         plan = self.plan
-        stops = plan.cut is not None and plan.cut.stops
-        return bool(plan.filters) and (
-            stops or (len(plan.filters) > 1 and len(self.alive) > SAMPLE)
-        )
+        stops = plan.cut is not None and plan.cut.stops and bool(plan.filters)
+        learns = len(plan.filters) > 1 or any(map(has_sides, plan.parts))
+        return stops or (learns and len(self.alive) > SAMPLE)
 
     def at_most(self, count: int) -> int:
         """A number of rows or inputs, no more than there can be rows."""

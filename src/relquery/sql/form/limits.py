@@ -6,6 +6,8 @@ SELECT LLM(...) FROM t ORDER BY LLM(...) LIMIT 3   => the order is computed firs
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
 from relquery.sql import names as ours
@@ -17,12 +19,14 @@ LIMITS = ("order", "limit", "offset")
 CUTS = ("windows", "qualify", "distinct", "limit", "offset")
 
 
-def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Expr] | None:
+def early_limits(
+    select: exp.Select, names: Collection[str], aggregates: Aggregates
+) -> dict[str, exp.Expr] | None:
     """ORDER BY, LIMIT and OFFSET that need only the FROM clause; None if they must come last.
 
     `select` is normalized. The limits cut the rows that are left after its WHERE.
     """
-    cut = cut_of(select, aggregates)
+    cut = cut_of(select, names, aggregates)
     if cut is None or any(cut.args.get(clause) for clause in ("distinct", "qualify")):
         return None
     if has_call(cut.args.get("order")):
@@ -30,10 +34,10 @@ def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Ex
     return {key: cut.args[key] for key in LIMITS if cut.args.get(key)}
 
 
-def cut_of(select: exp.Select, aggregates: Aggregates) -> exp.Select | None:
+def cut_of(select: exp.Select, names: Collection[str], aggregates: Aggregates) -> exp.Select | None:
     """A SELECT without items that returns the rows that `select` returns, in their order.
 
-    None if it returns all, or something other than rows of its FROM clause.
+    names: of its columns. None if it returns all, or something other than rows of its FROM clause.
     """
     args = select.args
     if not any(args.get(clause) for clause in ("limit", "offset", "qualify", "distinct")):
@@ -46,9 +50,10 @@ def cut_of(select: exp.Select, aggregates: Aggregates) -> exp.Select | None:
     if any(item.find(exp.Window, exp.Explode, exp.UDTF) for item in select.expressions):
         return None  # these create or number rows
     order = args.get("order")
-    order = None if order is None else _without_names(order, select)
-    if order is not None and order.find(exp.Var, exp.Window):  # Var: ORDER BY ALL
-        return None
+    if order is not None:
+        order = _without_names(order, select, frozenset(map(str.lower, names)))
+        if order is None or order.find(exp.Var, exp.Window):  # Var: ORDER BY ALL
+            return None
     cut = exp.Select(**{clause: args.get(clause) for clause in CUTS}).copy()
     cut.set("order", order)
     if distinct is not None:
@@ -65,12 +70,19 @@ def in_base_order(order: exp.Expr | None) -> exp.Order:
     return order
 
 
-def _without_names(order: exp.Expr, select: exp.Select) -> exp.Expr:
-    """ORDER BY with names and positions of the select list replaced by the expressions."""
+def _without_names(order: exp.Expr, select: exp.Select, names: frozenset[str]) -> exp.Expr | None:
+    """ORDER BY with names and positions of the select list replaced by the expressions.
+
+    None if a name is one that DuckDB gives to an expression.
+    """
     order = order.copy()
-    named = {item.alias.lower(): item.this for item in select.expressions if item.alias}
+    items = select.expressions
+    named = {item.name.lower(): item for item in items if isinstance(item, exp.Column)}
+    named |= {item.alias.lower(): item.this for item in items if item.alias}
     for key in order.expressions:
-        if is_order_name(key.this, named):
+        if is_order_name(key.this, names):
+            if key.this.name.lower() not in named:
+                return None
             key.set("this", exp.paren(named[key.this.name.lower()]))
         else:
             key.set("this", item_at(key.this, select))

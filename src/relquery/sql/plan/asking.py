@@ -6,8 +6,9 @@ LLM(a) = 'x' OR LLM(b) = 'y'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -41,16 +42,23 @@ class Step:
     checks: tuple[Check, ...]
 
 
-def steps_of(
-    part: Part, inner: Mapping[int, frozenset[int]], cost: Callable[[int], float]
-) -> tuple[Step, ...]:
+class Costs(Protocol):
+    """What is known about calls when they are put in order."""
+
+    def of(self, call: int) -> float:
+        """What a call costs per row."""
+
+    def share(self, condition: exp.Expr, call: int) -> float:
+        """In which share of the rows a condition holds once a call is answered."""
+
+
+def steps_of(part: Part, inner: Mapping[int, frozenset[int]], costs: Costs) -> tuple[Step, ...]:
     """The calls of a part in the order in which they are asked.
 
-    inner: for each call, the calls whose answers are its fields. cost: what a call costs per row;
-    it decides which side of an AND or OR is asked first. A condition counts where all of its calls
-    are asked before: so each call is skipped only for a reason that is known by then.
+    inner: for each call, the calls whose answers are its fields. A condition counts where all of
+    its calls are asked before: so each call is skipped only for a reason that is known by then.
     """
-    order = _order(part, inner, cost)
+    order = _order(part, inner, costs)
     return tuple(
         Step(
             call,
@@ -61,20 +69,49 @@ def steps_of(
     )
 
 
-def _order(
-    part: Part, inner: Mapping[int, frozenset[int]], cost: Callable[[int], float]
-) -> list[int]:
+def has_sides(part: Part) -> bool:
+    """Whether answers can show that another order of the calls is better."""
+    return any(_sides(part, call) for call in part.calls)
+
+
+def _order(part: Part, inner: Mapping[int, frozenset[int]], costs: Costs) -> list[int]:
+    """As written, except that the better side of an AND or OR goes first."""
     done: list[int] = []
     left = list(part.calls)
     while left:
         ready = [call for call in left if inner[call].isdisjoint(left)]
         free = [call for call in ready if _before(part, call).isdisjoint(left)] or ready
-        rivals = _sides(part, free[0]).intersection(free)
-        # As written, except that the cheaper side goes first.
-        chosen = min((free[0], *sorted(rivals)), key=cost) if rivals else free[0]
+        sides = [call for call in free if call in _sides(part, free[0])]
+        chosen = free[0]
+        if sides:
+            rivals = [chosen, *sides]
+            chosen = min(rivals, key=lambda call: _cost_of_all(call, rivals, part, done, costs))
         left.remove(chosen)
         done.append(chosen)
     return done
+
+
+def _cost_of_all(
+    first: int, rivals: Sequence[int], part: Part, done: Sequence[int], costs: Costs
+) -> float:
+    """What some calls cost together if one goes first, and the others only where they are read."""
+    known = frozenset((*done, first))
+    return costs.of(first) + sum(
+        costs.of(call) * _share(call, first, part, known, costs) for call in rivals if call != first
+    )
+
+
+def _share(call: int, first: int, part: Part, known: frozenset[int], costs: Costs) -> float:
+    """The share of rows in which a call is read at one of its places, after another is answered."""
+    most = 0.0
+    for place in part.places.get(call, ()):
+        read = 1.0
+        for one in place:
+            calls = answers_in(one.holds)
+            if first in calls and known.issuperset(calls):
+                read *= costs.share(one.holds, first)
+        most = max(most, read)
+    return most
 
 
 def _before(part: Part, call: int) -> frozenset[int]:

@@ -126,7 +126,7 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
     where = select.args.get("where")
     predicates = conjuncts(where.this if where else None)
     filters = tuple(calls.filter(part) for part in predicates if has_call(part))
-    early = early_limits(select, scope.aggregates)
+    early = early_limits(select, scope.names, scope.aggregates)
     limits = early if early and not filters else {}
     cut = None if limits else _cut(select, scope, calls, stops=early is not None)
     done = LIMITS if limits else () if cut is None else CUTS
@@ -147,7 +147,7 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
 
 def _cut(select: exp.Select, scope: Scope, calls: _Calls, stops: bool) -> Cut | None:
     """What decides which rows a SELECT returns, if this saves calls."""
-    given = cut_of(select, scope.aggregates)
+    given = cut_of(select, scope.names, scope.aggregates)
     if given is None:
         return None
     others = map(without_alias, select.expressions)
