@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +18,18 @@ _TOTALS = (
     "errors",
     "solver_seconds",
     "hit_rate",
+)
+_SUMS = (
+    "rows",
+    "calls",
+    "ledger_hits",
+    "prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "attempts",
+    "errors",
+    "seconds",
+    "solver_seconds",
 )
 
 
@@ -58,6 +70,13 @@ class StageReport:
     def hit_rate(self) -> float:
         """Share of prompt tokens served from the cache, 0 to 1."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    def plus(self, more: StageReport) -> StageReport:
+        """The same stage with some more rows: sums, and the mean hit rate of the calls."""
+        sums = {name: getattr(self, name) + getattr(more, name) for name in _SUMS}
+        calls = self.calls + more.calls
+        phr = (self.phr * self.calls + more.phr * more.calls) / calls if calls else 0.0
+        return replace(self, **sums, phr=phr)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import LateQueryError, QueryError, RequestError
@@ -16,11 +17,13 @@ from relquery.ledger import has_one_answer
 from relquery.prompt import Finish
 from relquery.report import Report, StageReport
 from relquery.sql import names as ours
+from relquery.sql.answers.checks import Check
 from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.execute.answers import Failure
-from relquery.sql.execute.ask import Asker, Replies, ask, failed
+from relquery.sql.execute.ask import Asker, Replies, after, ask, failed
 from relquery.sql.execute.groups import ask_groups
 from relquery.sql.execute.inputs import Question
+from relquery.sql.execute.repeats import part_of, repeated
 from relquery.sql.execute.rows import Rows
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
@@ -34,10 +37,11 @@ _LOG = logging.getLogger(__name__)
 class Paid:
     """What the statements of a query have cost so far.
 
-    kinds: how many stages there were of each kind. kept: whether the ledger has all answers.
+    stages: by name, in the order in which they begin. kinds: how many stages there were of each
+    kind. kept: whether the ledger has all answers.
     """
 
-    stages: list[StageReport] = field(default_factory=list)
+    stages: dict[str, StageReport] = field(default_factory=dict)
     errors: list[RowError] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     kept: bool = True
@@ -45,7 +49,7 @@ class Paid:
     @property
     def calls(self) -> int:
         """How many calls were made."""
-        return sum(stage.calls for stage in self.stages)
+        return sum(stage.calls for stage in self.stages.values())
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -61,7 +65,8 @@ class Paid:
         """What the stages have cost, and how many of their answers are not valid values."""
         failed = Counter((error.statement, error.stage) for error in self.errors)
         stages = tuple(
-            replace(stage, errors=failed[stage.statement, stage.name]) for stage in self.stages
+            replace(stage, errors=failed[stage.statement, stage.name])
+            for stage in self.stages.values()
         )
         return Report(stages, seconds)
 
@@ -82,26 +87,41 @@ class Asked:
     def rows(self, plan: SelectPlan, context: Context) -> Rows:
         return Rows.of(plan, context, self.database, self.scratch)
 
-    def ask(self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s) -> None:
+    def ask(
+        self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: exp.Expr | None
+    ) -> None:
         start = self.asker.clock()
         cells, forms = rows.cells(call.fields, wanted)
         modules = self.asker.modules(call)
         question = Question(name, call.task, len(wanted), cells, forms, modules)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
-        replies = (ask_groups if call.task.kind == "group" else ask)(question, self.asker)
         values = rows.of_call(call.index)
-        failures = values.store(replies, wanted, call.task, name)
-        failures += rows.failures(call.index, name)
+        new, known, answers = values.repeats.split(question)
+        earlier = self.paid.stages.get(name)
+        answer = ask_groups if call.task.kind == "group" else ask
+        replies = answer(part_of(question, new), after(self.asker, earlier))
+        values.repeats.add(part_of(question, new), replies)
+        failures = values.store(replies, wanted[new], call.task, name)
+        failures += values.store(repeated(answers), wanted[known], call.task, name)
+        self._add(failures, rows)
+        stage = _report(name, call, replies, self.asker, len(wanted), start)
+        stage = replace(stage, statement=self.statement)
+        self.paid.stages[name] = stage = stage if earlier is None else earlier.plus(stage)
+        _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
+
+    def check(self, name: str, checks: tuple[Check, ...], rows: Rows, among: Int64s) -> None:
+        self._add(rows.failures(checks, among, name), rows)
+
+    def _add(self, failures: list[Failure], rows: Rows) -> None:
         errors = _row_errors(failures, rows, self.statement)
         if errors and self.asker.config.on_error == "raise":
             raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
         self.paid.errors += errors
-        stage = _report(name, call, replies, self.asker, len(wanted), start)
-        stage = replace(stage, statement=self.statement)
-        self.paid.stages.append(stage)
-        _LOG.info("%s: %d rows, %d calls, %.2f s", name, stage.rows, stage.calls, stage.seconds)
 
-    def check(self, checks: tuple[OuterCheck, ...]) -> None:
+    def cut(self, rows: Rows) -> None:
+        rows.cut()
+
+    def check_outer(self, checks: tuple[OuterCheck, ...]) -> None:
         """Report answers that are not valid values where an outer SELECT reads them."""
         for one in checks:
             for row in self.database.fetch(one.rows).to_pylist():

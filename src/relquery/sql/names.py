@@ -35,6 +35,8 @@ PARAMETER = f"{PREFIX}parameter_"
 
 ROW, ROWS = f"{PREFIX}row", f"{PREFIX}rows"
 """The number of a row, and the rows of a stage."""
+PLACE, ASKED = f"{PREFIX}place", f"{PREFIX}asked"
+"""A row's place among those that pass, and whether a call has been asked for it."""
 BASE, JOINED, GROUPS = f"{PREFIX}base", f"{PREFIX}joined", f"{PREFIX}groups"
 """Subqueries: the base rows, the rows joined beforehand, and one row per group."""
 OUTER, PAIRS = f"{PREFIX}outer", f"{PREFIX}pairs"

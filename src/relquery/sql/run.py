@@ -54,7 +54,7 @@ def run(
             asked = Asked(database, scratch, asker, paid, text.number if text.of > 1 else None)
             walk = Walk(source, database, macros, defaults, asked, paid.kinds)
             done = walk.statement(tree.copy())
-            asked.check(done.checks)
+            asked.check_outer(done.checks)
             table = database.result(done.sql)
     return table if done.names is None else table.rename_columns(done.names)
 

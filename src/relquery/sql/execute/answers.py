@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from relquery.arrays import Bools, Int64s, Objects
 from relquery.prompt import Answer, Finish
 from relquery.sql.execute.ask import Replies
 from relquery.sql.execute.reading import read_answer
+from relquery.sql.execute.repeats import Repeats
 from relquery.sql.functions.task import Task
 
 
@@ -32,7 +33,7 @@ class Values:
     call: its index. answers: as given; None where not asked (yet). stages: names of the stages
     that asked. values: the values of valid answers: texts, or what their type's transport holds.
     asked: base rows that were asked. lost: base rows without an answer. failed: base rows without
-    a value, for this or another reason.
+    a value, for this or another reason. repeats: the answers by input.
     """
 
     call: int
@@ -42,6 +43,7 @@ class Values:
     asked: Bools
     lost: Bools
     failed: Bools
+    repeats: Repeats = field(default_factory=Repeats)
 
     @classmethod
     def none_yet(cls, call: int, rows: int) -> Values:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from relquery.config import QueryConfig
 from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish
+from relquery.report import StageReport
 from relquery.sql.execute.inputs import Inputs, Question
 from relquery.sql.execute.reading import problem, short
 from relquery.sql.plan.planner import PlannedCall
@@ -42,6 +43,19 @@ class Asker:
     def modules(self, call: PlannedCall) -> tuple[int, ...]:
         """Which fields of a call are modules, where the backend has them; opens it if there are."""
         return call.modules if call.modules and self.backend.has_modules else ()
+
+
+def after(asker: Asker, earlier: StageReport | None) -> Asker:
+    """The asker for more rows of a stage: its progress counts the earlier ones too.
+
+    The total grows with each batch; how many rows a stage asks in the end is not known before.
+    """
+    if earlier is None or asker.progress is None:
+        return asker
+    progress, before = asker.progress, earlier.calls + earlier.ledger_hits
+    return replace(
+        asker, progress=lambda name, done, total: progress(name, before + done, before + total)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

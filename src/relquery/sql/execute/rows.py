@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
 from relquery.arrays import Int64s
+from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check
 from relquery.sql.execute.answers import Failure, Values
@@ -25,7 +25,7 @@ from relquery.sql.read.source import to_sql
 class Rows:
     """Base rows of a plan, materialised and numbered from 0.
 
-    alive: the rows still needed. begun: the calls that already had a stage.
+    alive: the rows still needed.
     """
 
     plan: SelectPlan
@@ -36,7 +36,6 @@ class Rows:
     count: int
     alive: Int64s
     values: dict[int, Values] = field(default_factory=dict)
-    begun: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, plan: SelectPlan, context: Context, database: Database, scratch: Scratch) -> Rows:
@@ -72,9 +71,56 @@ class Rows:
         ids: Int64s = found.column(0).to_numpy()
         return ids
 
-    def narrow(self, predicate: exp.Expr) -> None:
-        """Drop the rows for which a filter is not true. Its calls are already answered."""
-        self.alive = self.matching(predicate)
+    @property
+    def learns(self) -> bool:
+        """Whether answers tell which rows pass a filter, so that it can run on a few rows first."""
+        return True
+
+    def passing(self, predicate: exp.Expr, rows: Int64s) -> Int64s:
+        """The rows for which a filter is true. Its calls are already answered."""
+        return self.matching(predicate, rows)
+
+    def cut(self) -> None:
+        """Drop the rows that the SELECT does not return. The calls of the cut are answered."""
+        if self.plan.cut is not None:
+            self.alive = np.sort(self._numbers(to_sql(self.plan.cut.select)))
+
+    def sequence(self, cut: exp.Select) -> Int64s | None:
+        """All rows in the order of a cut; None if it cannot be computed for a row.
+
+        That may be a row that the filters drop.
+        """
+        order = exp.select(ours.ROW).from_(ours.ROWS)
+        order.set("order", cut.args["order"])
+        try:
+            return self._numbers(to_sql(order))
+        except QueryError:
+            return None
+
+    def window(self, cut: exp.Select) -> slice | None:
+        """Which of the rows that pass LIMIT and OFFSET of a cut keep, given as many as there are.
+
+        None if this depends on how many pass.
+        """
+        limits = {key: cut.args.get(key) for key in ("limit", "offset")}
+        if any(node is not None and _is_share(node) for node in limits.values()):
+            return None
+        place = exp.column(ours.PLACE)
+        kept = exp.select(place).from_(f"range({self.count}) AS {ours.ROWS}({ours.PLACE})")
+        for key, node in limits.items():
+            kept.set(key, node)
+        found = self.database.fetch(
+            self.context.sql(
+                f"SELECT coalesce(min({ours.PLACE}), 0), coalesce(max({ours.PLACE}) + 1, 0) "
+                f"FROM ({to_sql(kept)})"
+            )
+        )
+        first, end = (column[0].as_py() for column in found.columns)
+        return slice(first, end)
+
+    def _numbers(self, select: str) -> Int64s:
+        found: Int64s = self.database.fetch(self.sql(select)).column(0).to_numpy()
+        return found
 
     def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
         """The rows in which no field of a call depends on a lost answer."""
@@ -84,24 +130,17 @@ class Rows:
                 rows = np.setdiff1d(rows, self.matching(need.reads, lost))
         return rows
 
-    def failures(self, call: int, stage: str) -> list[Failure]:
-        """Failures of checks that can be decided now that a stage has asked `call`.
-
-        Each is returned once.
-        """
-        found: list[Failure] = []
-        for check in self.plan.checks:
-            if call in check.needs and check.needs <= self.begun:
-                found += self._failures_of(check, stage)
-        return found
+    def failures(self, checks: tuple[Check, ...], rows: Int64s, stage: str) -> list[Failure]:
+        """Rows, of these, that fail a check whose calls are answered. Each is returned once."""
+        return [found for check in checks for found in self._failures_of(check, rows, stage)]
 
     def bind_checks(self) -> None:
         """Have DuckDB look for errors in the checks of the plan."""
-        for check in self.plan.checks:
+        for check in (each for part in self.plan.parts for each in part.checks):
             self.database.describe(self.sql(_failed_rows(check), self.alive[:0]))
 
-    def _failures_of(self, check: Check, stage: str) -> list[Failure]:
-        table = self.database.fetch(self.sql(_failed_rows(check)))
+    def _failures_of(self, check: Check, rows: Int64s, stage: str) -> list[Failure]:
+        table = self.database.fetch(self.sql(_failed_rows(check), rows))
         values = self.of_call(check.calls[-1])
         return [
             values.fail(row, check.trouble(value), stage)
@@ -125,15 +164,27 @@ class Rows:
         named = table.rename_columns([field.name for field in fields])
         return named, tuple(form for _, form in written)
 
-    def characters(self, fields: tuple[Field, ...]) -> float:
-        """Mean number of characters in a row's fields, for choosing which filter to run first."""
-        if not fields or not len(self.alive):
-            return 0.0
-        lengths = " + ".join(
-            f"coalesce(length(CAST({field.sql} AS VARCHAR)), 0)" for field in fields
-        )
-        mean: Any = self.database.fetch(self.sql(f"SELECT avg({lengths}) FROM {ours.ROWS}"))
-        return float(mean.column(0)[0].as_py())
+    def unanswered(self, call: PlannedCall, rows: Int64s) -> tuple[int, float]:
+        """How many distinct inputs of a call some rows have that are not answered yet, and the
+        mean number of characters in their fields. Counts every row if this cannot be computed.
+        """
+        asked = self.of_call(call.index).asked
+        known = pa.table({ours.ROW: np.arange(self.count), ours.ASKED: asked})
+        texts = [f"CAST({field.sql} AS VARCHAR)" for field in call.fields] or ["NULL"]
+        named = ", ".join(f"{text} AS {ours.field(at)}" for at, text in enumerate(texts))
+        size = " + ".join(f"coalesce(length({ours.field(at)}), 0)" for at in range(len(texts)))
+        inputs = f"{ours.ROWS} JOIN {self.scratch.view(known)} USING ({ours.ROW})"
+        inputs = f"SELECT {ours.ASKED}, {named} FROM {inputs}"
+        keys = ", ".join(map(ours.field, range(len(texts))))
+        distinct = f"SELECT {size} AS {ours.VALUE} FROM ({inputs}) GROUP BY {keys} "
+        distinct += f"HAVING NOT bool_or({ours.ASKED})"
+        count = f"SELECT count(*), coalesce(avg({ours.VALUE}), 0) FROM ({distinct})"
+        try:
+            found = self.database.fetch(self.sql(count, np.union1d(rows, np.flatnonzero(asked))))
+        except QueryError:  # some rows may never be asked
+            return int((~asked[rows]).sum()), 0.0
+        number, mean = (column[0].as_py() for column in found.columns)
+        return number, float(mean)
 
     def _answers(self, rows: Int64s) -> pa.Table:
         columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
@@ -143,6 +194,12 @@ class Rows:
             kind = pa.large_string() if output is None else output.transport
             columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
         return pa.table(columns)
+
+
+def _is_share(limit: exp.Expr) -> bool:
+    """Whether a limit is a share of the rows: LIMIT 10%."""
+    options = limit.args.get("limit_options")
+    return options is not None and bool(options.args.get("percent"))
 
 
 def _failed_rows(check: Check) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from sqlglot import exp
 
-from relquery.arrays import Int64s
 from relquery.errors import QueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.answers.outer import OuterCheck, OuterReader
 from relquery.sql.answers.writing import answer_columns, read_rows, types_written
-from relquery.sql.execute.rows import Rows
+from relquery.sql.execute.filtering import run_filters
+from relquery.sql.execute.stages import Asking, R, Stages
 from relquery.sql.form.groups import asks_about_groups, over_groups
 from relquery.sql.form.joins import over_joined, take_conditions
 from relquery.sql.form.normalize import check_forms, check_places, normalize
@@ -23,7 +23,7 @@ from relquery.sql.functions.expand import Expansion
 from relquery.sql.functions.naming import field_name
 from relquery.sql.host.database import Database
 from relquery.sql.plan.compared import check_labels, note_compared
-from relquery.sql.plan.planner import Filter, PlannedCall, Scope, SelectPlan, plan_select
+from relquery.sql.plan.planner import Scope, plan_select
 from relquery.sql.read.check import check, column_names, result_names, stubbed, with_nulls
 from relquery.sql.read.from_clause import read_sources
 from relquery.sql.read.macros import Macros
@@ -39,24 +39,6 @@ from relquery.sql.read.source import FIELD_NAME, Source, readable, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.rules import rewrite
-
-R = TypeVar("R", bound=Rows)
-
-
-class Stages(Protocol[R]):
-    """What to do with the stages that a walk reaches: run them, or predict them."""
-
-    def rows(self, plan: SelectPlan, context: Context) -> R:
-        """The rows that the stages of a SELECT start with."""
-
-    def ask(self, name: str, call: PlannedCall, rows: R, wanted: Int64s) -> None:
-        """Deal with one call for some base rows, and mark them as asked."""
-
-    def table(self, rows: R) -> str:
-        """The name of a scratch table with the rows of a SELECT whose stages are done."""
-
-    def final(self, rows: R) -> str:
-        """The statement for the rows of the outermost SELECT, once its stages are done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +143,13 @@ class Walk(Generic[R]):
             check_labels(plan)
             plan = note_compared(plan)
         rows = self.stages.rows(plan, context)
-        for one in _cheapest_first(plan.filters, rows):
-            self._ask_all(one.calls, rows, "filter")
-            rows.narrow(one.predicate)
-        self._ask_all(plan.outputs, rows, "aggregate" if plan.aggregated else "projection")
+        asking = Asking(rows, self.stages, self.kinds)
+        is_cut = run_filters(rows, lambda part, among: asking.ask(part, among, "filter"))
+        kind = "aggregate" if plan.aggregated else "projection"
+        if plan.cut is not None and not is_cut:
+            asking.ask(plan.cut.part, rows.alive, kind)
+            self.stages.cut(rows)
+        asking.ask(plan.outputs, rows.alive, kind)
         return rows
 
     def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
@@ -178,20 +163,6 @@ class Walk(Generic[R]):
                 f"The subquery {readable(select)[:80]} calls LLM and depends on a row of the "
                 f"outer query ({error}). Write it as a join and call LLM on the joined rows."
             ) from error
-
-    def _ask_all(self, calls: tuple[int, ...], rows: R, kind: str) -> None:
-        for index in calls:
-            values = rows.of_call(index)
-            call = rows.plan.calls[index]
-            guard = rows.plan.guards.get(index)
-            wanted = rows.alive if guard is None else rows.matching(guard)
-            wanted = wanted[~values.asked[wanted]]
-            # Rows with an unknown input are not worth asking about.
-            wanted = rows.determined(call, wanted)
-            if len(wanted) or index not in rows.begun:
-                rows.begun.add(index)
-                self.kinds[kind] += 1
-                self.stages.ask(f"{kind} {self.kinds[kind]}", call, rows, wanted)
 
 
 def check_statement(tree: exp.Expr) -> None:
@@ -233,17 +204,3 @@ def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:
         return by
     select.replace(by)
     return tree
-
-
-def _cheapest_first(filters: tuple[Filter, ...], rows: Rows) -> list[Filter]:
-    """Filters by prompt characters per row, so that expensive filters see fewer rows."""
-    if len(filters) < 2:
-        return list(filters)
-    calls = rows.plan.calls
-
-    def cost(one: Filter) -> float:
-        return sum(
-            len(calls[index].prompt) + rows.characters(calls[index].fields) for index in one.calls
-        )
-
-    return sorted(filters, key=cost)

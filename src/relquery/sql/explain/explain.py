@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
+from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Compared, Prompt, Sampling
+from relquery.sql.answers.checks import Check
 from relquery.sql.execute.ask import Asker
 from relquery.sql.execute.groups import Grouped
 from relquery.sql.execute.inputs import Inputs, Question
@@ -61,13 +63,29 @@ class Foretelling:
         """A stand-in; see sql.explain.bounds."""
         return self.rehearsal.table(rows)
 
-    def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
+    def check(
+        self, name: str, checks: tuple[Check, ...], rows: ForeseenRows, among: Int64s
+    ) -> None:
+        """Nothing: there are no answers to check."""
+
+    def cut(self, rows: ForeseenRows) -> None:
+        """Drop rows if this is known; else note how many are left at most."""
+        self.rehearsal.cut(rows)
+
+    def ask(
+        self,
+        name: str,
+        call: PlannedCall,
+        rows: ForeseenRows,
+        wanted: Int64s,
+        where: exp.Expr | None,
+    ) -> None:
         """Record what a call would ask."""
-        self.rehearsal.ask(name, call, rows, wanted)
+        self.rehearsal.ask(name, call, rows, wanted, where)
         counts = self._counts(call, rows, wanted)
-        guard = rows.plan.guards.get(call.index)
-        is_known = rows.known.exact and not call.needs and not (guard and rows.is_open(guard))
-        asked = len(wanted) if rows.known.held else rows.known.most
+        is_open = bool(call.needs) or (where is not None and rows.is_open(where))
+        is_known = rows.known.exact and not is_open and not rows.may_stop
+        asked = rows.at_most(len(wanted)) if rows.known.held else rows.known.most
         modules = tuple(call.fields[at].name for at in call.modules)
         has_modules = bool(self.asker.modules(call))
         self.calls.append(
@@ -96,11 +114,11 @@ class Foretelling:
         if not rows.known.held and call.fields:
             return _Counts(rows.known.most, None, False, None)
         if any(rows.is_open(part.value) for part in call.fields):
-            return _Counts(rows.number_inputs(call, wanted), None, False, None)
+            return _Counts(rows.at_most(rows.number_inputs(call, wanted)), None, False, None)
         try:
             cells, forms = rows.cells(call.fields, wanted)
         except QueryError:  # caused by a row that a filter would have dropped
-            return _Counts(len(wanted), None, False, None)
+            return _Counts(rows.at_most(len(wanted)), None, False, None)
         if call.task.kind == "group":
             return self._of_groups(call, rows, wanted, cells.column(0))
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
@@ -109,8 +127,12 @@ class Foretelling:
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
         missing, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
+        known = inputs.count - len(missing)
+        if (most := rows.at_most(len(missing))) < len(missing):
+            missing = sorted(missing, key=_length, reverse=True)[:most]
+            known = min(known, most)
         work = effort(missing, call.sampling, self.asker.backend)
-        return _Counts(len(missing), inputs.count - len(missing), not repeats, work)
+        return _Counts(len(missing), known, not repeats, work)
 
     def _of_groups(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray
@@ -156,6 +178,10 @@ class Foretelling:
             return None
         held = backend.one_pass(replace(sampling, labels=sampling.texts))
         return hint(sampling.texts) if held else None
+
+
+def _length(prompt: Prompt) -> int:
+    return sum(len(str(span.content)) for span in prompt)
 
 
 def _shown(field: Field) -> str:

@@ -14,6 +14,7 @@ from sqlglot.helper import ensure_list
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
+from relquery.sql.answers.checks import Check
 from relquery.sql.explain.bounds import Known, known_rows, reading
 from relquery.sql.explain.certain import certain_queries
 from relquery.sql.explain.rows import ForeseenRows
@@ -45,14 +46,32 @@ class Rehearsal:
         """Base rows, as far as they are known."""
         return ForeseenRows.foresee(plan, context, self.database, self.scratch, self.stand_ins)
 
-    def ask(self, name: str, call: PlannedCall, rows: ForeseenRows, wanted: Int64s) -> None:
+    def ask(
+        self,
+        name: str,
+        call: PlannedCall,
+        rows: ForeseenRows,
+        wanted: Int64s,
+        where: exp.Expr | None,
+    ) -> None:
         """Compute the fields of a call; for zero rows if answers may decide the rows or fields.
 
         Raises QueryError if that fails.
         """
         del name
         rows.of_call(call.index).asked[wanted] = True
-        rows.cells(call.fields, wanted if _is_certain(call, rows) else wanted[_NONE])
+        rows.cells(call.fields, wanted if is_certain(call, rows, where) else wanted[_NONE])
+
+    def check(
+        self, name: str, checks: tuple[Check, ...], rows: ForeseenRows, among: Int64s
+    ) -> None:
+        """Nothing: there are no answers to check."""
+
+    def cut(self, rows: ForeseenRows) -> None:
+        """Drop rows if this is known. Raises QueryError if what decides it cannot be computed."""
+        if rows.plan.cut is not None:
+            self._compute(rows.plan.cut.select, rows)
+        rows.cut()
 
     def table(self, rows: ForeseenRows) -> str:
         """A stand-in; see sql.explain.bounds. Raises QueryError if rows cannot be computed."""
@@ -93,17 +112,19 @@ class Rehearsal:
         """
         self.database.describe(rows.final(rows.alive[_NONE]))
         rows.bind_checks()
-        fixed = self._without_answers(rows)
+        self._compute(rows.plan.final, rows)
+
+    def _compute(self, select: exp.Select, rows: ForeseenRows) -> None:
+        fixed = self._without_answers(select.copy(), rows)
         if fixed is not None:
             self.database.execute(f"EXPLAIN ANALYZE {rows.sql(fixed)}")
 
-    def _without_answers(self, rows: ForeseenRows) -> str | None:
-        """The final SELECT with NULL for the items that depend on answers.
+    def _without_answers(self, select: exp.Select, rows: ForeseenRows) -> str | None:
+        """A SELECT over the rows with NULL for the items that depend on answers.
 
         If answers decide which rows remain after the windows, only the windows. None if answers
         decide more.
         """
-        select = rows.plan.final.copy()
         if not (rows.known.exact and rows.known.held) or self.aggregates.is_volatile(select):
             return None
         reads = reading(self.stand_ins, rows.context)
@@ -164,12 +185,11 @@ def _conjuncts(clause: exp.Expr | None) -> list[exp.Expr]:
     return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
 
 
-def _is_certain(call: PlannedCall, rows: ForeseenRows) -> bool:
-    """Whether the rows and inputs of a call are known for certain."""
-    guard = rows.plan.guards.get(call.index)
+def is_certain(call: PlannedCall, rows: ForeseenRows, where: exp.Expr | None) -> bool:
+    """Whether the rows and inputs of a call are known for certain. where: holds in these rows."""
     return (
         rows.known.exact
         and rows.known.held
-        and not (guard and rows.is_open(guard))
+        and not (where and rows.is_open(where))
         and not any(rows.is_open(part.value) for part in call.fields)
     )

@@ -10,10 +10,12 @@ from sqlglot import exp
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
+from relquery.sql.execute.choices import SAMPLE
 from relquery.sql.execute.inputs import distinct_rows
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.plan.asking import has_sides
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
@@ -66,10 +68,45 @@ class ForeseenRows(Rows):
         self.database.describe(self.sql(read, self.alive[:0]))
         return self.alive if rows is None else rows
 
-    def narrow(self, predicate: exp.Expr) -> None:
-        """Keep all rows, since the filter may keep any of them."""
-        self.matching(predicate)
+    @property
+    def learns(self) -> bool:
+        """No: so a filter runs once, for all rows that may reach it."""
+        return False
+
+    def passing(self, predicate: exp.Expr, rows: Int64s) -> Int64s:
+        """All rows, since the filter may keep any of them."""
+        self.matching(predicate, rows)
         self.known = replace(self.known, exact=False)
+        return rows
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether the first call may be asked for some of its rows only: a limit may be reached, or
+        the answers may show that it is better to ask another one first.
+        """
+        plan = self.plan
+        stops = plan.cut is not None and plan.cut.stops and bool(plan.filters)
+        learns = len(plan.filters) > 1 or any(map(has_sides, plan.parts))
+        return stops or (learns and len(self.alive) > SAMPLE)
+
+    def at_most(self, count: int) -> int:
+        """A number of rows or inputs, no more than there can be rows."""
+        return count if self.known.most is None else min(count, self.known.most)
+
+    def cut(self) -> None:
+        """Drop the rows that the SELECT does not return, if this is known; else count them."""
+        assert self.plan.cut is not None
+        select = self.plan.cut.select
+        if self.known.exact and self.known.held and not self.is_open(select):
+            Rows.cut(self)
+            self.known = replace(self.known, most=len(self.alive))
+            return
+        self.database.describe(self.sql(to_sql(select), self.alive[:0]))
+        kept = self.window(select)
+        most = self.known.most
+        if kept is not None and most is not None:
+            most = min(most, kept.stop - kept.start)
+        self.known = replace(self.known, most=most, exact=False)
 
     def is_open(self, node: exp.Expr) -> bool:
         """Whether an expression over ours.ROWS depends on answers."""

@@ -1,25 +1,49 @@
-"""Finds when ORDER BY and LIMIT can cut rows before any call is made."""
+"""Finds when the rows that a SELECT returns are known before all of its calls are answered.
+
+SELECT LLM(...) FROM t ORDER BY day LIMIT 3        => the limit cuts the rows of t
+SELECT LLM(...) FROM t ORDER BY LLM(...) LIMIT 3   => the order is computed first; it cuts the rows
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
+from relquery.sql import names as ours
 from relquery.sql.form.normalize import is_order_name, item_at
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.scopes import has_call
 
 LIMITS = ("order", "limit", "offset")
+CUTS = ("windows", "qualify", "distinct", "limit", "offset")
 
 
-def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Expr] | None:
+def early_limits(
+    select: exp.Select, names: Collection[str], aggregates: Aggregates
+) -> dict[str, exp.Expr] | None:
     """ORDER BY, LIMIT and OFFSET that need only the FROM clause; None if they must come last.
 
-    `select` is normalized and has no predicate with calls.
+    `select` is normalized. The limits cut the rows that are left after its WHERE.
+    """
+    cut = cut_of(select, names, aggregates)
+    if cut is None or any(cut.args.get(clause) for clause in ("distinct", "qualify")):
+        return None
+    if has_call(cut.args.get("order")):
+        return None
+    return {key: cut.args[key] for key in LIMITS if cut.args.get(key)}
+
+
+def cut_of(select: exp.Select, names: Collection[str], aggregates: Aggregates) -> exp.Select | None:
+    """A SELECT without items that returns the rows that `select` returns, in their order.
+
+    names: of its columns. None if it returns all, or something other than rows of its FROM clause.
     """
     args = select.args
-    if not (args.get("limit") or args.get("offset")):
+    if not any(args.get(clause) for clause in ("limit", "offset", "qualify", "distinct")):
         return None
-    if any(args.get(clause) for clause in ("distinct", "qualify", "sample")):
+    distinct = args.get("distinct")
+    if args.get("sample") or (distinct is not None and not distinct.args.get("on")):
         return None
     if aggregates.in_select(select):
         return None
@@ -27,19 +51,38 @@ def early_limits(select: exp.Select, aggregates: Aggregates) -> dict[str, exp.Ex
         return None  # these create or number rows
     order = args.get("order")
     if order is not None:
-        order = _without_names(order, select)
-    if has_call(order) or (order is not None and order.find(exp.Var)):  # Var: ORDER BY ALL
-        return None
-    clauses = {"order": order, "limit": args.get("limit"), "offset": args.get("offset")}
-    return {key: clause for key, clause in clauses.items() if clause is not None}
+        order = _without_names(order, select, frozenset(map(str.lower, names)))
+        if order is None or order.find(exp.Var, exp.Window):  # Var: ORDER BY ALL
+            return None
+    cut = exp.Select(**{clause: args.get(clause) for clause in CUTS}).copy()
+    cut.set("order", order)
+    if distinct is not None:
+        on = cut.args["distinct"].args["on"]
+        on.set("expressions", [item_at(key, select) for key in on.expressions])
+    return cut
 
 
-def _without_names(order: exp.Expr, select: exp.Select) -> exp.Expr:
-    """ORDER BY with names and positions of the select list replaced by the expressions."""
+def in_base_order(order: exp.Expr | None) -> exp.Order:
+    """ORDER BY for rows of a plan: equal ones are in the order of the base."""
+    order = exp.Order(expressions=[]) if order is None else order.copy()
+    order.append("expressions", exp.Ordered(this=exp.column(ours.ROW)))
+    assert isinstance(order, exp.Order)
+    return order
+
+
+def _without_names(order: exp.Expr, select: exp.Select, names: frozenset[str]) -> exp.Expr | None:
+    """ORDER BY with names and positions of the select list replaced by the expressions.
+
+    None if a name is one that DuckDB gives to an expression.
+    """
     order = order.copy()
-    named = {item.alias.lower(): item.this for item in select.expressions if item.alias}
+    items = select.expressions
+    named = {item.name.lower(): item for item in items if isinstance(item, exp.Column)}
+    named |= {item.alias.lower(): item.this for item in items if item.alias}
     for key in order.expressions:
-        if is_order_name(key.this, named):
+        if is_order_name(key.this, names):
+            if key.this.name.lower() not in named:
+                return None
             key.set("this", exp.paren(named[key.this.name.lower()]))
         else:
             key.set("this", item_at(key.this, select))

@@ -55,8 +55,10 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
 
 def _comparisons_of(call: PlannedCall, plan: SelectPlan) -> Iterator[list[str]]:
     """For each place that reads the answers to a call, the texts that it compares them with."""
-    read: list[exp.Expr] = [plan.base, plan.final, *plan.guards.values()]
-    read += [one.predicate for one in plan.filters]
+    read: list[exp.Expr] = [plan.base, plan.final, *(one.predicate for one in plan.filters)]
+    read += [] if plan.cut is None else [plan.cut.select]
+    places = (place for part in plan.parts for each in part.places.values() for place in each)
+    read += [condition.holds for place in places for condition in place]
     read += [part.value for other in plan.calls for part in other.fields]
     for tree in read:
         for place in tree.find_all(exp.Identifier, bfs=False):

@@ -1,7 +1,9 @@
 """Plans one SELECT with LLM calls: base rows, filters, calls, and the query over their answers.
 
     base     FROM and all predicates without calls, as a table with a row number
-    filters  one stage per predicate with calls, on the rows that the previous stage kept
+    filters  the predicates with calls, each on the rows that the others kept
+    cut      which of the remaining rows the SELECT returns, if that needs no other calls: calls of
+             ORDER BY, QUALIFY and DISTINCT ON
     outputs  the calls of SELECT, GROUP BY, HAVING, QUALIFY and ORDER BY, on the remaining rows
     final    the SELECT itself over base rows and answers
 
@@ -10,7 +12,8 @@ Calls with equal prompt, fields and sampling are one call, wherever they appear,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -18,19 +21,20 @@ from relquery.errors import UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check, Note, checks_in, note_to_write
-from relquery.sql.form.guards import guards_of
-from relquery.sql.form.limits import LIMITS, early_limits
+from relquery.sql.form.guards import Condition, conditions_of
+from relquery.sql.form.limits import CUTS, LIMITS, cut_of, early_limits, in_base_order
 from relquery.sql.form.normalize import conjuncts, without_alias
 from relquery.sql.form.places import note_places
 from relquery.sql.functions.task import MODULES, Task, task_of
 from relquery.sql.host.database import Database
+from relquery.sql.plan.asking import Part
 from relquery.sql.plan.fields import Field, Given, name_fields
 from relquery.sql.plan.needs import Need, needs_in
 from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
-from relquery.sql.read.scopes import Context, has_call
-from relquery.sql.read.source import Source, call_number, to_sql
+from relquery.sql.read.scopes import Context, calls_in, has_call
+from relquery.sql.read.source import Source, call_number, to_sql, unnumbered
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
@@ -69,31 +73,48 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A predicate with calls. calls: all calls that it needs, inner ones first."""
+    """A predicate with calls. part: all calls that it needs."""
 
     predicate: exp.Expr
-    calls: tuple[int, ...]
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which rows a SELECT returns. select: their numbers, from all rows that passed the filters.
+
+    part: the calls that decide it. stops: whether the filters can stop at a limit, because the
+    rows can be ordered beforehand.
+    """
+
+    select: exp.Select
+    part: Part
+    stops: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
     """How one SELECT is run. All expressions except `base` read the table `ours.ROWS`.
 
-    base: the columns that everything else reads. final: the SELECT itself.
-    guards: a condition over the rows by call; a call is made only for rows where it is true.
-    checks: places where answers must be more than text. written: for each column of the final
-        SELECT, how it is cast when written to a table; None if DuckDB casts it by itself.
+    base: the columns that everything else reads. cut: None if the final SELECT decides what it
+    returns. final: the SELECT itself, without what `cut` does. written: for each column of the
+    final SELECT, how it is cast when written to a table; None if DuckDB casts it by itself.
     """
 
     base: exp.Select
     calls: tuple[PlannedCall, ...]
-    guards: dict[int, exp.Expr]
-    checks: tuple[Check, ...]
     filters: tuple[Filter, ...]
-    outputs: tuple[int, ...]
+    cut: Cut | None
+    outputs: Part
     aggregated: bool
     final: exp.Select
     written: tuple[Note | None, ...]
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The calls of all stages, in the order in which they are asked."""
+        cut = () if self.cut is None else (self.cut.part,)
+        return (*(one.part for one in self.filters), *cut, self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,43 +140,76 @@ def plan_select(select: exp.Select, scope: Scope) -> SelectPlan:
     where = select.args.get("where")
     predicates = conjuncts(where.this if where else None)
     filters = tuple(calls.filter(part) for part in predicates if has_call(part))
-    early = None if filters else early_limits(select, scope.aggregates)
-    final = _final(select, scope, calls, () if early is None else LIMITS)
-    outputs = calls.take_used()
-    guards = calls.guards()
+    early = early_limits(select, scope.names, scope.aggregates)
+    limits = early if early and not filters else {}
+    cut = None if limits else _cut(select, scope, calls, stops=early is not None)
+    done = LIMITS if limits else () if cut is None else CUTS
+    left = [clause for clause in _CLAUSES if clause not in done]
+    final = _final(select, scope, calls, left, is_cut=cut is not None)
     plain = [part for part in predicates if not has_call(part)]
     return SelectPlan(
-        base=_base(select, calls.rewriter.base, plain, early or {}),
+        base=_base(select, calls.rewriter.base, plain, limits),
         calls=tuple(calls.planned),
-        guards=guards,
-        checks=_distinct(calls.checks),
         filters=filters,
-        outputs=outputs,
+        cut=cut,
+        outputs=calls.part(_clauses(select, left), select, [final]),
         aggregated=scope.aggregates.in_select(select),
         final=final,
         written=tuple(note_to_write(without_alias(item)) for item in select.expressions),
     )
 
 
-def _final(select: exp.Select, scope: Scope, calls: _Calls, done: tuple[str, ...]) -> exp.Select:
-    """The SELECT over materialised rows, with its original column names."""
-    final = exp.Select()
-    for clause in _CLAUSES:
-        node = select.args.get(clause)
-        if not node or clause in done:
-            continue
-        if isinstance(node, list):
-            final.set(clause, [calls.rewriter.rewrite(part) for part in node])
-        else:
-            final.set(clause, calls.rewriter.rewrite(node))
+def _cut(select: exp.Select, scope: Scope, calls: _Calls, stops: bool) -> Cut | None:
+    """What decides which rows a SELECT returns, if this saves calls."""
+    given = cut_of(select, scope.names, scope.aggregates)
+    if given is None:
+        return None
+    others = map(without_alias, select.expressions)
+    known = {unnumbered(call) for call in calls_in(given)}
+    if not stops and all(unnumbered(call) in known for item in others for call in calls_in(item)):
+        return None
+    cut = _rewritten(given, (*CUTS, "order"), calls)
+    cut.set("expressions", [exp.column(ours.ROW)])
+    cut.set("from_", exp.From(this=exp.to_table(ours.ROWS)))
+    cut.set("order", in_base_order(cut.args.get("order")))
+    return Cut(cut, calls.part([given], given, [cut]), stops)
+
+
+def _final(
+    select: exp.Select, scope: Scope, calls: _Calls, left: list[str], is_cut: bool
+) -> exp.Select:
+    """The SELECT over materialised rows, with its original column names.
+
+    left: its clauses that are not done before. is_cut: whether some are done by a cut.
+    """
+    final = _rewritten(select, left, calls)
+    if is_cut and final.args.get("order"):
+        final.set("order", in_base_order(final.args["order"]))
     items = [
         exp.alias_(without_alias(item), name, quoted=True)
         for item, name in zip(final.expressions, scope.names, strict=True)
     ]
     final.set("expressions", items)
     final.set("from_", exp.From(this=exp.to_table(ours.ROWS)))
-    calls.checks += checks_in(final, scope.aggregates)
     return final
+
+
+def _rewritten(select: exp.Select, clauses: Iterable[str], calls: _Calls) -> exp.Select:
+    """Some clauses of a SELECT over materialised rows."""
+    found = exp.Select()
+    for clause in clauses:
+        node = select.args.get(clause)
+        if isinstance(node, list):
+            found.set(clause, [calls.rewriter.rewrite(part) for part in node])
+        elif node:
+            found.set(clause, calls.rewriter.rewrite(node))
+    return found
+
+
+def _clauses(select: exp.Select, names: Iterable[str]) -> list[exp.Expr]:
+    """The given clauses that a SELECT has."""
+    found = (select.args.get(name) for name in names)
+    return [node for each in found if each for node in (each if isinstance(each, list) else [each])]
 
 
 def _distinct(checks: list[Check]) -> tuple[Check, ...]:
@@ -195,28 +249,33 @@ class _Calls:
         )
         self._select, self._scope = select, scope
         self._identities: dict[object, int] = {}
-        self._guards_by_number = guards_of(select, scope.aggregates)
-        self._guards: dict[int, list[exp.Expr | None]] = {}
+        self._by_number: dict[int, int] = {}
         self._used: dict[int, None] = {}
 
     def filter(self, predicate: exp.Expr) -> Filter:
         """Plan a predicate as a stage of its own."""
         rewritten = self.rewriter.rewrite(predicate)
-        self.checks += checks_in(rewritten, self._scope.aggregates)
-        return Filter(rewritten, self.take_used())
+        return Filter(rewritten, self.part([predicate], predicate, [rewritten]))
 
-    def take_used(self) -> tuple[int, ...]:
-        """The calls found since the last `take_used`, inner ones first."""
+    def part(self, written: list[exp.Expr], top: exp.Expr, read: list[exp.Expr]) -> Part:
+        """The calls found since the last part. written: the nodes below `top` that have them;
+        read: the same, over materialised rows.
+        """
         used, self._used = tuple(self._used), {}
-        return used
+        places: dict[int, list[tuple[Condition, ...]]] = {}
+        for call in (found for node in written for found in calls_in(node)):
+            index = self._by_number.get(call_number(call) or 0)
+            if index in used:
+                conditions = conditions_of(call, top, self._scope.aggregates)
+                over_rows = (self._over_rows(one) for one in conditions)
+                places.setdefault(index, []).append(tuple(over_rows))
+        for node in read:
+            self.checks += checks_in(node, self._scope.aggregates)
+        checks, self.checks, self._used = _distinct(self.checks), [], {}
+        return Part(used, places, checks)
 
-    def guards(self) -> dict[int, exp.Expr]:
-        """Conditions, as base columns, of the calls that are not read in every row."""
-        return {
-            index: self.rewriter.lift(exp.or_(*conditions))
-            for index, conditions in self._guards.items()
-            if all(condition is not None for condition in conditions)
-        }
+    def _over_rows(self, condition: Condition) -> Condition:
+        return replace(condition, holds=self.rewriter.rewrite(condition.holds))
 
     def _answer(self, node: exp.Anonymous) -> exp.Expr:
         """Plan a call and return the column of its answers."""
@@ -237,7 +296,7 @@ class _Calls:
             needs = needs_in(values, self._scope.aggregates)
             self.planned.append(PlannedCall(index, text, task, fields, needs))
         self._used[index] = None
-        self._guards.setdefault(index, []).extend(self._guards_by_number[number])
+        self._by_number[number] = index
         return exp.column(ours.answer(index))
 
     def _expand(self, argument: exp.Expr) -> list[exp.Expr]:

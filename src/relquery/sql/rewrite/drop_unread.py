@@ -13,10 +13,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from relquery.prompt import Sampling
-from relquery.sql.read.calls import read_call
-from relquery.sql.read.scopes import calls_in, has_call
-from relquery.sql.read.source import DIALECT, call_number
+from relquery.sql.read.scopes import has_call
+from relquery.sql.read.source import DIALECT
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.sources import Read, Reader, reads_calls, reads_in
 
@@ -42,7 +40,6 @@ def drop_unread(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
 def _drop_entry(read: Read, lookup: Lookup) -> None:
     entry = read.query.parent
     assert isinstance(entry, exp.CTE)
-    _check_calls(entry, lookup)
     clause = entry.parent
     entry.pop()
     if clause is not None and not clause.expressions:
@@ -115,7 +112,6 @@ def _drop_items(select: exp.Select, unread: set[int], lookup: Lookup) -> bool:
         return False
     places = [at for at in sorted(unread) if _may_drop(at, items, select, lookup)]
     for at in places:
-        _check_calls(items[at], lookup)
         name, kind = columns[at]
         items[at] = exp.alias_(_null(kind, select, lookup), name, quoted=True)
     if places:
@@ -161,11 +157,3 @@ def _null(kind: str, select: exp.Select, lookup: Lookup) -> exp.Expr:
     of_all_rows = lookup.aggregates.in_select(select) and not select.args.get("group")
     value: exp.Expr = exp.Min(this=exp.null()) if of_all_rows else exp.null()
     return exp.cast(value, exp.DataType.build(kind, DIALECT, udt=True))
-
-
-def _check_calls(node: exp.Expr, lookup: Lookup) -> None:
-    """Raises QueryError for a malformed call, as if it were made."""
-    for call in calls_in(node):
-        number = call_number(call)
-        assert number is not None
-        read_call(call, lookup.source.text(number), Sampling())

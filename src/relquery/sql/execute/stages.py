@@ -1,0 +1,96 @@
+"""Goes through the calls of a part of a SELECT, for some of its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from sqlglot import exp
+
+from relquery.arrays import Int64s
+from relquery.sql.answers.checks import Check
+from relquery.sql.execute.choices import SAMPLE, SEED
+from relquery.sql.execute.costs import CallCosts
+from relquery.sql.execute.rows import Rows
+from relquery.sql.plan.asking import Part, has_sides, steps_of
+from relquery.sql.plan.planner import PlannedCall, SelectPlan
+from relquery.sql.read.scopes import Context
+
+R = TypeVar("R", bound=Rows)
+
+
+class Stages(Protocol[R]):
+    """What to do with the stages that a walk reaches: run them, or predict them.
+
+    The rows say how the walk goes on: which pass a filter, and whether this is known so soon that
+    filters can run on a few rows at a time (Rows.passing, Rows.learns).
+    """
+
+    def rows(self, plan: SelectPlan, context: Context) -> R:
+        """The rows that the stages of a SELECT start with."""
+
+    def ask(
+        self, name: str, call: PlannedCall, rows: R, wanted: Int64s, where: exp.Expr | None
+    ) -> None:
+        """Deal with one call for some base rows, and mark them as asked.
+
+        One stage may ask several times, for other rows. where: what holds in all of them.
+        """
+
+    def check(self, name: str, checks: tuple[Check, ...], rows: R, among: Int64s) -> None:
+        """Deal with answers of some rows that are not valid values; their calls are answered."""
+
+    def cut(self, rows: R) -> None:
+        """Drop the rows that a SELECT does not return; the calls that decide it are answered."""
+
+    def table(self, rows: R) -> str:
+        """The name of a scratch table with the rows of a SELECT whose stages are done."""
+
+    def final(self, rows: R) -> str:
+        """The statement for the rows of the outermost SELECT, once its stages are done."""
+
+
+@dataclass(slots=True)
+class Asking(Generic[R]):
+    """Asks the calls of one SELECT, part by part. kinds: how many stages of each kind there are in
+    the statement so far.
+    """
+
+    rows: R
+    stages: Stages[R]
+    kinds: Counter[str]
+    _names: dict[tuple[int, int], str] = field(default_factory=dict)
+    _last: dict[int, str] = field(default_factory=dict)
+
+    def ask(self, part: Part, among: Int64s, kind: str) -> None:
+        """Ask the calls of a part for those of some rows that need them."""
+        if has_sides(part) and self.rows.learns and len(among) > SAMPLE:
+            # A part of the rows shows which side of an AND or OR to ask first.
+            shuffled = np.random.default_rng(SEED).permutation(among)
+            self._ask(part, np.sort(shuffled[:SAMPLE]), kind)
+            among = np.sort(shuffled[SAMPLE:])
+        self._ask(part, among, kind)
+
+    def _ask(self, part: Part, among: Int64s, kind: str) -> None:
+        rows, calls = self.rows, self.rows.plan.calls
+        inner = {call.index: frozenset(need.call for need in call.needs) for call in calls}
+        for step in steps_of(part, inner, CallCosts(rows, among)):
+            call = calls[step.call]
+            wanted = among if step.where is None else rows.matching(step.where, among)
+            wanted = wanted[~rows.of_call(step.call).asked[wanted]]
+            # Rows with an unknown input are not worth asking about.
+            wanted = rows.determined(call, wanted)
+            if len(wanted) or step.call not in self._last:
+                name = self._last[step.call] = self._name(part, step.call, kind)
+                self.stages.ask(name, call, rows, wanted, step.where)
+            if step.checks:
+                self.stages.check(self._last[step.call], step.checks, rows, among)
+
+    def _name(self, part: Part, call: int, kind: str) -> str:
+        """The name of a stage: the same for all rows that one part asks."""
+        if (id(part), call) not in self._names:
+            self.kinds[kind] += 1
+            self._names[id(part), call] = f"{kind} {self.kinds[kind]}"
+        return self._names[id(part), call]
