@@ -21,6 +21,7 @@ from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
 from relquery.sql.execute.ask import Asker, Progress
+from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub
@@ -70,6 +71,7 @@ def connect(
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(model, str)
         backend = _load(model, options) if isinstance(model, str) else _adopted(model, options)
+        tokens.install(host, backend)
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned)
 

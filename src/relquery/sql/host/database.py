@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -141,6 +141,16 @@ class Database:
             # As a relation: an error of `execute` would end the user's transaction.
             rows = self.connection.sql(f"DESCRIBE {query}", params=values or None).fetchall()
         return [(row[0], row[1]) for row in rows]
+
+    def install_function(self, name: str, function: Callable[..., Any], kind: str) -> None:
+        """Give the connection a function of any number of Arrow columns, in place of an older one.
+
+        kind: the type of its values.
+        """
+        with contextlib.suppress(duckdb.Error):
+            self.connection.remove_function(name)
+        with _translated("", self):
+            self.connection.create_function(name, function, None, kind, type="arrow")
 
     def type(self, name: str) -> Any:
         """A type, as DuckDB's Python package has it, by its SQL. Raises QueryError."""

@@ -1,0 +1,51 @@
+"""AI_COUNT_TOKENS(text, ...): how many tokens a text has for the model. It makes no call.
+
+Snowflake's form is understood too: AI_COUNT_TOKENS('ai_complete', 'model', text).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from relquery.backends.base import Backend
+from relquery.prompt import Prompt, Role, Span
+from relquery.sql.host.database import Database
+
+NAME = "ai_count_tokens"
+_CHARACTERS = 4  # per token, where the tokenizer is not known
+_OF_SNOWFLAKE = "ai_"
+
+
+def install(database: Database, backend: Backend) -> None:
+    """Give a database the function. It counts with the backend's tokenizer, if there is one.
+
+    A provider does not tell how it cuts text into tokens; there it is one for four characters.
+    """
+
+    def count(*columns: pa.ChunkedArray) -> pa.Array:
+        texts = [column.cast(pa.string()).to_pylist() for column in columns]
+        known: dict[tuple[str | None, ...], int | None] = {}
+        for row in zip(*texts, strict=True):
+            if row not in known:
+                known[row] = _count(row, backend)
+        return pa.array([known[row] for row in zip(*texts, strict=True)], pa.int64())
+
+    database.install_function(NAME, count, "BIGINT")
+
+
+def _count(row: tuple[str | None, ...], backend: Backend) -> int | None:
+    first = row[0]
+    if len(row) > 1 and first is not None and first.lower().startswith(_OF_SNOWFLAKE):
+        row = row[-1:]
+    texts = [text for text in row if text is not None]
+    if len(texts) < len(row):
+        return None
+    return sum(_tokens(text, backend) for text in texts)
+
+
+def _tokens(text: str, backend: Backend) -> int:
+    prompt: Prompt = (Span(text, Role.NONE),)
+    runs = backend.runs(prompt) if text else []
+    if runs is None:
+        return -(-len(text) // _CHARACTERS)
+    return sum(map(len, runs))
