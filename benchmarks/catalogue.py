@@ -6,6 +6,7 @@ from benchmarks.engine import benchmark as engine
 from benchmarks.harness import Benchmark
 from benchmarks.prefill_only import benchmark as prefill_only
 from benchmarks.prompt_cache import benchmark as prompt_cache
+from benchmarks.queries import benchmark as queries
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
 from benchmarks.spans import benchmark as spans
@@ -14,6 +15,7 @@ from benchmarks.sql import benchmark as sql
 BENCHMARKS: tuple[Benchmark, ...] = (
     engine.BENCHMARK,
     sql.BENCHMARK,
+    queries.BENCHMARK,
     reorder.BENCHMARK,
     spans.BENCHMARK,
     relserve.BENCHMARK,

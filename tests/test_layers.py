@@ -50,8 +50,8 @@ LAYERS: dict[str, set[str]] = {
 # is a folder or a module; what no entry names stands on top.
 ROOMS: dict[str, list[str]] = {
     "sql": [
-        "names", "exchange", "host", "read", "statements", "form", "answers", "plan", "execute",
-        "explain",
+        "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
+        "plan", "execute", "explain",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
@@ -70,11 +70,11 @@ ROOMS: dict[str, list[str]] = {
         "scheduling", "step", "calibration",
     ],
     "model": [
-        "slices", "cache", "kernels", "attention", "forward", "sampling", "torch_executor",
-        "networks", "footprint", "text",
+        "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "sampling",
+        "torch_executor", "networks", "footprint", "text",
     ],
     "backends": [
-        "base", "arguments", "tokenizer", "scoring", "local", "service", "provider",
+        "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
     "cli": ["terminal", "reorder", "sql", "span", "traces"],
 }  # fmt: skip

@@ -147,7 +147,7 @@ class Connection:
         The local engine computes the states of each module once, whatever is around it, so an
         answer may differ from that to the same text without modules. Other backends are sent plain
         text. independent: whether to use modules; False sends the same text without them. sampling:
-        labels, max_tokens, temperature, top_p, top_k, seed or stop.
+        fields of Sampling, such as labels, schema, max_tokens or temperature.
 
         Raises MarkupError if the prompt does not fit its schema, and RequestError if it has no
         answer.
@@ -174,8 +174,8 @@ class Connection:
         The result has the rows of the last statement; its report and errors cover all of them.
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
         prompt or an option of a call. order, on_error: override the connection's. sampling:
-        defaults for calls that do not set labels, max_tokens, temperature, top_p, top_k, seed or
-        stop. progress: called with (stage, answers so far, total answers).
+        defaults for calls that do not set labels, schema, max_tokens, temperature, top_p, top_k,
+        seed or stop. progress: called with (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.

@@ -152,6 +152,10 @@ class PartialResultWarning(UserWarning):
     """Some rows of a result carry an error; `result.errors` lists them."""
 
 
+class PromptWarning(UserWarning):
+    """A prompt that seems to name a field that does not exist."""
+
+
 class LedgerWarning(UserWarning):
     """Answers that could not be written to the ledger file."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ Fields = Mapping[str, Any]
 Function = Callable[[str, Fields], str | Answer]
 
 _QUERY = "Answer the below query:\n"
-_DATA = "\n\nGiven the following data:\n"
+_DATA = re.compile(r"\n\nGiven the following (?:data|answers for parts of the data):\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +83,5 @@ def read_prompt(prompt: Prompt, sampling: Sampling) -> Asked:
     assert prompt[0].role is Role.SYSTEM
     text = "".join(map(text_of, prompt[1:]))
     assert text.startswith(_QUERY)
-    query, separator, data = text.removeprefix(_QUERY).partition(_DATA)
-    return Asked(query, json.loads(data) if separator else {}, sampling, prompt)
+    query, *data = _DATA.split(text.removeprefix(_QUERY), maxsplit=1)
+    return Asked(query, json.loads(data[0]) if data else {}, sampling, prompt)

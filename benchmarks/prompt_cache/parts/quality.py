@@ -133,7 +133,7 @@ def _case(example: Example) -> Case:
     ]
     row = [0] * len(fields), list(range(len(fields)))
     plain, modules = (
-        Template(example.prompt.query, pieces, apart).prompt(*row) for apart in ((), row[1])
+        Template((example.prompt.query,), pieces, apart).prompt(*row) for apart in ((), row[1])
     )
     return Case(plain, modules, example.answer)
 

@@ -19,6 +19,7 @@ from relquery.sql import names as ours
 from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.execute.answers import Failure
 from relquery.sql.execute.ask import Asker, Replies, ask, failed
+from relquery.sql.execute.groups import ask_groups
 from relquery.sql.execute.inputs import Question
 from relquery.sql.execute.rows import Rows
 from relquery.sql.host.database import Database, Scratch
@@ -85,11 +86,11 @@ class Asked:
         start = self.asker.clock()
         cells, forms = rows.cells(call.fields, wanted)
         modules = self.asker.modules(call)
-        question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms, modules)
+        question = Question(name, call.task, len(wanted), cells, forms, modules)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
-        replies = ask(question, self.asker)
+        replies = (ask_groups if call.task.kind == "group" else ask)(question, self.asker)
         values = rows.of_call(call.index)
-        failures = values.store(replies, wanted, call.sampling, name)
+        failures = values.store(replies, wanted, call.task, name)
         failures += rows.failures(call.index, name)
         errors = _row_errors(failures, rows, self.statement)
         if errors and self.asker.config.on_error == "raise":
@@ -155,13 +156,14 @@ def _report(
     rows: int,
     start: float,
 ) -> StageReport:
-    sent = [answer for answer in replies.answers if answer.attempts]
+    given = (*replies.answers, *replies.others)
+    sent = [answer for answer in given if answer.attempts]
     return StageReport(
         name=name,
         expression=call.text,
         rows=rows,
         calls=replies.sent,
-        ledger_hits=len(replies.answers) - replies.sent,
+        ledger_hits=len(given) - replies.sent,
         prompt_tokens=sum(answer.prompt_tokens for answer in sent),
         cached_tokens=sum(answer.cached_tokens for answer in sent),
         output_tokens=sum(answer.output_tokens for answer in sent),

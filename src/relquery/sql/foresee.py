@@ -37,9 +37,9 @@ def foresee(
         with place(text):
             read = read_statement(text, kept, parameters)
             if isinstance(read, Calling):
-                check_form(read, defaults)
+                check_form(read, database, defaults)
             elif isinstance(read, Keeping) and read.defined is not None:
-                check_defined_calls(read.defined, defaults)
+                check_defined_calls(read.defined, database, defaults)
             if has_asked and written is not None and _is_apart(read, written, database):
                 _check(read, database, defaults)
         read.effect(kept)

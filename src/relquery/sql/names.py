@@ -7,10 +7,28 @@ import re
 
 PREFIX = "_rq_"
 
+FUNCTIONS = frozenset(
+    {
+        "llm",
+        "ai_complete",
+        "ai_filter",
+        "ai_classify",
+        "ai_score",
+        "ai_extract",
+        "ai_agg",
+        "ai_summarize_agg",
+        "ai_rank",
+    }
+)
+"""Functions that call a model, as users write them, in lower case."""
+AGGREGATES = frozenset({"ai_agg", "ai_summarize_agg"})
+"""Those that ask about a group of rows."""
+
 CALL = f"{PREFIX}llm_"
 """A call in the text of a query, before its number."""
 TEXT_STAND_IN, NUMBER_STAND_IN = f"{PREFIX}text", f"{PREFIX}number"
-"""Macros that replace calls while DuckDB checks a query."""
+TYPED_STAND_IN = f"{PREFIX}typed"
+"""Macros that replace calls while DuckDB checks a query or names its columns."""
 NULLS = f"{PREFIX}nulls"
 PARAMETER = f"{PREFIX}parameter_"
 """A variable that holds the value of a parameter, before the parameter's name."""
@@ -56,7 +74,7 @@ def field(number: int) -> str:
     return f"{PREFIX}{number}"
 
 
-STAND_IN = re.compile(rf"(?:{TEXT_STAND_IN}|{NUMBER_STAND_IN})\((\d+)")
+STAND_IN = re.compile(rf"(?:{TEXT_STAND_IN}|{NUMBER_STAND_IN}|{TYPED_STAND_IN})\((\d+)")
 
 IN_MESSAGES = {
     re.compile(  # the macros that stand for calls, as DuckDB writes them out

@@ -12,6 +12,7 @@ import pyarrow as pa
 from relquery.errors import MissingExtraError
 from relquery.prompt import Finish
 from relquery.report import Report
+from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_python
 
@@ -138,20 +139,6 @@ def _html_row(cells: Iterable[str], tag: str) -> str:
 def missing_values(count: int) -> str:
     """`1 LLM value is`, `2 LLM values are`."""
     return "1 LLM value is" if count == 1 else f"{count} LLM values are"
-
-
-def distinct_names(names: list[str]) -> list[str]:
-    """Names with suffixes `_1`, `_2`, ... for repeated ones, ignoring case."""
-    taken: set[str] = set()
-    distinct = []
-    for name in names:
-        candidate, number = name, 0
-        while candidate.lower() in taken:
-            number += 1
-            candidate = f"{name}_{number}"
-        taken.add(candidate.lower())
-        distinct.append(candidate)
-    return distinct
 
 
 def _cell(value: object) -> str:

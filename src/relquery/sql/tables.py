@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.errors import QueryError, RelqueryError, TableError
+from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.host.database import Database
-from relquery.sql.result import distinct_names
 
 _READERS = {
     ".csv": "read_csv",

@@ -124,7 +124,7 @@ def test_rows_without_an_inner_answer_are_not_asked_for_the_outer_one(con, backe
 
 def test_a_call_on_aggregates_is_asked_once_per_group(con, backend):
     con.sql("SELECT genre, LLM('up', genre, count(*), 'n ' || sum(id)) FROM films GROUP BY genre")
-    assert {"genre": "comedy", "COUNT(*)": 2, "'n ' || SUM(id)": "n 5"} in [
+    assert {"genre": "comedy", "count": 2, "sum_id": "n 5"} in [
         request.fields for request in backend.asked
     ]
     assert len(backend.asked) == 3

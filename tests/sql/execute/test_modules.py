@@ -60,7 +60,7 @@ def test_each_distinct_value_is_one_span_behind_the_other_fields(con, backend, o
         ),
         (
             "SELECT LLM('up', MODULE(upper(genre))) FROM films WHERE id = 2",
-            ['"UPPER(genre)": "COMEDY"'],
+            ['"upper_genre": "COMEDY"'],
         ),
         (
             "SELECT genre, LLM('up', MODULE(genre), sum(id)) FROM films WHERE id = 3 GROUP BY 1",

@@ -34,9 +34,10 @@ from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.report import Report
+from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.result import Result, distinct_names
+from relquery.sql.result import Result
 from relquery.sql.statements.texts import is_explain
 
 _SHOWN = 50

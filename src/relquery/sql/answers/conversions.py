@@ -20,6 +20,8 @@ from relquery.sql.answers.checks import WRITTEN, has_answer, is_answer, note, no
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.answers.readings import is_macro, reading
 from relquery.sql.form.normalize import without_alias
+from relquery.sql.functions.naming import field_name
+from relquery.sql.functions.task import task_of
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.numbers import beyond_double, needs_number
 from relquery.sql.read.scopes import calls_in, has_call
@@ -116,6 +118,8 @@ class _Conversion:
         return note(reading(call.copy(), kind or "DOUBLE"), call, kind or "DOUBLE")
 
     def _convert_cast(self, node: exp.Cast) -> None:
+        if any(task_of(call).output is not None for call in _calls_read(node.this)):
+            return  # the answers are values already
         kind = self.kinds.named(node.to)
         if kind in (None, "VARCHAR") or not self._is_row_level(node.this):
             return
@@ -168,6 +172,15 @@ class _Conversion:
         return not isinstance(node.parent, _OF_A_WINDOW) and self._is_row_level(node)
 
 
+def _calls_read(node: exp.Expr) -> Iterator[exp.Anonymous]:
+    """The call whose value is the value of a node: the node itself, or what its CASE gives."""
+    if isinstance(node, exp.Anonymous) and call_number(node) is not None:
+        yield node
+    elif isinstance(node, exp.Case) and not node.args.get("default"):
+        for branch in node.args["ifs"]:
+            yield from _calls_read(branch.args["true"])
+
+
 def _nodes(select: exp.Select) -> Iterator[exp.Expr]:
     """Nodes of a SELECT from the outside in; subqueries have no calls."""
     return select.walk(
@@ -183,7 +196,7 @@ def _note_as_written(select: exp.Select) -> None:
     for call in calls_in(select):
         for argument in call.expressions[1:]:
             if call_number(argument) is None and not isinstance(argument, exp.Column):
-                argument.meta.setdefault(FIELD_NAME, readable(argument))
+                argument.meta.setdefault(FIELD_NAME, field_name(argument))
 
 
 def _sides(comparison: exp.Expr) -> list[exp.Expr]:

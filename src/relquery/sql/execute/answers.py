@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from relquery.arrays import Bools, Int64s, Objects
-from relquery.prompt import Answer, Finish, Sampling
-from relquery.sql.execute.ask import Replies, problem
+from relquery.prompt import Answer, Finish
+from relquery.sql.execute.ask import Replies
+from relquery.sql.execute.reading import read_answer
+from relquery.sql.functions.task import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,15 @@ class Values:
     """Answers to one call by base row. Filled by `store`.
 
     call: its index. answers: as given; None where not asked (yet). stages: names of the stages
-    that asked. texts: texts of the valid answers. asked: base rows that were asked. lost: base rows
-    without an answer. failed: base rows without a value, for this or another reason.
+    that asked. values: the values of valid answers: texts, or what their type's transport holds.
+    asked: base rows that were asked. lost: base rows without an answer. failed: base rows without
+    a value, for this or another reason.
     """
 
     call: int
     answers: Objects
     stages: Objects
-    texts: Objects
+    values: Objects
     asked: Bools
     lost: Bools
     failed: Bools
@@ -45,18 +49,16 @@ class Values:
         none, no = np.full(rows, None, dtype=object), np.zeros(rows, np.bool_)
         return cls(call, none, none.copy(), none.copy(), no, no.copy(), no.copy())
 
-    def store(
-        self, replies: Replies, rows: Int64s, sampling: Sampling, stage: str
-    ) -> list[Failure]:
+    def store(self, replies: Replies, rows: Int64s, task: Task, stage: str) -> list[Failure]:
         """Store the answers for some base rows. Returns a failure for each lost answer."""
-        read = [_read(answer, sampling) for answer in replies.answers]
-        answers, texts, troubles = (
-            np.array([*column, None], dtype=object)[replies.of_row]
+        read = [read_answer(answer, task) for answer in replies.answers]
+        answers, values, troubles = (
+            _by_row(column, replies.of_row)
             for column in (replies.answers, [one[0] for one in read], [one[1] for one in read])
         )
         lost = np.array([trouble is not None for trouble in troubles], dtype=np.bool_)
         self.asked[rows], self.lost[rows], self.failed[rows] = True, lost, lost
-        self.answers[rows], self.stages[rows], self.texts[rows] = answers, stage, texts
+        self.answers[rows], self.stages[rows], self.values[rows] = answers, stage, values
         return [
             Failure(self.call, int(rows[at]), stage, troubles[at], answers[at])
             for at in np.flatnonzero(lost)
@@ -72,10 +74,10 @@ class Values:
 _NOT_ASKED = Answer(None, Finish.STOP, attempts=0)
 
 
-def _read(answer: Answer, sampling: Sampling) -> tuple[str | None, str | None]:
-    """(text, problem) of an answer."""
-    trouble = problem(answer, sampling)
-    if trouble is not None or answer.text is None:
-        return None, trouble
-    # DuckDB does not accept lone surrogates.
-    return answer.text.encode("utf-8", "replace").decode(), None
+def _by_row(items: Sequence[object], of_row: Int64s) -> Objects:
+    """The item of each row. Items may be lists, which numpy would take for rows of an array."""
+    column = np.empty(len(items) + 1, dtype=object)
+    for at, item in enumerate(items):
+        column[at] = item
+    by_row: Objects = column[of_row]
+    return by_row

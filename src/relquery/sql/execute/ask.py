@@ -13,8 +13,9 @@ from relquery.backends.base import Answers, Backend, Heard, cancelling
 from relquery.config import QueryConfig
 from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
-from relquery.prompt import Answer, Finish, Sampling
+from relquery.prompt import Answer, Finish
 from relquery.sql.execute.inputs import Inputs, Question
+from relquery.sql.execute.reading import problem, short
 from relquery.sql.plan.planner import PlannedCall
 
 Progress = Callable[[str, int, int], None]
@@ -45,13 +46,17 @@ class Asker:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """answers: one per distinct input; of_row: (rows,), index of each row's answer."""
+    """answers: one per distinct input; of_row: (rows,), index of each row's answer.
+
+    sent: the number of requests. others: answers that led to these, and are counted with them.
+    """
 
     answers: list[Answer]
     of_row: Int64s
     sent: int
     solver_seconds: float
     phr: float
+    others: tuple[Answer, ...] = ()
 
 
 def ask(question: Question, asker: Asker) -> Replies:
@@ -61,12 +66,12 @@ def ask(question: Question, asker: Asker) -> Replies:
     raises; answers received before that are in the ledger.
     """
     inputs = Inputs.of(question)
-    ledger = asker.ledger if has_one_answer(question.sampling) else None
+    ledger = asker.ledger if has_one_answer(question.task.sampling) else None
     answers: dict[int, Answer] = {}
     keys: Keys | None = None
     if ledger is not None:
         prompts = inputs.prompts_as_written()
-        keys, answers = look_up(ledger, asker.names, prompts, question.sampling)
+        keys, answers = look_up(ledger, asker.names, prompts, question.task.sampling)
     total = inputs.count
     if asker.progress is not None:  # finding an order can take a while, so report progress first
         asker.progress(question.name, len(answers), total)
@@ -78,7 +83,7 @@ def ask(question: Question, asker: Asker) -> Replies:
     with _keeping(ledger, keys, sent) as keep, ExitStack() as open_:
         stream: Answers = iter(())
         if prompts:
-            stream = asker.backend.deliver(prompts, question.sampling, keep)
+            stream = asker.backend.deliver(prompts, question.task.sampling, keep)
             open_.enter_context(cancelling(stream))
         for index, answer in stream:
             row = int(sent[index])
@@ -99,40 +104,19 @@ def ask(question: Question, asker: Asker) -> Replies:
 _NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 
 
-def problem(answer: Answer, sampling: Sampling) -> str | None:
-    """Why an answer has no valid value; None if it has one."""
-    if answer.error is not None:
-        return answer.error
-    if answer.finish is Finish.LENGTH:
-        return (
-            f"The answer was cut off after {answer.output_tokens} tokens: {_short(answer.text)}. "
-            f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
-        )
-    if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
-        return f"The request ended without an answer ({answer.finish.value})."
-    return None
-
-
 def failed(stage: str, inputs: Mapping[str, str | None], trouble: str) -> str:
     """What stopped a query: the stage, the inputs of one of its rows, and the problem."""
-    cells = [f"{name} = {_short(cell)}" for name, cell in inputs.items()]
+    cells = [f"{name} = {short(cell)}" for name, cell in inputs.items()]
     more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
     row = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
     return f"{stage}{row}: {trouble}"
 
 
 def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
-    trouble = problem(answer, question.sampling)
+    trouble = problem(answer, question.task.sampling)
     if trouble is not None:
         (row,) = question.cells.slice(inputs.row_of(index), 1).to_pylist() or [{}]
         raise RequestError(failed(question.name, row, trouble))
-
-
-def _short(text: str | None) -> str:
-    """The text in quotes, shortened if it is long; `NULL` if there is none."""
-    if text is None:
-        return "NULL"
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 @contextmanager

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from relquery.arrays import Int64s
 from relquery.config import Order
-from relquery.prompt import Prompt, Sampling
-from relquery.sql.execute.prompt import Form, Template, piece
+from relquery.prompt import Prompt
+from relquery.sql.execute.prompt import Form, Template, piece, pinned_in, plain_piece
+from relquery.sql.functions.task import Task
 from relquery.table.columns import columns_of, encode
 from relquery.table.reorder import reorder
-from relquery.table.schedule import Schedule
+from relquery.table.schedule import Report, Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,7 @@ class Question:
     the fields that are modules (see Template), by their place."""
 
     name: str
-    prompt: str
-    sampling: Sampling
+    task: Task
     rows: int
     cells: pa.Table
     forms: tuple[Form, ...]
@@ -36,13 +36,15 @@ class Inputs:
     """The distinct inputs of a call.
 
     pieces: per field, the text sent for each distinct cell. codes: (distinct inputs, fields), index
-    into `pieces`. of_row: (rows,), index of each row's input.
+    into `pieces`. of_row: (rows,), index of each row's input. pinned: the fields in the query's
+    text, in its order.
     """
 
     pieces: list[list[str]]
     codes: Int64s
     of_row: Int64s
     template: Template
+    pinned: tuple[int, ...] = ()
     modules: tuple[int, ...] = ()
 
     @classmethod
@@ -50,15 +52,18 @@ class Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
         columns = encode(question.cells)
         codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
+        pinned = pinned_in(question.task.query)
         pieces = []
         for at, (name, form) in enumerate(zip(columns.names, question.forms, strict=True)):
-            cells = [piece(name, form, cell) for cell in columns.values[at].to_pylist()]
+            given = columns.values[at].to_pylist()
+            in_text = at in pinned
+            cells = [plain_piece(one) if in_text else piece(name, form, one) for one in given]
             numbers = {text: number for number, text in enumerate(dict.fromkeys(cells))}
             pieces.append(list(numbers))
             codes[:, at] = np.array([numbers[text] for text in cells], np.int64)[codes[:, at]]
         first, of_row = distinct_rows(codes)
-        template = Template(question.prompt, pieces, question.modules)
-        return cls(pieces, codes[first], of_row, template, question.modules)
+        template = Template(question.task.query, pieces, question.modules)
+        return cls(pieces, codes[first], of_row, template, pinned, question.modules)
 
     @property
     def count(self) -> int:
@@ -72,13 +77,25 @@ class Inputs:
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
 
-        Modules share nothing with what is before them. They follow the other fields, which are
-        ordered as if they were alone.
+        Fields in the query's text come first and in its order, so rows are grouped by them. Modules
+        share nothing with what is before them. They follow the other fields, which are ordered as
+        if they were alone.
         """
         if not self.pieces or not len(rows):
             return None
-        others = [at for at in range(len(self.pieces)) if at not in self.modules]
-        chosen = others or list(range(len(self.pieces)))
+        free = [at for at in range(len(self.pieces)) if at not in self.pinned]
+        if not free:
+            schedule = Schedule(np.arange(len(rows)), np.zeros((len(rows), 0), np.int32), _UNSOLVED)
+        else:
+            schedule = self._of_data(rows, free, order)
+        if not self.pinned or order == "original":
+            return schedule
+        return _grouped(schedule, self.codes[rows][:, list(self.pinned)])
+
+    def _of_data(self, rows: Int64s, free: list[int], order: Order) -> Schedule:
+        """The order of some inputs by the fields that may be sent in any order."""
+        modules = [at for at in free if at in self.modules]
+        chosen = [at for at in free if at not in self.modules] or free
         # No names: a piece already contains its field's name.
         texts = [self.pieces[at] for at in chosen]
         columns = columns_of([""] * len(chosen), self.codes[rows][:, chosen], texts)
@@ -86,21 +103,38 @@ class Inputs:
         if len(chosen) == len(self.pieces):
             return schedule
         if order == "original":
-            fields = np.tile(np.arange(len(self.pieces)), (len(rows), 1))
+            fields = np.tile(np.array(free), (len(rows), 1))
         else:
-            last = np.tile(np.array(self.modules), (len(rows), 1))
-            fields = np.concatenate((np.array(chosen)[schedule.fields], last), axis=1)
+            fields = np.array(chosen)[schedule.fields]
+            if len(chosen) < len(free):
+                last = np.tile(np.array(modules), (len(rows), 1))
+                fields = np.concatenate((fields, last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
 
     def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
         """Prompts of inputs `rows`, their fields in the order of the schedule."""
-        cells, fields = self.codes[rows].tolist(), range(len(self.pieces))
+        cells = self.codes[rows].tolist()
+        fields = [at for at in range(len(self.pieces)) if at not in self.pinned]
         orders = repeat(fields) if schedule is None else schedule.fields.tolist()
         return [self.template.prompt(row, order) for row, order in zip(cells, orders, strict=False)]
 
     def prompts_as_written(self) -> list[Prompt]:
         """Prompts of all inputs, fields in the query's order; they identify the question."""
         return self.prompts(np.arange(self.count), None)
+
+
+def _grouped(schedule: Schedule, pinned: Int64s) -> Schedule:
+    """The schedule with rows of equal pinned cells together; within them its order stays.
+
+    pinned: (rows, pinned fields), codes of the cells in the order of the query's text.
+    """
+    rank = np.empty(len(schedule.rows), np.int64)
+    rank[schedule.rows] = np.arange(len(rank))
+    by_text = np.lexsort((rank, *pinned.T[::-1]))
+    return replace(schedule, rows=by_text, fields=schedule.fields[rank[by_text]])
+
+
+_UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
 
 
 def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:

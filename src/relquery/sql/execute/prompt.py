@@ -1,4 +1,7 @@
-"""The prompt of a call (paper 000, appendix C): system text, query, fields as JSON."""
+"""The prompt of a call (paper 000, appendix C): system text, query, fields as JSON.
+
+A field whose place in the query's text is fixed stands there as plain text.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,18 @@ SYSTEM = (
     "You are a data analyst. Use the provided JSON data to answer the user query based on the "
     "specified fields. Respond with only the answer, no extra formatting."
 )
+SYSTEM_OF_TEXT = (
+    "You are a data analyst. Answer the user query. Respond with only the answer, no extra "
+    "formatting."
+)
 SEPARATOR = ",\n"
 
 # How a cell is written: as a JSON string, or unchanged because it already is JSON.
 Form = Literal["string", "json"]
 
-_SYSTEM = Text(SYSTEM, Role.SYSTEM)
+Query = tuple[str | int, ...]
+"""The text of a query; a number stands for the text of that field."""
+
 _TAIL = Text("\n}")
 _NOT_JSON = {"nan", "inf", "-inf"}
 _JSON_TYPES = {
@@ -42,28 +51,47 @@ _JSON_TYPES = {
 class Template:
     """The prompts of one call. Their parts are lowered once for all rows.
 
-    pieces: per field, the text of each distinct cell; see `piece`. modules: fields whose pieces are
-    independent spans (paper 001): computed once, whatever is around them.
+    query: its text. pieces: per field, the text of each distinct cell; see `piece`. modules: fields
+    whose pieces are independent spans (paper 001): computed once, whatever is around them.
     """
 
     def __init__(
-        self, prompt: str, pieces: Sequence[Sequence[str]], modules: Collection[int] = ()
+        self, query: Query, pieces: Sequence[Sequence[str]], modules: Collection[int] = ()
     ) -> None:
-        self._pieces, self._modules = pieces, modules
-        head = f"Answer the below query:\n{prompt}"
-        if pieces:
-            head += "\n\nGiven the following data:\n{\n"
-        self._begin = lower(Seq((_SYSTEM, Text(head))))
+        self._query, self._pieces, self._modules = query, pieces, modules
+        self._pinned = pinned_in(query)
+        self._has_data = len(pieces) > len(self._pinned)
         self._end = lower(_TAIL)
+        self._heads: dict[tuple[int, ...], Prompt] = {}
         self._spans: dict[tuple[int, int, bool], Prompt] = {}
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
-        """The prompt of a row. cells: piece number per field; order: which fields to send."""
-        if not order:
-            return self._begin
-        *before, last = order
+        """The prompt of a row. cells: piece number per field; order: in which fields are sent.
+
+        Fields in the query's text may be left out of the order.
+        """
+        begin = self._head(tuple(cells[field] for field in self._pinned))
+        if not self._has_data:
+            return begin
+        *before, last = [field for field in order if field not in self._pinned]
         inner = [span for field in before for span in self._part(field, cells[field], True)]
-        return (*self._begin, *inner, *self._part(last, cells[last], False), *self._end)
+        return (*begin, *inner, *self._part(last, cells[last], False), *self._end)
+
+    def _head(self, cells: tuple[int, ...]) -> Prompt:
+        """The text before the data. cells: piece numbers of the fields in it."""
+        if cells not in self._heads:
+            texts = {
+                field: self._pieces[field][cell]
+                for field, cell in zip(self._pinned, cells, strict=True)
+            }
+            query = "".join(texts[part] if isinstance(part, int) else part for part in self._query)
+            head = f"Answer the below query:\n{query}"
+            if self._has_data:
+                head += "\n\nGiven the following data:\n{\n"
+            has_json = self._has_data or not self._pinned
+            system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
+            self._heads[cells] = lower(Seq((system, Text(head))))
+        return self._heads[cells]
 
     def _part(self, field: int, cell: int, goes_on: bool) -> Prompt:
         """What is sent for a cell. goes_on: whether another field follows."""
@@ -83,6 +111,16 @@ class Template:
 def piece(name: str, form: Form, cell: str | None) -> str:
     """A field of a row as sent: a label and a cell in JSON."""
     return f"{json.dumps(name, ensure_ascii=False)}: {_json(cell, form)}"
+
+
+def pinned_in(query: Query) -> tuple[int, ...]:
+    """The fields whose place is fixed in a query's text, in the order of the text."""
+    return tuple(dict.fromkeys(part for part in query if isinstance(part, int)))
+
+
+def plain_piece(cell: str | None) -> str:
+    """A field in the text of a query, as sent."""
+    return "null" if cell is None else cell
 
 
 def as_text(expression: str, sql_type: str) -> tuple[str, Form]:

@@ -138,8 +138,10 @@ class Rows:
     def _answers(self, rows: Int64s) -> pa.Table:
         columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
         for call in self.plan.calls:
-            texts = self.of_call(call.index).texts[rows]
-            columns[ours.answer(call.index)] = pa.array(texts, pa.large_string())
+            values = self.of_call(call.index).values[rows]
+            output = call.task.output
+            kind = pa.large_string() if output is None else output.transport
+            columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
         return pa.table(columns)
 
 

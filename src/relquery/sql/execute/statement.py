@@ -19,6 +19,8 @@ from relquery.sql.execute.rows import Rows
 from relquery.sql.form.groups import asks_about_groups, over_groups
 from relquery.sql.form.joins import over_joined, take_conditions
 from relquery.sql.form.normalize import check_forms, check_places, normalize
+from relquery.sql.functions.expand import Expansion
+from relquery.sql.functions.naming import field_name
 from relquery.sql.host.database import Database
 from relquery.sql.plan.compared import check_labels, note_compared
 from relquery.sql.plan.planner import Filter, PlannedCall, Scope, SelectPlan, plan_select
@@ -75,7 +77,7 @@ class Walk(Generic[R]):
     """Walks one statement through its stages.
 
     defaults: sampling options for calls that do not set their own. kinds: how many stages there
-    were of each kind, to number them.
+    were of each kind, to number them. notes: warnings about prompts.
     """
 
     source: Source
@@ -84,6 +86,7 @@ class Walk(Generic[R]):
     defaults: Sampling
     stages: Stages[R]
     kinds: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
     def statement(self, tree: exp.Expr) -> Done:
         """Go through all stages.
@@ -93,6 +96,9 @@ class Walk(Generic[R]):
         check_statement(tree)
         tree = self.macros.expand(with_inside(tree), self.source.sql)
         check_forms(tree)
+        functions = Expansion(self.source, self.database, self.defaults)
+        tree = functions.expand(tree)
+        self.notes += functions.notes
         has_data = take_data_clause(tree)
         check(self.database, self.source, tree)
         check_target(self.database, tree)
@@ -100,7 +106,7 @@ class Walk(Generic[R]):
             return Done(stubbed(tree), None)
         if not has_data:
             return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
-        names = result_names(self.database, self.source, tree)
+        names = result_names(self.database, self.source, tree, functions.kinds)
         _note_fields(tree)
         texts: dict[str, frozenset[str]] = {}
         while (select := next_select(tree)) is not None:
@@ -144,7 +150,6 @@ class Walk(Generic[R]):
             context,
             sources,
             self.macros.aggregates,
-            self.defaults,
             names,
         )
         kinds = Kinds(self.database, context, normal)
@@ -217,7 +222,7 @@ def _note_fields(tree: exp.Expr) -> None:
     for call in calls_in(tree):
         for argument in call.expressions[1:]:
             if argument.find(exp.Query) and has_call(argument):
-                argument.meta.setdefault(FIELD_NAME, readable(argument))
+                argument.meta.setdefault(FIELD_NAME, field_name(argument))
 
 
 def _replaced(tree: exp.Expr, select: exp.Select, by: exp.Expr) -> exp.Expr:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import pyarrow as pa
+
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Compared, Prompt, Sampling
 from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.groups import Grouped
 from relquery.sql.execute.inputs import Inputs, Question
 from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
@@ -76,7 +79,7 @@ class Foretelling:
                 calls=counts.calls,
                 from_ledger=counts.from_ledger,
                 counts=_in_words(asked, counts.calls, is_known and counts.exact),
-                order=self.asker.config.order,
+                order="pinned" if call.is_pinned else self.asker.config.order,
                 answers=answers(call.sampling, self.asker.backend),
                 hint=self._hint(call.sampling),
                 modules=modules if has_modules else (),
@@ -98,14 +101,37 @@ class Foretelling:
             cells, forms = rows.cells(call.fields, wanted)
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(len(wanted), None, False, None)
+        if call.task.kind == "group":
+            return self._of_groups(call, rows, wanted, cells.column(0))
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
         modules = self.asker.modules(call)
-        inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms, modules))
+        inputs = Inputs.of(Question("", call.task, count, cells, forms, modules))
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
         missing, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
         work = effort(missing, call.sampling, self.asker.backend)
         return _Counts(len(missing), inputs.count - len(missing), not repeats, work)
+
+    def _of_groups(
+        self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray
+    ) -> _Counts:
+        """The calls about groups. Those that read answers of others are never in the ledger yet."""
+        grouped = Grouped.of(call.task, lists, self.asker.backend)
+        rows.note_inputs(call, wanted, grouped.of_row)
+        forest = grouped.forest
+        first = [forest.prompt(at, ()) for at, one in enumerate(forest.trees) if not one.below]
+        missing, repeats = self._missing(first, call.sampling)
+        answer = " and" * call.sampling.max_tokens  # as long as it may be
+        later = [
+            forest.prompt(at, [answer] * len(one.below))
+            for at, one in enumerate(forest.trees)
+            if one.below
+        ]
+        work = effort([*missing, *later], call.sampling, self.asker.backend)
+        if later and work.counted_by == "tokenizer":
+            work = replace(work, counted_by="sample", refused=None)
+        calls = len(missing) + len(later)
+        return _Counts(calls, len(first) - len(missing), not repeats, work)
 
     def _missing(self, prompts: list[Prompt], sampling: Sampling) -> tuple[list[Prompt], bool]:
         """The prompts that the ledger cannot answer, and whether it may be able to by then.

@@ -20,8 +20,8 @@ class ExplainedCall:
     stage: its name in the report of the run. prompt: the start of the prompt. fields: what the
     model sees of a row. rows, calls, from_ledger: as in the report; `counts` says how reliable
     they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
-    the calls take. modules: fields whose values the model reads by themselves. plain: fields whose
-    values it should, but the model has no modules.
+    the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
+    the model reads by themselves. plain: fields whose values it should, but it has no modules.
     """
 
     stage: str
@@ -31,7 +31,7 @@ class ExplainedCall:
     calls: int | None
     from_ledger: int | None
     counts: Literal["exact", "at most"] | None
-    order: Order
+    order: Order | Literal["pinned"]
     answers: str
     hint: str | None
     effort: Effort | None
@@ -98,11 +98,13 @@ class SqlExplanation:
     plan: DuckDB's own explanation of a query without LLM calls; None for one with calls, even if
         it would make none.
     unpriced: that no price is known, where a provider would be asked; else None.
+    warnings: about prompts that seem to name a field.
     """
 
     calls: tuple[ExplainedCall, ...]
     plan: str | None = None
     unpriced: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def arrow(self) -> pa.Table:
         """As a table with one row per call, or DuckDB's plan if there are no calls."""
@@ -141,6 +143,13 @@ class SqlExplanation:
             for call in self.calls
             if call.plain
         ]
+        hints += [
+            f"{call.stage}: PROMPT pins the order of the fields, so prompts share less. Name "
+            "columns in braces instead: '... {column} ...'"
+            for call in self.calls
+            if call.order == "pinned"
+        ]
+        hints += self.warnings
         return hints if self.unpriced is None else [*hints, self.unpriced]
 
     def columns(self) -> dict[str, list[str]]:

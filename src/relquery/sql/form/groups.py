@@ -14,10 +14,11 @@ from sqlglot import exp
 
 from relquery.sql import names as ours
 from relquery.sql.form.normalize import conjuncts, group_keys, is_order_name, without_alias
+from relquery.sql.functions.naming import field_name
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import Sources
 from relquery.sql.read.scopes import calls_in, compared_with_query, has_call, is_subquery
-from relquery.sql.read.source import FIELD_NAME, readable, unnumbered
+from relquery.sql.read.source import FIELD_NAME, unnumbered
 
 _INNER = ("from_", "joins", "laterals", "where", "sample", "group")
 _OUTER = ("with_", "distinct", "qualify", "windows", "order", "limit", "offset")
@@ -129,7 +130,7 @@ class _Split:
         for call in calls_in(node):
             for argument in call.expressions:
                 if not isinstance(argument, exp.Column):
-                    argument.meta.setdefault(FIELD_NAME, readable(argument))
+                    argument.meta.setdefault(FIELD_NAME, field_name(argument))
         return node.transform(self._part, copy=False)
 
     def column(self, node: exp.Expr) -> exp.Column:
@@ -137,10 +138,7 @@ class _Split:
         name = self._known.setdefault(self.texts.text(node), ours.group(len(self._known)))
         self.inner.setdefault(name, node.copy())
         column = exp.column(name)
-        is_column = isinstance(node, exp.Column)
-        column.meta[FIELD_NAME] = node.meta.get(
-            FIELD_NAME, node.name if is_column else readable(node)
-        )
+        column.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, field_name(node))
         return column
 
     def _part(self, node: exp.Expr) -> exp.Expr:

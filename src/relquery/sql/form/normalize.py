@@ -12,13 +12,14 @@ from typing import cast
 from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable, outer_columns
 from relquery.sql.read.from_clause import Sources, is_star, star_columns
 from relquery.sql.read.methods import restore_columns
 from relquery.sql.read.scopes import Context, calls_in, has_call
-from relquery.sql.read.source import FIELD_NAME, to_sql
+from relquery.sql.read.source import FIELD_NAME, FUNCTION, to_sql
 
 _SETS_OF_KEYS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
 _BEFORE_ROWS = ("from_", "joins", "laterals", "sample", "limit", "offset")
@@ -61,6 +62,8 @@ def _check_no_star(item: exp.Expr) -> None:
 def check_forms(tree: exp.Expr) -> None:
     """Raises UnsupportedQueryError for a call with a clause that belongs to an aggregate."""
     for call in calls_in(tree):
+        if call.meta[FUNCTION] in ours.AGGREGATES and not isinstance(call.parent, exp.Window):
+            continue
         clause = _CLAUSES_OF_AGGREGATES.get(type(call.parent)) if _is_its_own(call) else None
         for argument in call.expressions:
             if isinstance(argument, exp.Distinct | exp.Order):

@@ -142,6 +142,11 @@ class Database:
             rows = self.connection.sql(f"DESCRIBE {query}", params=values or None).fetchall()
         return [(row[0], row[1]) for row in rows]
 
+    def type(self, name: str) -> Any:
+        """A type, as DuckDB's Python package has it, by its SQL. Raises QueryError."""
+        with _translated("", self):
+            return self.connection.dtype(name)
+
     def bind(self, statement: str, values: Mapping[str, Any] | None = None) -> None:
         """Have DuckDB check a statement for errors without running it."""
         with _translated(statement, self):
@@ -184,9 +189,12 @@ class Database:
         setting = self.fetch("SELECT current_setting('default_collation')").column(0)[0].as_py()
         return not setting
 
-    def statements(self, sql: str) -> list[Parsed]:
-        """The statements of a text. Raises SqlSyntaxError."""
-        with _translated(sql, self):
+    def statements(self, sql: str, written: str | None = None) -> list[Parsed]:
+        """The statements of a text. Raises SqlSyntaxError.
+
+        written: the same text as the user wrote it, for the error.
+        """
+        with _translated(sql if written is None else written, self):
             return [
                 Parsed(one.query, one.type.name, frozenset(one.named_parameters))
                 for one in self.connection.extract_statements(sql)

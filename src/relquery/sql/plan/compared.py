@@ -37,8 +37,10 @@ def check_labels(plan: SelectPlan) -> None:
 
 
 def _noted(call: PlannedCall, plan: SelectPlan) -> PlannedCall:
-    texts = () if call.sampling.labels else _texts_of(call, plan)
-    return replace(call, sampling=Compared.by(call.sampling, texts)) if texts else call
+    texts = () if call.sampling.labels or call.task.output else _texts_of(call, plan)
+    if not texts:
+        return call
+    return replace(call, task=replace(call.task, sampling=Compared.by(call.sampling, texts)))
 
 
 def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from relquery.sql.exchange.distinct import distinct_names
+from relquery.sql.functions.naming import field_name
 from relquery.sql.read.from_clause import Sources
-from relquery.sql.read.source import FIELD_NAME, readable, to_sql
+from relquery.sql.read.source import FIELD_NAME, to_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +38,27 @@ class Given:
     is_module: bool
 
 
-def name_fields(fields: Iterable[Given], sources: Sources) -> tuple[Field, ...]:
+def name_fields(
+    fields: Iterable[Given], sources: Sources, *, keep: bool = False
+) -> tuple[Field, ...]:
     """Name fields; one given twice is sent once, as a module if the first is one.
 
     A column keeps its own name, or becomes table.column if two fields of the call would clash.
+    Other fields that would clash are numbered. keep: whether each keeps its place, even if given
+    twice.
     """
-    distinct: dict[str, Given] = {}
-    for field in fields:
-        distinct.setdefault(to_sql(field.value), field)
+    distinct: dict[object, Given] = {}
+    for at, field in enumerate(fields):
+        distinct.setdefault(at if keep else to_sql(field.value), field)
     short = [_name(field.expression, sources) for field in distinct.values()]
     counts = Counter(short)
-    return tuple(
-        Field(
-            name if counts[name] == 1 else _qualified(name, field.expression, sources),
-            field.value,
-            field.is_module,
-        )
+    names = [
+        name if counts[name] == 1 else _qualified(name, field.expression, sources)
         for name, field in zip(short, distinct.values(), strict=True)
+    ]
+    return tuple(
+        Field(name, field.value, field.is_module)
+        for name, field in zip(distinct_names(names), distinct.values(), strict=True)
     )
 
 
@@ -62,7 +68,7 @@ def _name(expression: exp.Expr, sources: Sources) -> str:
     if isinstance(expression, exp.Column):
         resolved = sources.resolve(expression)
         return resolved[1] if resolved else expression.name
-    return readable(expression)
+    return field_name(expression)
 
 
 def _qualified(name: str, expression: exp.Expr, sources: Sources) -> str:

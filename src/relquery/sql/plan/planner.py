@@ -22,15 +22,15 @@ from relquery.sql.form.guards import guards_of
 from relquery.sql.form.limits import LIMITS, early_limits
 from relquery.sql.form.normalize import conjuncts, without_alias
 from relquery.sql.form.places import note_places
+from relquery.sql.functions.task import MODULES, Task, task_of
 from relquery.sql.host.database import Database
 from relquery.sql.plan.fields import Field, Given, name_fields
 from relquery.sql.plan.needs import Need, needs_in
 from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.calls import read_call
 from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
 from relquery.sql.read.scopes import Context, has_call
-from relquery.sql.read.source import MODULES, Source, call_number, to_sql
+from relquery.sql.read.source import Source, call_number, to_sql
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
@@ -41,10 +41,25 @@ class PlannedCall:
 
     index: int
     text: str
-    prompt: str
-    sampling: Sampling
+    task: Task
     fields: tuple[Field, ...]
     needs: tuple[Need, ...]
+
+    @property
+    def prompt(self) -> str:
+        """The prompt to show."""
+        return self.task.prompt
+
+    @property
+    def sampling(self) -> Sampling:
+        """How answers are drawn."""
+        return self.task.sampling
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the prompt's text fixes the place of all fields."""
+        places = {part for part in self.task.query if isinstance(part, int)}
+        return bool(self.fields) and len(places) == len(self.fields)
 
     @property
     def modules(self) -> tuple[int, ...]:
@@ -83,14 +98,13 @@ class SelectPlan:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The context for planning a SELECT. names: its column names; defaults: sampling of calls."""
+    """The context for planning a SELECT. names: its column names."""
 
     database: Database
     source: Source
     context: Context
     sources: Sources
     aggregates: Aggregates
-    defaults: Sampling
     names: list[str]
 
 
@@ -209,19 +223,19 @@ class _Calls:
         number = call_number(node)
         assert number is not None
         text = self._scope.source.text(number)
-        call = read_call(node, text, self._scope.defaults)
+        task = task_of(node)
         given = [
-            Given(one, self._field(one), at in node.meta.get(MODULES, ()))
-            for at, argument in enumerate(call.fields)
+            Given(one, self._field(one), at in node.meta[MODULES])
+            for at, argument in enumerate(node.expressions[1:])
             for one in self._expand(argument)
         ]
         values = [one.value for one in given]
-        fields = name_fields(given, self._scope.sources)
+        fields = name_fields(given, self._scope.sources, keep=task.has_places)
         asked = tuple((one.name, one.sql, one.is_module) for one in fields)
-        index = self._identities.setdefault((call.prompt, asked, call.sampling), len(self.planned))
+        index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
             needs = needs_in(values, self._scope.aggregates)
-            self.planned.append(PlannedCall(index, text, call.prompt, call.sampling, fields, needs))
+            self.planned.append(PlannedCall(index, text, task, fields, needs))
         self._used[index] = None
         self._guards.setdefault(index, []).extend(self._guards_by_number[number])
         return exp.column(ours.answer(index))

@@ -7,6 +7,7 @@ error in the query before the first call is paid for, and the column names and t
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from sqlglot import exp
 
@@ -28,6 +29,7 @@ def install(database: Database) -> None:
             f"CREATE OR REPLACE TEMP MACRO {name}(call, fields := NULL) AS "
             f"CASE WHEN fields IS NULL THEN {value} END"
         )
+    database.execute(f"CREATE OR REPLACE TEMP MACRO {ours.TYPED_STAND_IN}(call, value) AS value")
 
 
 def check(database: Database, source: Source, tree: exp.Expr) -> None:
@@ -64,17 +66,26 @@ def column_names(
     return [_as_written(name, source) for name, _ in columns]
 
 
-def result_names(database: Database, source: Source, tree: exp.Expr) -> list[str] | None:
+def result_names(
+    database: Database, source: Source, tree: exp.Expr, kinds: Mapping[int, str]
+) -> list[str] | None:
     """Names of the result's columns as DuckDB would give them for the text as written.
 
-    None if the statement returns no rows, or if DESCRIBE does not accept it.
+    kinds: types of the functions with calls, by number. None if the statement returns no rows, or
+    if DESCRIBE does not accept it.
     """
     if not isinstance(tree, exp.Query):
         return None
     calls = list(calls_in(tree))
     numeric = {call_number(call) for call in calls if needs_number(call)}
     first = _first_of_equals(calls)
-    text = source.with_calls(lambda index: f"{_macro(index in numeric)}({first.get(index, index)})")
+
+    def stand_in(index: int) -> str:
+        if kinds.get(index, "VARCHAR") == "VARCHAR":
+            return f"{_macro(index in numeric)}({first.get(index, index)})"
+        return f"{ours.TYPED_STAND_IN}({first.get(index, index)}, CAST(NULL AS {kinds[index]}))"
+
+    text = source.with_calls(stand_in)
     try:
         names = [name for name, _ in database.describe(text)]
     except QueryError:  # DuckDB accepts some forms only as rewritten by sqlglot, e.g. `x -> x + 1`
@@ -99,12 +110,17 @@ def _as_written(name: str, source: Source) -> str:
 
 def stubbed(tree: exp.Expr) -> str:
     """A statement or a query with stand-ins for its calls."""
+    return to_sql(stub(tree))
+
+
+def stub(tree: exp.Expr) -> exp.Expr:
+    """A copy of a tree with stand-ins for its calls."""
     copy = tree.copy()
     calls = list(calls_in(copy))
     first = _first_of_equals(calls)
     for call in reversed(calls):
         call.replace(_stand_in(call, first[call_number(call) or 0]))
-    return to_sql(copy)
+    return copy
 
 
 def _nulls(columns: list[tuple[str, str]]) -> str:

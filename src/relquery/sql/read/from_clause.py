@@ -5,7 +5,7 @@ For an unknown column it suggests which columns may be meant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from sqlglot import exp
 
@@ -16,11 +16,12 @@ from relquery.errors import (
     UnsupportedQueryError,
     unknown,
 )
+from relquery.prompt import Sampling
 from relquery.sql.host.database import Database
-from relquery.sql.read.calls import OPTIONS
 from relquery.sql.read.scopes import Context, calls_in, context_of
 from relquery.sql.read.source import FIELD_NAME, call_number, read_source, to_sql
 
+_OPTIONS = {one.name for one in fields(Sampling)}
 _FROM_CLAUSES = ("from_", "joins", "laterals", "sample")
 
 
@@ -225,7 +226,7 @@ def _option(column: exp.Column) -> exp.EQ | None:
     is_argument = (
         isinstance(equals, exp.EQ)
         and column.arg_key == "this"
-        and column.name.lower() in OPTIONS
+        and column.name.lower() in _OPTIONS
         and equals.parent is not None
         and call_number(equals.parent) is not None
     )

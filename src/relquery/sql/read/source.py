@@ -1,20 +1,21 @@
 """The text of a query: where its LLM calls are, and the tree that sqlglot parses from it.
 
 Every call gets a number before parsing (`LLM(` becomes `_rq_llm_3(`). So a node of the tree knows
-its own text, and the names of result columns can be taken from the original text.
+its own text, and the names of result columns can be taken from the original text. Names of fields
+(`LLM('...', price * 2 AS total)`) are taken out before parsing, since SQL has no such names.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
-from relquery.errors import QueryError
+from relquery.errors import SqlSyntaxError
 from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 
@@ -23,11 +24,12 @@ DIALECT = "duckdb"
 VALUE = "value"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
-# Metadata of a call: which of its fields are written as MODULE(field), by their place.
-MODULES = "modules"
-_MODULE = "MODULE"
+# Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
+FUNCTION = "function"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 # Tokens before a schema's function, an alias with columns, or a table or macro to create.
 _BEFORE_OTHERS = (
     TokenType.DOT,
@@ -43,12 +45,28 @@ _ANY_CASE = re.compile(rf"{ours.CALL}\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
+class Name:
+    """The name given to an argument: `AS total` from `start` to `end`."""
+
+    argument: int
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallText:
-    """The position of one call: its name is from `name` to `opening`; `end` is after its `)`."""
+    """The position of one call: its name is from `name` to `opening`; `end` is after its `)`, or
+    after that of its FILTER.
+
+    function: its name in lower case. names: those given to its arguments.
+    """
 
     name: int
     opening: int
     end: int
+    function: str
+    names: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +79,26 @@ class Source:
     def text(self, index: int) -> str:
         """Call `index` as written, with its name in lower case like DuckDB's function names."""
         call = self.calls[index]
-        return "llm" + self.sql[call.opening : call.end]
+        return call.function + self.sql[call.opening : call.end]
 
     def parse(self) -> exp.Expression:
-        """The tree with numbered calls; fields that are modules are noted in `MODULES`.
-
-        Raises SqlSyntaxError, and QueryError for a module that is no field.
-        """
-        sql = self._spliced(
+        """The tree with numbered calls. Raises SqlSyntaxError."""
+        numbered = [
             (call.name, call.opening, f"{ours.CALL}{index}")
             for index, call in enumerate(self.calls)
-        )
+        ]
+        unnamed = [(name.start, name.end, "") for call in self.calls for name in call.names]
+        sql = self._spliced(sorted(numbered + unnamed))
         try:
             tree = sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
         except (ParseError, TokenError) as error:
             raise from_sqlglot(_as_written(self.sql) or error, self.sql) from error
         assert isinstance(tree, exp.Expression)
         for node in list(tree.find_all(exp.Anonymous)):
-            if call_number(node) is not None:
-                _take_modules(node)
+            if (number := call_number(node)) is not None:
+                node.meta[FUNCTION] = self.calls[number].function
+                for name in self.calls[number].names:
+                    node.expressions[name.argument].meta[FIELD_NAME] = name.name
         return tree
 
     def with_calls(self, replacement: Callable[[int], str]) -> str:
@@ -92,30 +111,13 @@ class Source:
                 end = call.end
         return self._spliced(outermost)
 
-    def _spliced(self, replacements: object) -> str:
+    def _spliced(self, replacements: Iterable[tuple[int, int, str]]) -> str:
         parts = []
         at = 0
-        for start, end, text in replacements:  # type: ignore[attr-defined]
+        for start, end, text in replacements:
             parts += [self.sql[at:start], text]
             at = end
         return "".join([*parts, self.sql[at:]])
-
-
-def _take_modules(call: exp.Anonymous) -> None:
-    """Replace each MODULE(field) of a call by its field."""
-    given = [each for each in call.expressions if not isinstance(each, exp.PropertyEQ | exp.Kwarg)]
-    modules = []
-    for at, argument in enumerate(given):
-        if not isinstance(argument, exp.Anonymous) or argument.name.upper() != _MODULE:
-            continue
-        if at == 0 or len(argument.expressions) != 1:
-            raise QueryError(
-                f"{to_sql(argument)} must be a field of an LLM call, with one column or expression "
-                "in it: LLM('prompt', MODULE(column))."
-            )
-        argument.replace(argument.expressions[0])
-        modules.append(at - 1)
-    call.meta[MODULES] = frozenset(modules)
 
 
 def _as_written(sql: str) -> ParseError | TokenError | None:
@@ -136,11 +138,21 @@ def read_source(sql: str) -> Source:
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     starts = [at for at in range(len(tokens) - 1) if _starts_call(tokens, at)]
-    calls = [
-        CallText(tokens[at].start, tokens[at + 1].start, tokens[_closing(tokens, at + 1)].end + 1)
-        for at in starts
-    ]
-    return Source(sql[: tokens[-1].end + 1] if tokens else sql, tuple(calls))
+    calls = tuple(_call_text(tokens, at) for at in starts)
+    return Source(sql[: tokens[-1].end + 1] if tokens else sql, calls)
+
+
+def without_names(sql: str) -> str:
+    """The text as DuckDB can parse it: blanks where fields of calls are named."""
+    try:
+        source = read_source(sql)
+    except SqlSyntaxError:  # DuckDB will say what is wrong
+        return sql
+    for call in source.calls:
+        for name in call.names:
+            blank = re.sub(r"[^\n]", " ", sql[name.start : name.end])
+            sql = sql[: name.start] + blank + sql[name.end :]
+    return sql
 
 
 def call_number(node: exp.Expr) -> int | None:
@@ -181,11 +193,36 @@ def _starts_call(tokens: list[Token], at: int) -> bool:
     token = tokens[at]
     return (
         token.token_type in _NAMES
-        and token.text.lower() == "llm"
+        and token.text.lower() in ours.FUNCTIONS
         and tokens[at + 1].token_type == TokenType.L_PAREN
         and not _is_declared(tokens, at)
         and not _is_with_entry(tokens, at)
     )
+
+
+def _call_text(tokens: list[Token], at: int) -> CallText:
+    """The position of the call whose name is token `at`."""
+    closing, function = _closing(tokens, at + 1), tokens[at].text.lower()
+    names = tuple(_names_in(tokens, at + 1, closing))
+    end = closing
+    words = [token.text.upper() for token in tokens[closing + 1 : closing + 3]]
+    if function in ours.AGGREGATES and words == ["FILTER", "("]:
+        end = _closing(tokens, closing + 2)
+    return CallText(tokens[at].start, tokens[at + 1].start, tokens[end].end + 1, function, names)
+
+
+def _names_in(tokens: list[Token], opening: int, closing: int) -> Iterator[Name]:
+    """The names given to arguments: `AS total` before a comma or the end."""
+    depth = argument = 0
+    for at in range(opening, closing):
+        kind = tokens[at].token_type
+        depth += (kind in _OPENING) - (kind in _CLOSING)
+        argument += kind == TokenType.COMMA and depth == 1
+        if kind == TokenType.ALIAS and depth == 1 and at + 2 <= closing:
+            after = tokens[at + 2].token_type
+            if after == TokenType.COMMA or at + 2 == closing:
+                name = tokens[at + 1]
+                yield Name(argument, name.text, tokens[at].start, name.end + 1)
 
 
 def _is_declared(tokens: list[Token], at: int) -> bool:

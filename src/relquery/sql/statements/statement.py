@@ -11,6 +11,7 @@ import sqlglot
 from sqlglot import exp
 
 from relquery.errors import QueryError, SqlSyntaxError, UnsupportedQueryError
+from relquery.sql import names as ours
 from relquery.sql.host.kept import Definition, Kept, Key
 from relquery.sql.read.macros import KNOWN_FUNCTIONS
 from relquery.sql.read.source import DIALECT, Source, read_source, to_sql
@@ -21,7 +22,7 @@ from relquery.sql.statements.prepared import Prepared, executed, read_prepared
 from relquery.sql.statements.texts import Text, blank
 from relquery.sql.statements.unnamed import mark_unnamed, without_marks
 
-_MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
+_MAYBE_A_CALL = re.compile(rf"\b(?:{'|'.join(sorted(ours.FUNCTIONS))})\b", re.IGNORECASE)
 
 Effect = Callable[[Kept], None]
 """What a statement changes in what the connection keeps."""

@@ -10,7 +10,7 @@ from sqlglot import TokenType
 
 from relquery.errors import QueryError
 from relquery.sql.host.database import Database
-from relquery.sql.read.source import DIALECT
+from relquery.sql.read.source import DIALECT, without_names
 
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
@@ -48,13 +48,14 @@ class Text:
 def split(sql: str, database: Database) -> list[Text]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""
     _check_encoding(sql)
-    parsed = database.statements(sql)
+    accepted = without_names(sql)  # of the same length
+    parsed = database.statements(accepted, sql)
     if not parsed:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     texts = []
     end = marks = 0
     for number, one in enumerate(parsed, 1):
-        start = sql.index(one.text, end)
+        start = accepted.index(one.text, end)
         end = start + len(one.text)
         given, found, names = sql[start:end], 0, one.parameters
         if any(name.isdigit() for name in names):

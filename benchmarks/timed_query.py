@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,32 +12,41 @@ from benchmarks.turns import Turn, passing_on
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig, Order
 from relquery.connection import connect
+from relquery.engine.loop import Loop
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
+Make = Callable[["LoadedModel", EngineConfig], EmbeddedBackend]
+Watch = Callable[[Loop], AbstractContextManager[object]]
+
 
 def run_query(
     model: LoadedModel,
-    movies: pa.Table,
+    table: pa.Table,
     sql: str,
     turn: Turn,
     *,
+    name: str = "movies",
+    make: Make = EmbeddedBackend,
+    watch: Watch = nullcontext,
     config: EngineConfig | None = None,
     order: Order = "tree",
     max_tokens: int = 256,
 ) -> tuple[Result, float]:
-    """The result of a query over `movies`, and the seconds of its turns; each step ends one.
+    """The result of a query over a table, and the seconds of its turns; each step ends one.
 
-    The engine's cache is allocated in advance.
+    name: of the table in the query. make: the backend. Its engine's cache is allocated in advance.
+    watch: a context for the query, given the engine.
     """
     with ExitStack() as stack:
-        backend = stack.enter_context(closing(EmbeddedBackend(model, config or EngineConfig())))
+        backend = stack.enter_context(closing(make(model, config or EngineConfig())))
         backend.reserve()
         stack.enter_context(passing_on(backend.engine, turn))
+        stack.enter_context(watch(backend.engine))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
-        connection.register("movies", movies)
+        connection.register(name, table)
         begin = turn.now()
         result = connection.sql(sql, max_tokens=max_tokens)
         result.fetchall()

@@ -1,0 +1,17 @@
+"""`scripts/bench queries`: SQL queries with LLM calls, their time, and how much they ask."""
+
+from __future__ import annotations
+
+from benchmarks.parts import in_parts
+from benchmarks.queries.parts.calls import Calls
+from benchmarks.queries.parts.explain import Explain
+from benchmarks.queries.parts.paper import Paper
+from benchmarks.templates import template
+
+BENCHMARK = in_parts(
+    "queries",
+    "the queries of paper 000 on the engine; calls against an oracle; EXPLAIN against the run",
+    (Paper, Calls, Explain),
+    file="queries.md",
+    introduction=template("queries").block("introduction"),
+)

@@ -1,0 +1,1 @@
+"""What EXPLAIN says of a query, and what its run shows."""

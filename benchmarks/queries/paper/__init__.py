@@ -1,0 +1,1 @@
+"""The queries of paper 000 on the local engine."""

@@ -1,0 +1,1 @@
+"""The parts of `scripts/bench queries`, each with a section in its document."""

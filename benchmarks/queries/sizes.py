@@ -1,0 +1,35 @@
+"""How much `scripts/bench queries` measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured.
+
+    model: with random weights. vocabulary: the most tokens of its tokenizers. rows: of each table
+    of the paper's queries. shorter: answers have one token in this many. rows_asked: tickets over
+    which calls are counted. rows_explained: tickets over which queries are explained. small: a
+    network that only counts tokens.
+    """
+
+    model: str = "random:layers=4,hidden=256,heads=4,ffn=1024"
+    vocabulary: int = 4_096
+    rows: int = 1_000
+    shorter: int = 1
+    rows_asked: int = 2_000
+    rows_explained: int = 400
+    small: str = "random:layers=1,hidden=64,heads=2"
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    "random:layers=1,hidden=64,heads=2", 512, rows=40, shorter=8, rows_asked=400, rows_explained=100
+)
+
+
+def choose(quick: bool) -> Sizes:
+    """The sizes of a quick or a full run."""
+    return QUICK if quick else FULL

@@ -1,0 +1,59 @@
+"""Reads an answer: its value, or why it has none."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Any
+
+from relquery.prompt import Answer, Finish, Sampling
+from relquery.sql.functions.task import Task
+from relquery.sql.types.shape import InvalidAnswerError
+
+
+def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
+    """(value, problem) of an answer: one of them is None."""
+    trouble = problem(answer, task.sampling)
+    if trouble is not None or answer.text is None:
+        return None, trouble
+    if task.kind == "score":
+        return _score(answer, task.sampling.labels)
+    if task.output is None:
+        # DuckDB does not accept lone surrogates.
+        return answer.text.encode("utf-8", "replace").decode(), None
+    try:
+        return task.output.read(answer.text), None
+    except InvalidAnswerError as error:
+        return None, str(error)
+
+
+def problem(answer: Answer, sampling: Sampling) -> str | None:
+    """Why an answer is not complete; None if it is."""
+    if answer.error is not None:
+        return answer.error
+    if answer.finish is Finish.LENGTH:
+        return (
+            f"The answer was cut off after {answer.output_tokens} tokens: {short(answer.text)}. "
+            f"Raise max_tokens (now {sampling.max_tokens}) or ask for a shorter answer."
+        )
+    if answer.finish not in (Finish.STOP, Finish.DECIDED) or answer.text is None:
+        return f"The request ended without an answer ({answer.finish.value})."
+    return None
+
+
+def short(text: str | None) -> str:
+    """The text in quotes, shortened if it is long; `NULL` if there is none."""
+    if text is None:
+        return "NULL"
+    return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def _score(answer: Answer, labels: tuple[str, ...]) -> tuple[str | None, str | None]:
+    """The probability of the first label, as text; the mean if all labels are numbers."""
+    if answer.scores is None:
+        return None, "The model gave no probabilities of the labels. Take AI_CLASSIFY, or LLM."
+    weights = [exp(answer.scores[label]) for label in labels]
+    try:
+        values = [float(label) for label in labels]
+    except ValueError:
+        return repr(weights[0]), None
+    return repr(sum(map(float.__mul__, values, weights))), None

@@ -1,0 +1,64 @@
+"""Makes the call of a function: the node that stages answer, and what a function needs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from relquery.prompt import Sampling
+from relquery.sql.functions.arguments import MODULE
+from relquery.sql.functions.prompts import Asked, Knows
+from relquery.sql.functions.task import MODULES, TASK, Task
+from relquery.sql.host.database import Database
+from relquery.sql.read.source import FUNCTION
+from relquery.sql.types.given import output_of
+from relquery.sql.types.shape import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A function's value: an expression with its call, and its type as DuckDB names it."""
+
+    value: exp.Expr
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """What a function makes its call with.
+
+    node: the call as written. defaults: sampling for calls that set nothing. notes: warnings.
+    """
+
+    node: exp.Anonymous
+    database: Database
+    defaults: Sampling
+    knows: Knows
+    notes: list[str] = field(default_factory=list)
+
+    def output(self, given: object) -> Output:
+        """The type of answers that a query gives."""
+        return output_of(given, self.database)
+
+    def call(self, task: Task, fields: Sequence[exp.Expr]) -> exp.Anonymous:
+        """The call itself."""
+        made = exp.Anonymous(
+            this=self.node.this, expressions=[exp.Literal.string(task.text), *fields]
+        )
+        made.meta[TASK], made.meta[FUNCTION] = task, self.node.meta[FUNCTION]
+        made.meta[MODULES] = frozenset(at for at, one in enumerate(fields) if one.meta.get(MODULE))
+        return made
+
+    def answered(self, task: Task, asked: Asked) -> Made:
+        """A call whose value is its answer: text, or a value of its type."""
+        self.notes.extend(asked.notes)
+        value: exp.Expr = self.call(task, asked.fields)
+        if asked.is_by_row:  # without a prompt there is no answer
+            has_prompt = exp.Not(this=exp.Is(this=asked.fields[0].copy(), expression=exp.null()))
+            value = exp.Case(ifs=[exp.If(this=has_prompt, true=value)])
+        if task.output is None:
+            return Made(value, "VARCHAR")
+        kind = exp.DataType.build(task.output.kind, dialect="duckdb", udt=True)
+        return Made(exp.cast(value, kind), task.output.kind)

@@ -1,0 +1,137 @@
+"""The text of a prompt, and the fields that it names.
+
+AI_FILTER('Does {review} complain?')              the field review, wherever it is sent
+AI_FILTER(PROMPT('Does {0} complain?', review))   the field in its place in the text
+LLM(question, passage)                            the prompt is the value of a column
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.sql.functions.arguments import MISSING, MODULE, Arguments, Template, literal_of, shown
+from relquery.sql.read.source import FIELD_NAME
+
+_NAME = r'(?:[A-Za-z_]\w*|"[^"{}]+")'
+_PLACE = re.compile(rf"\{{\{{({_NAME}(?:\.{_NAME})?|\d+)\}}\}}|\{{({_NAME}(?:\.{_NAME})?|\d+)\}}")
+
+Knows = Callable[[exp.Column], bool]
+"""Whether the FROM clauses around a call have a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """query: see Task. fields: those given and those named in the text. notes: warnings.
+
+    is_by_row: whether the first field is the prompt.
+    """
+
+    query: tuple[str | int, ...]
+    fields: tuple[exp.Expr, ...]
+    notes: tuple[str, ...] = ()
+    is_by_row: bool = False
+
+    def followed_by(self, text: str) -> Asked:
+        """The same, with another line at the end of the text."""
+        *before, last = self.query
+        if isinstance(last, str):
+            return replace(self, query=(*before, f"{last}\n{text}"))
+        return replace(self, query=(*self.query, f"\n{text}"))
+
+
+def take_prompt(given: Arguments, knows: Knows) -> Asked:
+    """Take the prompt and all fields of a call whose first argument is the prompt."""
+    if not given.nodes:
+        raise QueryError(f"{given.written} has no prompt. Expected {_example(given)}.")
+    first = given.take_first(str, Template)
+    if isinstance(first, Template):
+        return _of_template(first, given)
+    if isinstance(first, str):
+        return of_text(first, given.nodes, knows, given.written)
+    _check_is_text(given)
+    return Asked((0,), tuple(given.nodes), is_by_row=True)
+
+
+def of_text(text: str, fields: list[exp.Expr], knows: Knows, written: str) -> Asked:
+    """A prompt that is sent before its fields. Names in braces become fields if they can be."""
+    fields, notes = list(fields), []
+    by_name = {_own_name(one).lower(): one for one in reversed(fields)}
+
+    def named(found: re.Match[str]) -> str:
+        if found[1] is not None:  # {{name}} is {name} in the prompt
+            return f"{{{found[1]}}}"
+        name = found[2]
+        if name.isdigit():
+            if int(name) < len(fields):
+                return f'"{_own_name(fields[int(name)])}"'
+        else:
+            column = _column(name)
+            plain = name.replace('"', "")
+            if plain.lower() in by_name:
+                return f'"{plain}"'
+            if knows(column):
+                column.meta[FIELD_NAME] = plain
+                by_name[plain.lower()] = column
+                fields.append(column)
+                return f'"{plain}"'
+        notes.append(
+            f"The prompt of {written} has {{{name}}}, but there is no such field or column. It is "
+            f"sent as it is. Write {{{{{name}}}}} if that is meant."
+        )
+        return found[0]
+
+    text = _PLACE.sub(named, text)
+    return Asked((text,), tuple(fields), tuple(notes))
+
+
+def _of_template(template: Template, given: Arguments) -> Asked:
+    if given.nodes:
+        raise QueryError(
+            f"{given.written} has fields after PROMPT(...). Give them inside of it, each with its "
+            "place in the text: PROMPT('... {{0}} ...', column)."
+        )
+    parts: list[str | int] = []
+    end = 0
+    for found in re.finditer(r"\{(\d+)\}", template.text):
+        if int(found[1]) >= len(template.fields):
+            raise QueryError(
+                f"PROMPT in {given.written} has {found[0]}, but {len(template.fields)} fields. "
+                "They are counted from 0."
+            )
+        parts += [template.text[end : found.start()], int(found[1])]
+        end = found.end()
+    parts.append(template.text[end:])
+    return Asked(tuple(part for part in parts if part != ""), template.fields)
+
+
+def _check_is_text(given: Arguments) -> None:
+    """Raises QueryError if the prompt is a number or a list, or was meant as text."""
+    node = given.nodes[0]
+    if node.meta.get(MODULE):
+        raise QueryError(
+            f"MODULE(...) must be a field of an LLM call, not its prompt: {_example(given)}."
+        )
+    message = f"The prompt of {given.written} is {shown(node)}; it must be text: {_example(given)}."
+    if literal_of(node) is not MISSING:
+        raise QueryError(message)
+    if isinstance(node, exp.Column) and node.this.args.get("quoted") and " " in node.name:
+        raise QueryError(f"{message} SQL strings use single quotes; double quotes name a column.")
+
+
+def _example(given: Arguments) -> str:
+    return f"{given.function.upper()}('prompt', column, ...)"
+
+
+def _own_name(field: exp.Expr) -> str:
+    given = field.meta.get(FIELD_NAME)
+    return str(given) if given else field.name if isinstance(field, exp.Column) else ""
+
+
+def _column(name: str) -> exp.Column:
+    *table, column = [part.strip('"') for part in re.findall(_NAME, name)]
+    return exp.column(column, table=table[0] if table else None, quoted=True)

@@ -1,0 +1,228 @@
+"""Functions that ask about a row, such as LLM, AI_FILTER, AI_CLASSIFY and AI_EXTRACT."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from relquery.errors import QueryError
+from relquery.prompt import Sampling
+from relquery.sql.functions.arguments import Arguments, Template, literal_of
+from relquery.sql.functions.making import Made, Maker
+from relquery.sql.functions.prompts import Asked, of_text, take_prompt
+from relquery.sql.functions.settings import check_done, drawn, labels_in
+from relquery.sql.functions.task import Task
+from relquery.sql.types.leaves import Leaf
+from relquery.sql.types.shape import (
+    ListOf,
+    Output,
+    Part,
+    StructOf,
+    check_names,
+    described,
+    kind_of,
+)
+
+_YES_NO = ("Yes", "No")
+_ANY: tuple[type, ...] = (object,)
+_MODES = {"single": False, "multi": True}
+
+
+def complete(given: Arguments, maker: Maker) -> Made:
+    """LLM('prompt', field, ... [, output := type]): free text, one of some labels, or a type."""
+    given.take_config() if given.function != "llm" else None
+    sampling = drawn(given, maker.defaults)
+    labels = labels_in(given)
+    sampling = sampling if labels is None else replace(sampling, labels=labels)
+    output = _output(given, maker)
+    retry = given.option("retry", (bool,), "true or false", default=False)
+    asked = take_prompt(given, maker.knows)
+    check_done(given, "labels", "output", "retry")
+    if output is None:
+        return maker.answered(
+            Task(asked.query, sampling, retry=retry, function=given.function), asked
+        )
+    if labels is not None:
+        raise QueryError(f"{given.written} sets labels and output. Set one of them.")
+    return _typed(output, asked, sampling, retry, given, maker)
+
+
+def filter_(given: Arguments, maker: Maker) -> Made:
+    """AI_FILTER('question', field, ...): whether the answer is yes."""
+    sampling = replace(drawn(given, maker.defaults), labels=_YES_NO)
+    asked = _asking_for_labels(take_prompt(given, maker.knows), _YES_NO)
+    check_done(given)
+    call = maker.answered(Task(asked.query, sampling, function=given.function), asked).value
+    return Made(exp.paren(exp.EQ(this=call, expression=exp.Literal.string("Yes"))), "BOOLEAN")
+
+
+def score(given: Arguments, maker: Maker) -> Made:
+    """AI_SCORE('question', field, ... [, labels := ...]): how likely the first label is, 0 to 1.
+
+    If all labels are numbers, the mean that their probabilities give.
+    """
+    labels = labels_in(given)
+    sampling = replace(drawn(given, maker.defaults), labels=labels or _YES_NO, scored=True)
+    asked = _asking_for_labels(take_prompt(given, maker.knows), sampling.labels)
+    check_done(given, "labels")
+    task = Task(
+        asked.query, sampling, Output(Leaf("DOUBLE"), "DOUBLE"), "score", function=given.function
+    )
+    return maker.answered(task, asked)
+
+
+def classify(given: Arguments, maker: Maker) -> Made:
+    """AI_CLASSIFY(field, ['label', ...] [, instruction := 'text', multi := true]).
+
+    The value is one of the labels; with `multi` the list of those that apply. A label may be a
+    struct {'label': ..., 'description': ...}.
+    """
+    given.take_config()
+    labels, about = _described_labels(given)
+    sampling = drawn(given, maker.defaults)
+    many = _is_multi(given)
+    asked = _instructed(given, maker, "Classify the data.")
+    check_done(given, "labels", "instruction", "multi")
+    for label, text in about.items():
+        asked = asked.followed_by(f"{label}: {text}")
+    if not many:
+        asked = _asking_for_labels(asked, labels)
+        task = Task(asked.query, replace(sampling, labels=labels), function=given.function)
+        return maker.answered(task, asked)
+    asked = asked.followed_by(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
+    shape = ListOf(Leaf("VARCHAR", labels), distinct=True)
+    return _typed(Output(shape, "VARCHAR[]"), asked, sampling, False, given, maker)
+
+
+def extract(given: Arguments, maker: Maker) -> Made:
+    """AI_EXTRACT(field, 'name VARCHAR, ...' [, instruction := 'text', retry := true]).
+
+    In place of the type, a JSON Schema, a struct of questions {'name': 'Who wrote it?'} or a list
+    of questions, as Snowflake has them.
+    """
+    sampling = drawn(given, maker.defaults)
+    retry = given.option("retry", (bool,), "true or false", default=False)
+    output = _output(given, maker) or _type_of_extract(given, maker)
+    asked = _instructed(given, maker, "Extract from the data what is asked for.")
+    check_done(given, "output", "instruction", "retry")
+    return _typed(output, asked, sampling, retry, given, maker)
+
+
+def _typed(
+    output: Output, asked: Asked, sampling: Sampling, retry: bool, given: Arguments, maker: Maker
+) -> Made:
+    """A call that answers in JSON."""
+    if sampling.stop:
+        raise QueryError(
+            f"{given.written} sets stop. An answer in JSON ends by itself. Remove stop."
+        )
+    asked = asked.followed_by(f"Answer in JSON: {described(output.whole)}.")
+    sampling = replace(sampling, labels=(), schema=output.schema)
+    task = Task(asked.query, sampling, output, retry=retry, function=given.function)
+    return maker.answered(task, asked)
+
+
+def _output(given: Arguments, maker: Maker) -> Output | None:
+    value = given.option("output", _ANY, "a type")
+    if isinstance(value, exp.Expr):
+        raise QueryError(f"output of {given.written} must be a type as text, e.g. 'name VARCHAR'.")
+    return None if value is None else maker.output(value)
+
+
+def _type_of_extract(given: Arguments, maker: Maker) -> Output:
+    """The type among the arguments: a list, a struct, or a text."""
+    questions = given.take(tuple)
+    if questions is None:
+        questions = given.take(dict)
+    if questions is not None:
+        return _of_questions(questions, given, maker)
+    found = given.take(str) or given.take(type)
+    if found is None:
+        raise QueryError(
+            f"{given.written} does not say what to extract. Give a type after the field, e.g. "
+            "AI_EXTRACT(body, 'name VARCHAR, amount DECIMAL(10,2)')."
+        )
+    return maker.output(found)
+
+
+def _of_questions(questions: Any, given: Arguments, maker: Maker) -> Output:
+    if isinstance(questions, dict):
+        if "schema" in questions or questions.get("type") == "object":
+            return maker.output(questions)
+        pairs = list(questions.items())
+    else:
+        pairs = [one if isinstance(one, tuple) else (one, "") for one in questions]
+    if not all(len(pair) == 2 and all(isinstance(text, str) for text in pair) for pair in pairs):
+        raise QueryError(
+            f"{given.written}: the questions must be texts, e.g. {{'name': 'Who wrote it?'}}."
+        )
+    parts = tuple(Part(name, Leaf("VARCHAR"), about=about) for name, about in pairs)
+    check_names(parts)
+    shape = StructOf(parts)
+    return Output(shape, kind_of(shape))
+
+
+def _instructed(given: Arguments, maker: Maker, default: str) -> Asked:
+    """The prompt of a function whose field goes first: an option, or a text among its arguments."""
+    text = given.option("instruction", (str,), "a text")
+    prompt = take_prompt(given, maker.knows) if text is None and _is_prompt(given) else None
+    if prompt is not None:
+        return prompt
+    if text is None:
+        text = given.take(str) or default
+    if not given.nodes and "{" not in text:
+        raise QueryError(
+            f"{given.written} has no field. Give a column: {given.function.upper()}(column, ...)."
+        )
+    return of_text(text, given.nodes, maker.knows, given.written)
+
+
+def _is_prompt(given: Arguments) -> bool:
+    """Whether the first argument is a PROMPT, or the only one is a text."""
+    values = [literal_of(node) for node in given.nodes]
+    return bool(values) and (
+        isinstance(values[0], Template) or (len(values) == 1 and isinstance(values[0], str))
+    )
+
+
+def _described_labels(given: Arguments) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The labels, and descriptions of some."""
+    found = given.take(tuple)
+    if found is not None:
+        given.options.setdefault("labels", found)
+    if "labels" not in given.options:
+        raise QueryError(
+            f"{given.written} has no labels. Give a list of them: "
+            "AI_CLASSIFY(column, ['positive', 'negative'])."
+        )
+    about: dict[str, str] = {}
+    items = given.options["labels"]
+    if isinstance(items, tuple | list):
+        for one in items:
+            if isinstance(one, dict) and isinstance(one.get("description"), str):
+                about[str(one.get("label"))] = one["description"]
+        given.options["labels"] = tuple(
+            one.get("label") if isinstance(one, dict) else one for one in items
+        )
+    return labels_in(given) or (), about
+
+
+def _is_multi(given: Arguments) -> bool:
+    mode = given.options.pop("output_mode", "single")
+    if mode not in _MODES:
+        raise QueryError(
+            f"output_mode of {given.written} is {mode!r}; expected 'single' or 'multi'."
+        )
+    return bool(given.option("multi", (bool,), "true or false", default=_MODES[mode]))
+
+
+def _asking_for_labels(asked: Asked, labels: tuple[str, ...]) -> Asked:
+    """The prompt, which says what the labels are unless it names them all already."""
+    text = "".join(part for part in asked.query if isinstance(part, str)).lower()
+    if all(label.lower() in text for label in labels):
+        return asked
+    *others, last = labels
+    listing = f"{', '.join(others)} or {last}" if others else last
+    return asked.followed_by(f"Answer {listing}.")

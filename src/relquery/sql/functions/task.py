@@ -1,0 +1,80 @@
+"""What a call asks, apart from its fields. Every function that calls a model becomes such a call.
+
+    AI_FILTER('Is it late?', message)  =>  a call with labels Yes and No, compared with 'Yes'
+
+In the tree of a statement a call is a node whose first argument is the text of its task and whose
+other arguments are its fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from relquery.prompt import Sampling
+from relquery.sql.types.shape import Output
+
+TASK = "task"
+"""Metadata of a call: its Task."""
+MODULES = "modules"
+"""Metadata of a call: which of its fields are written as MODULE(field), by their place."""
+
+Kind = Literal["row", "score", "group"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a call asks.
+
+    query: the prompt's text. A number stands for the text of that field; the other fields are sent
+        as data after it, in any order.
+    output: the type of the answers; None for text.
+    kind: "row": one answer for the fields. "score": the probability of the first label, or the
+        mean of labels that are numbers. "group": one answer for the list that the field holds,
+        which may take several calls.
+    retry: whether an invalid answer is asked for once more, with the reason.
+    function: the name as the user wrote it, in lower case.
+    """
+
+    query: tuple[str | int, ...]
+    sampling: Sampling = field(default_factory=Sampling)
+    output: Output | None = None
+    kind: Kind = "row"
+    retry: bool = False
+    function: str = field(default="llm", compare=False)
+
+    @property
+    def prompt(self) -> str:
+        """The prompt to show; `{0}` stands for the first field."""
+        return "".join(part if isinstance(part, str) else f"{{{part}}}" for part in self.query)
+
+    @property
+    def has_places(self) -> bool:
+        """Whether fields have a place in the prompt's text."""
+        return any(isinstance(part, int) for part in self.query)
+
+    @property
+    def text(self) -> str:
+        """A text that differs for different tasks; it begins with the prompt."""
+        default = Sampling()
+        settings = [
+            f"{one.name} := {getattr(self.sampling, one.name)!r}"
+            for one in fields(self.sampling)
+            if getattr(self.sampling, one.name) != getattr(default, one.name, None)
+        ]
+        settings += [] if self.output is None else [f"output := {self.output}"]
+        settings += [] if self.kind == "row" else [self.kind]
+        settings += ["retry"] if self.retry else []
+        return f"{self.prompt} ({', '.join(settings)})" if settings else self.prompt
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Task:
+        return self  # it cannot change, and copies of trees copy their metadata
+
+
+def task_of(call: exp.Expr) -> Task:
+    """The task of a call."""
+    task = call.meta[TASK]
+    assert isinstance(task, Task)
+    return task

@@ -1,0 +1,207 @@
+"""Single values in an answer: how JSON writes them, and how their text is checked.
+
+A value is read as text that DuckDB casts to its type, so no digit passes through a float.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, time
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from math import inf
+from typing import Any
+
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
+_TIME = r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?"
+_DATE = r"\d{4}-\d{2}-\d{2}"
+_ZONE = r"(?:[Zz]|[+-]\d{2}(?::?\d{2})?)"
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_MOST_EXPONENT = 400  # a DOUBLE ends at 1e308
+_EXACT = Context(prec=1000)
+_INTEGERS = {
+    f"{sign}{name}": (0 if sign else -(2 ** (bits - 1)), 2 ** (bits if sign else bits - 1) - 1)
+    for name, bits in (
+        ("TINYINT", 8), ("SMALLINT", 16), ("INTEGER", 32), ("BIGINT", 64), ("HUGEINT", 128)
+    )
+    for sign in ("", "U")
+}  # fmt: skip
+_FLOATS = {"FLOAT": 3.4028234663852886e38, "DOUBLE": inf}
+_IN_SCHEMA_EXACTLY = 2**53  # larger bounds are checked when the answer is read
+
+
+class Number(str):
+    """A number of a JSON text, as written."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value without parts.
+
+    kind: the type as DuckDB names it. values: the texts allowed; empty for all. length: the most
+    characters of a text.
+    """
+
+    kind: str
+    values: tuple[str, ...] = ()
+    length: int | None = None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema."""
+        if self.values:
+            return {"type": "string", "enum": list(self.values)}
+        if self.kind == "VARCHAR" and self.length is not None:
+            return {"type": "string", "maxLength": self.length}
+        if self.kind in _INTEGERS:
+            least, most = _INTEGERS[self.kind]
+            bounds = {"minimum": least, "maximum": most}
+            return {"type": "integer"} | {
+                key: bound for key, bound in bounds.items() if abs(bound) <= _IN_SCHEMA_EXACTLY
+            }
+        return dict(_SCHEMAS[_family(self.kind)])
+
+    def read(self, value: object) -> str | None:
+        """The text of a JSON value for DuckDB to cast; None if it is no value of the type."""
+        if _family(self.kind) == "JSON":
+            return dumped(value)
+        text = _scalar(value)
+        if text is None:
+            return None
+        if self.values:
+            return text if text in self.values else None
+        if self.kind == "VARCHAR":
+            return text if self.length is None or len(text) <= self.length else None
+        return _READERS[_family(self.kind)](text.strip(), self.kind)
+
+
+def is_leaf(kind: str) -> bool:
+    """Whether answers can have values of a type, as DuckDB names it."""
+    return _family(kind) in _SCHEMAS
+
+
+def dumped(value: object) -> str:
+    """A parsed JSON value as JSON text, its numbers as they were written."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        parts = (
+            f"{json.dumps(key, ensure_ascii=False)}:{dumped(one)}" for key, one in value.items()
+        )
+        return f"{{{','.join(parts)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(dumped, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _scalar(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # DuckDB does not accept lone surrogates.
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+
+
+def _family(kind: str) -> str:
+    if kind in _INTEGERS:
+        return "INTEGER"
+    if kind in _FLOATS:
+        return "FLOAT"
+    return "DECIMAL" if _DECIMAL.fullmatch(kind) else kind
+
+
+def _number(text: str) -> Decimal | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = Decimal(text)
+    return number if not number or abs(number.adjusted()) <= _MOST_EXPONENT else None
+
+
+def _integer(text: str, kind: str) -> str | None:
+    number = _number(text)
+    least, most = _INTEGERS[kind]
+    if number is None or number != number.to_integral_value() or not least <= number <= most:
+        return None
+    return str(int(number))
+
+
+def _float(text: str, kind: str) -> str | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    return text if abs(float(text)) <= _FLOATS[kind] and abs(float(text)) < inf else None
+
+
+def _decimal(text: str, kind: str) -> str | None:
+    found, number = _DECIMAL.fullmatch(kind), _number(text)
+    if number is None or found is None:
+        return None
+    width, scale = int(found[1]), int(found[2])
+    try:
+        rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
+    except InvalidOperation:
+        return None
+    return f"{rounded:f}" if abs(rounded) < Decimal(10) ** (width - scale) else None
+
+
+def _boolean(text: str, kind: str) -> str | None:
+    del kind
+    return text.lower() if text.lower() in ("true", "false") else None
+
+
+def _matching(pattern: str) -> Callable[[str, str], str | None]:
+    """A reader of dates and times; fields out of range are no value."""
+    whole = re.compile(pattern)
+
+    def read(text: str, kind: str) -> str | None:
+        del kind
+        if whole.fullmatch(text) is None:
+            return None
+        try:
+            if found := re.match(_DATE, text):
+                date.fromisoformat(found[0])
+            if found := re.search(_TIME, text[11:] if re.match(_DATE, text) else text):
+                time.fromisoformat(found[0].partition(".")[0])
+        except ValueError:
+            return None
+        return text
+
+    return read
+
+
+def _uuid(text: str, kind: str) -> str | None:
+    del kind
+    return text if _UUID.fullmatch(text) else None
+
+
+_READERS: dict[str, Callable[[str, str], str | None]] = {
+    "INTEGER": _integer,
+    "FLOAT": _float,
+    "DECIMAL": _decimal,
+    "BOOLEAN": _boolean,
+    "DATE": _matching(_DATE),
+    "TIME": _matching(_TIME),
+    "TIMESTAMP": _matching(f"{_DATE}[T ]{_TIME}[Zz]?"),
+    "TIMESTAMP WITH TIME ZONE": _matching(f"{_DATE}[T ]{_TIME}{_ZONE}"),
+    "UUID": _uuid,
+}
+_SECONDS = r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "VARCHAR": {"type": "string"},
+    "FLOAT": {"type": "number"},
+    "DECIMAL": {"type": "number"},
+    "BOOLEAN": {"type": "boolean"},
+    "DATE": {"type": "string", "format": "date"},
+    "TIME": {"type": "string", "pattern": r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$"},
+    "TIMESTAMP": {
+        "type": "string",
+        "pattern": rf"^\d{{4}}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]){_SECONDS}$",
+    },
+    "TIMESTAMP WITH TIME ZONE": {"type": "string", "format": "date-time"},
+    "UUID": {"type": "string", "format": "uuid"},
+    "JSON": {},
+    "INTEGER": {"type": "integer"},
+}

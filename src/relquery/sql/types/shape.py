@@ -1,0 +1,236 @@
+"""The shape of a typed answer: its JSON Schema, and how a JSON text is read as a value of it.
+
+A value is kept with its structure, and with text for every single value in it. DuckDB casts it to
+the type as a whole, so decimals and large integers keep every digit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from relquery.errors import QueryError
+from relquery.sql.types.leaves import Leaf, Number
+
+_FENCED = re.compile(r"\s*```(?:[\w+-]*\n)?(.*?)```\s*", re.DOTALL)
+_ANSWER = "answer"
+_SHOWN = 60
+
+
+class InvalidAnswerError(ValueError):
+    """Why an answer is no value of its type. Never leaves the package."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list. size: the number of its items, if fixed. distinct: whether items are kept once."""
+
+    item: Shape
+    size: int | None = None
+    distinct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A field of a struct. required: whether it may not be NULL. about: what it means."""
+
+    name: str
+    shape: Shape
+    required: bool = False
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StructOf:
+    """A struct. Its parts have names that differ in more than case."""
+
+    parts: tuple[Part, ...]
+
+
+Shape = Leaf | ListOf | StructOf
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The type of an answer. kind: as DuckDB names it, for a cast.
+
+    An answer that is not a struct is written as {"answer": ...}, since providers take objects only.
+    """
+
+    shape: Shape
+    kind: str
+
+    @property
+    def whole(self) -> StructOf:
+        """The shape of the JSON that the model writes."""
+        if isinstance(self.shape, StructOf):
+            return self.shape
+        return StructOf((Part(_ANSWER, self.shape, required=True),))
+
+    @property
+    def schema(self) -> str:
+        """The JSON Schema of answers, as text."""
+        return json.dumps(_schema(self.whole), ensure_ascii=False, separators=(",", ":"))
+
+    @property
+    def transport(self) -> pa.DataType:
+        """The Arrow type that keeps values until DuckDB casts them."""
+        return _transport(self.shape)
+
+    def read(self, answer: str) -> Any:
+        """An answer as a value of `transport`. Raises InvalidAnswerError."""
+        found = _FENCED.fullmatch(answer)
+        try:
+            value = json.loads(
+                found[1] if found else answer,
+                parse_int=Number,
+                parse_float=Number,
+                parse_constant=_refuse,
+            )
+        except (ValueError, RecursionError) as error:
+            raise InvalidAnswerError(f"The answer {_short(answer)} is not JSON.") from error
+        if not isinstance(self.shape, StructOf) and isinstance(value, dict) and _ANSWER in value:
+            value = value[_ANSWER]
+        return _read(self.shape, value, "")
+
+
+def described(shape: Shape) -> str:
+    """The type in words, for a prompt."""
+    if isinstance(shape, StructOf):
+        return f"{{{', '.join(map(_described_part, shape.parts))}}}"
+    if isinstance(shape, ListOf):
+        size = "" if shape.size is None else f"{shape.size} "
+        return f"a list of {size}{described(shape.item)}"
+    if shape.values:
+        texts = (json.dumps(value, ensure_ascii=False) for value in shape.values)
+        return f"one of {', '.join(texts)}"
+    return shape.kind
+
+
+def _described_part(part: Part) -> str:
+    about = f", {part.about}" if part.about else ""
+    empty = "" if part.required else " or null"
+    return f"{json.dumps(part.name, ensure_ascii=False)}: {described(part.shape)}{empty}{about}"
+
+
+def kind_of(shape: Shape) -> str:
+    """The type as DuckDB reads it."""
+    if isinstance(shape, StructOf):
+        parts = ", ".join(f"{quoted(part.name)} {kind_of(part.shape)}" for part in shape.parts)
+        return f"STRUCT({parts})"
+    if isinstance(shape, ListOf):
+        return f"{kind_of(shape.item)}[{'' if shape.size is None else shape.size}]"
+    return shape.kind
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def check_names(parts: tuple[Part, ...]) -> None:
+    """Raises QueryError for a struct without parts, or with two parts of one name."""
+    if not parts:
+        raise QueryError("The type of an answer has no fields. Give at least one: 'name VARCHAR'.")
+    seen: set[str] = set()
+    for part in parts:
+        if part.name.lower() in seen:
+            raise QueryError(
+                f"The type of an answer has two fields named '{part.name}'. Names that differ only "
+                "in case are equal in SQL. Rename one."
+            )
+        seen.add(part.name.lower())
+
+
+def _schema(shape: Shape) -> dict[str, Any]:
+    if isinstance(shape, StructOf):
+        return {
+            "type": "object",
+            "properties": {part.name: _schema_of_part(part) for part in shape.parts},
+            "required": [part.name for part in shape.parts],
+            "additionalProperties": False,
+        }
+    if isinstance(shape, ListOf):
+        bounds = {} if shape.size is None else {"minItems": shape.size, "maxItems": shape.size}
+        if shape.distinct and isinstance(shape.item, Leaf):
+            bounds = {"maxItems": len(shape.item.values)}
+        return {"type": "array", "items": _schema(shape.item), **bounds}
+    return shape.schema
+
+
+def _schema_of_part(part: Part) -> dict[str, Any]:
+    schema = _schema(part.shape)
+    if not part.required:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    return {"description": part.about, **schema} if part.about else schema
+
+
+def _transport(shape: Shape) -> pa.DataType:
+    if isinstance(shape, StructOf):
+        return pa.struct([pa.field(part.name, _transport(part.shape)) for part in shape.parts])
+    if isinstance(shape, ListOf):
+        return pa.large_list(_transport(shape.item))
+    return pa.large_string()
+
+
+def _read(shape: Shape, value: object, path: str) -> Any:
+    if isinstance(shape, StructOf):
+        return _read_struct(shape, value, path)
+    if isinstance(shape, ListOf):
+        return _read_list(shape, value, path)
+    text = None if value is None else shape.read(value)
+    if text is None:
+        wanted = f"one of {', '.join(map(repr, shape.values))}" if shape.values else shape.kind
+        if shape.length is not None:
+            wanted = f"text of at most {shape.length} characters"
+        raise InvalidAnswerError(f"{path or 'The answer'} is {_shown(value)}; expected {wanted}.")
+    return text
+
+
+def _read_struct(shape: StructOf, value: object, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidAnswerError(f"{path or 'The answer'} is {_shown(value)}; expected an object.")
+    folded = {str(key).lower(): one for key, one in reversed(value.items())}
+    read: dict[str, Any] = {}
+    for part in shape.parts:
+        given = value[part.name] if part.name in value else folded.get(part.name.lower())
+        where = f"{path}.{part.name}" if path else part.name
+        if given is None and not part.required:
+            read[part.name] = None
+        elif given is None and part.name.lower() not in folded:
+            raise InvalidAnswerError(f"{where} is missing.")
+        else:
+            read[part.name] = _read(part.shape, given, where)
+    return read
+
+
+def _read_list(shape: ListOf, value: object, path: str) -> list[Any]:
+    if not isinstance(value, list) or (shape.size is not None and len(value) != shape.size):
+        size = "" if shape.size is None else f" of {shape.size} items"
+        what = path or "The answer"
+        raise InvalidAnswerError(f"{what} is {_shown(value)}; expected a list{size}.")
+    items = [_read(shape.item, one, f"{path}[{at}]") for at, one in enumerate(value, 1)]
+    return list(dict.fromkeys(items)) if shape.distinct else items
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(constant)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Number):
+        return _short(str(value), quotes=False)
+    if isinstance(value, str):
+        return _short(value)
+    if value is None or isinstance(value, bool):
+        return str(json.dumps(value))
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def _short(text: str, *, quotes: bool = True) -> str:
+    shown = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return repr(shown) if quotes else shown

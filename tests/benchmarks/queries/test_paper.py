@@ -1,0 +1,157 @@
+"""The paper's queries ask the same on all sides, in answers of the paper's lengths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.harness import Settings
+from benchmarks.queries import sizes
+from benchmarks.queries.benchmark import BENCHMARK
+from benchmarks.queries.network import train
+from benchmarks.queries.paper.queries import QUERIES
+from benchmarks.queries.paper.run import (
+    NO_CACHE,
+    OURS,
+    SIDES,
+    TABLE_ORDER,
+    Measured,
+    measure,
+)
+from benchmarks.queries.paper.steps import Costs, Step, fit
+from benchmarks.queries.parts.paper import query_figure
+from benchmarks.reorder.tables import TABLES
+
+SPEC = "random:layers=1,hidden=32,heads=2"
+BY_NAME = {query.name: query for query in QUERIES}
+MOVIES = [query for query in QUERIES if query.table == "movies"]
+
+
+def movies() -> pa.Table:
+    rows = range(20)
+    return pa.table(
+        {
+            "reviewcontent": [f"{row} is a review that says what no other says." for row in rows],
+            "reviewtype": ["Fresh" if row % 3 else "Rotten" for row in rows],
+            "movietitle": [f"film {row % 3}" for row in rows],
+            "movieinfo": [f"All about the film {row % 3}, and much of it. " * 4 for row in rows],
+            "genres": ["Drama" for _ in rows],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, Measured]:
+    """The queries over films, at their full lengths."""
+    prompts = [call.prompt for query in MOVIES for call in query.calls]
+    model = train(SPEC, movies().to_pylist(), prompts, 400)
+    return {query.type: measure(model, movies(), query, shorter=1) for query in MOVIES}
+
+
+def test_all_sides_of_a_query_ask_the_same_and_have_the_same_rows(
+    measured: dict[str, Measured],
+) -> None:
+    for at in measured.values():
+        assert list(at.ran) == list(SIDES)
+        assert len({ran.report.calls for ran in at.ran.values()}) == 1
+        assert len({ran.report.output_tokens for ran in at.ran.values()}) == 1
+        assert not any(ran.report.errors for ran in at.ran.values())
+        assert at.same_rows
+        assert at.ran[NO_CACHE].report.cached_tokens == 0
+        assert at.ran[OURS].computed < at.ran[NO_CACHE].computed
+        assert all(0 < ran.between < ran.seconds for ran in at.ran.values())
+    assert not replace(
+        measured["T1"], ran={**measured["T1"].ran, OURS: measured["T2"].ran[OURS]}
+    ).same_rows
+
+
+def test_answers_are_as_long_as_in_the_paper(measured: dict[str, Measured]) -> None:
+    for kind, tokens in (("T1", 2), ("T2", 29), ("T4", 2)):
+        report = measured[kind].ran[OURS].report
+        assert report.output_tokens == 20 * tokens
+    first, second = measured["T3"].ran[OURS].report.stages
+    assert first.output_tokens == 20 * 2
+    assert 0 < second.calls < 20, "the filter passes some"
+    assert second.output_tokens == 29 * second.calls
+    assert measured["T4"].ran[OURS].rows.keys() - {(None,)}, "scores are numbers"
+
+
+def test_steps_are_recorded_with_all_tokens_that_they_compute(
+    measured: dict[str, Measured],
+) -> None:
+    for at in measured.values():
+        for side, ran in at.ran.items():
+            # With a cache, a prompt of which all but the last token is there looks like a decode.
+            together = sum(step.prompt_tokens + step.decoded for step in ran.steps)
+            assert together == ran.computed + ran.decoded, side
+
+
+def test_costs_are_fitted_to_steps_and_never_negative() -> None:
+    steps = [Step(100, 0, 0.2), Step(0, 10, 0.1), Step(200, 20, 0.6)]
+    assert fit(steps) == pytest.approx(Costs(0.002, 0.01))
+    assert fit([Step(100, 5, 0.2), Step(200, 50, 0.1)]).decoded == 0
+
+
+def test_a_filter_is_judged_by_its_gain_and_others_by_what_tokens_allow(
+    measured: dict[str, Measured],
+) -> None:
+    for kind in ("T1", "T2"):
+        at = measured[kind]
+        ran = {
+            NO_CACHE: replace(at.ran[NO_CACHE], steps=(Step(100, 0, 1.0), Step(0, 10, 1.0))),
+            TABLE_ORDER: replace(at.ran[TABLE_ORDER], seconds=8.0),
+            OURS: replace(at.ran[OURS], seconds=2.0, steps=(Step(100, 0, 2.0), Step(0, 10, 0.5))),
+        }
+        changed = replace(at, ran=ran)
+        assert changed.costs == pytest.approx(Costs(0.01, 0.05))
+        table, ours = (
+            0.01 * ran[side].computed + 0.05 * ran[side].decoded for side in (TABLE_ORDER, OURS)
+        )
+        assert changed.allowed == pytest.approx(table / ours)
+        figure = query_figure(changed.query, changed)
+        expected = 4.0 if kind == "T1" else 4.0 / changed.allowed
+        assert figure.value == pytest.approx(expected)
+        assert f"{changed.allowed:.2f}" in figure.note
+
+
+def test_a_quick_run_writes_the_page_and_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = replace(sizes.QUICK, model=SPEC, vocabulary=300, rows=12)
+    monkeypatch.setattr(sizes, "QUICK", tiny)
+    monkeypatch.setattr("relquery.model.networks.stock.set_threads", lambda count: None)
+    (known,) = (each for each in TABLES if each.name == "movies")
+    (tmp_path / known.file).parent.mkdir()
+    pq.write_table(movies(), tmp_path / known.file)
+    settings = Settings(quick=True, data=tmp_path, parts=("paper",), write=tmp_path)
+    found = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    assert found["same_rows"].value == 1
+    assert found["t1_beer"].note == "its table is absent"
+    assert "at a small size" in found["t1_movies"].note
+    assert len(found) == len(QUERIES) + 2
+    page = (tmp_path / "queries.md").read_text(encoding="utf-8")
+    assert "{" not in page, "all is filled in"
+    assert "| T1 movies | " in page
+    assert (tmp_path / "queries_paper.png").exists()
+
+
+def test_without_tables_there_are_no_values(tmp_path: Path) -> None:
+    settings = Settings(quick=True, data=tmp_path, parts=("paper",), write=tmp_path)
+    found = list(BENCHMARK.start(settings, lambda text: None))
+    assert found
+    assert all(figure.value is None and "absent" in figure.note for figure in found)
+    assert "| T1" not in (tmp_path / "queries.md").read_text(encoding="utf-8")
+
+
+def test_the_queries_are_those_that_the_tables_allow() -> None:
+    paper = {query.name for query in QUERIES if not query.ours}
+    assert paper == {
+        *("t1_movies", "t2_movies", "t3_movies", "t4_movies"),
+        *("t1_beer", "t2_beer", "t1_posts", "t2_posts"),
+    }
+    assert {query.table for query in QUERIES if query.ours} == {"ratebeer", "contributions"}
+    assert BY_NAME["t2_posts"].sql(shorter=8).count("max_tokens := 5") == 1

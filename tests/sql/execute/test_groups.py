@@ -1,0 +1,148 @@
+"""Groups that do not fit in a prompt are answered by a tree of calls, as EXPLAIN says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from relquery.connection import Connection, connect
+from relquery.errors import PartialResultWarning, QueryError
+from relquery.prompt import Answer, Finish, Prompt, Sampling
+from relquery.sql.execute.forest import Forest, Room
+from tests.sql.fakes import FakeBackend, Fields, text_of
+
+WORD = "w" * 9 + " "
+
+
+class Narrow(FakeBackend):
+    """A backend that counts ten characters as a token and has a short context."""
+
+    tokens = 120
+
+    @property
+    def context(self) -> int:
+        return self.tokens
+
+    def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
+        counts = [sum(len(text_of(span)) for span in prompt) // 10 + 1 for prompt in prompts]
+        return [count if count < self.tokens else 0 for count in counts]
+
+
+def concatenated(query: str, fields: Fields) -> str:
+    """How many items there are, or the sum of such answers."""
+    del query
+    items = list(fields)
+    if all(item.isdigit() for item in items):
+        return str(sum(map(int, items)))
+    return str(len(items))
+
+
+@pytest.fixture
+def backend() -> Narrow:
+    return Narrow(concatenated)
+
+
+@pytest.fixture
+def con(backend: Narrow) -> Iterator[Connection]:
+    with connect(backend, ledger=None) as connection:
+        connection.database.execute(
+            "CREATE TABLE t AS SELECT i % 3 AS k, 'text ' || i || repeat('x', i % 40) AS x "
+            "FROM range(90) r(i)"
+        )
+        yield connection
+
+
+QUERY = "SELECT k, AI_AGG('How many?', x, max_tokens := 4) AS n FROM t GROUP BY k ORDER BY k"
+
+
+def test_every_item_reaches_exactly_one_call(con: Connection, backend: Narrow) -> None:
+    assert con.sql(QUERY).fetchall() == [(0, "30"), (1, "30"), (2, "30")]
+    assert len(backend.asked) > 6
+
+
+def test_the_calls_are_those_that_explain_says(con: Connection, backend: Narrow) -> None:
+    (call,) = con.explain(QUERY).calls
+    result = con.sql(QUERY)
+    assert call.counts == "exact"
+    assert call.calls == result.report.calls == len(backend.asked)
+    assert result.report.stages[0].rows == 3
+
+
+def test_no_prompt_exceeds_the_context(con: Connection, backend: Narrow) -> None:
+    con.sql(QUERY)
+    sizes = backend.prompt_tokens([asked.prompt for asked in backend.asked], Sampling())
+    assert min(sizes) > 0
+    assert max(sizes) <= backend.tokens - 4
+
+
+def test_an_item_that_does_not_fit_is_cut_and_loses_no_character(backend: Narrow) -> None:
+    text = "".join(f"word{number} " for number in range(300))
+    forest = Forest.of("How many?", [[json.dumps(text)]], Sampling(max_tokens=4), backend)
+    pieces = [json.loads(item) for tree in forest.trees for item in tree.items]
+    assert "".join(pieces) == text
+    assert len(pieces) > 2
+
+
+def test_equal_groups_are_asked_once(con: Connection, backend: Narrow) -> None:
+    con.database.execute(
+        "CREATE TABLE twice AS FROM t SELECT k, x UNION ALL FROM t SELECT k + 3, x"
+    )
+    con.sql(QUERY)
+    calls = len(backend.asked)
+    backend.asked.clear()
+    rows = con.sql(QUERY.replace("FROM t", "FROM twice")).fetchall()
+    assert [value for _, value in rows] == ["30"] * 6
+    assert len(backend.asked) == calls
+
+
+def test_a_part_without_an_answer_is_an_error_of_its_group_alone(backend: Narrow) -> None:
+    def fails(query: str, fields: Fields) -> str | Answer:
+        if any(item.startswith("text 30x") or item == "text 30" for item in fields):
+            return Answer(None, Finish.ERROR, "out of spice")
+        return concatenated(query, fields)
+
+    backend.function = fails
+    with connect(backend, ledger=None) as con:
+        con.database.execute(
+            "CREATE TABLE t AS SELECT i % 3 AS k, 'text ' || i AS x FROM range(90) r(i)"
+        )
+        with pytest.warns(PartialResultWarning, match="out of spice"):
+            result = con.sql(QUERY)
+    assert result.fetchall() == [(0, None), (1, "30"), (2, "30")]
+    assert len(result.errors) == 1
+
+
+def test_a_context_without_room_for_two_answers_is_refused_before_any_call(con, backend) -> None:
+    with pytest.raises(QueryError, match="Set max_tokens := 20"):
+        con.sql(QUERY.replace("max_tokens := 4", "max_tokens := 80"))
+    assert backend.asked == []
+
+
+def test_a_second_run_finds_all_calls_in_the_ledger(backend: Narrow) -> None:
+    with connect(backend) as con:
+        con.database.execute(
+            "CREATE TABLE t AS SELECT i % 3 AS k, 'text ' || i AS x FROM range(90) r(i)"
+        )
+        first = con.sql(QUERY)
+        calls = len(backend.asked)
+        second = con.sql(QUERY)
+        assert second.fetchall() == first.fetchall()
+        assert len(backend.asked) == calls
+        assert second.report.calls == 0
+        assert second.report.ledger_hits == calls
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 50, 333])
+def test_a_tree_reads_each_part_once_and_each_answer_once(count: int) -> None:
+    backend = Narrow(concatenated)
+    items = [json.dumps(WORD * (number % 7) + str(number)) for number in range(count)]
+    forest = Forest.of("q", [items], Sampling(max_tokens=4), backend)
+    room = Room.of("q", Sampling(max_tokens=4), backend)
+    assert [item for tree in forest.trees for item in tree.items] == items
+    read = [one for tree in forest.trees for one in tree.below]
+    assert sorted([*read, *forest.roots]) == list(range(len(forest.trees)))
+    assert all(len(tree.below) <= room.answers for tree in forest.trees)
+    levels: Callable[[], Iterator[list[int]]] = forest.levels
+    assert sorted(at for level in levels() for at in level) == list(range(len(forest.trees)))

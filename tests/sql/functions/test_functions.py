@@ -1,0 +1,347 @@
+"""What each function asks and what its value is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from relquery.connection import Connection, connect
+from relquery.errors import PartialResultWarning, PromptWarning, QueryError
+from relquery.prompt import Answer, Finish
+from tests.sql.conftest import SETUP
+from tests.sql.fakes import FakeBackend, Fields
+
+ANSWERS: dict[str, Any] = {}
+
+
+def answer(query: str, fields: Fields) -> str | Answer:
+    """The answer set for the first line of a prompt; else whether the title begins with A."""
+    first = query.partition("\n")[0]
+    if first in ANSWERS:
+        given = ANSWERS[first]
+        return given(fields) if callable(given) else given
+    is_row = isinstance(fields, dict)
+    return "Yes" if is_row and str(fields.get("title")).startswith("A") else "No"
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    ANSWERS.clear()
+    return FakeBackend(answer)
+
+
+@pytest.fixture
+def con(backend: FakeBackend) -> Iterator[Connection]:
+    with connect(backend, ledger=None) as connection:
+        connection.database.execute(SETUP)
+        yield connection
+
+
+def test_a_filter_is_true_or_false(con: Connection, backend: FakeBackend) -> None:
+    query = "SELECT id FROM films WHERE AI_FILTER('Is it good?', title) ORDER BY id"
+    assert con.sql(query).fetchall() == [(1,), (2,), (4,)]
+    assert backend.asked[0].query == "Is it good?\nAnswer Yes or No."
+    assert backend.asked[0].sampling.labels == ("Yes", "No")
+
+
+def test_a_filter_that_says_how_to_answer_is_sent_as_it_is(con, backend) -> None:
+    con.sql("SELECT AI_FILTER('Good? Answer yes or no.', title) FROM films")
+    assert backend.asked[0].query == "Good? Answer yes or no."
+
+
+def test_a_filter_is_a_value_like_any_other(con: Connection) -> None:
+    query = """
+        SELECT count(*) FILTER (WHERE AI_FILTER('Good?', title)), bool_or(AI_FILTER('Good?', title))
+        FROM films WHERE NOT AI_FILTER('Good?', title) OR id = 1"""
+    assert con.sql(query).fetchall() == [(1, True)]
+
+
+def test_columns_in_braces_are_fields(con: Connection, backend: FakeBackend) -> None:
+    con.sql("SELECT AI_FILTER('Is {title} a {genre}?') FROM films WHERE id = 1")
+    assert backend.asked[0].query.startswith('Is "title" a "genre"?')
+    assert backend.asked[0].fields == {"title": "Alien", "genre": "horror"}
+
+
+def test_a_column_in_braces_that_is_also_given_is_sent_once(con, backend) -> None:
+    con.sql("SELECT AI_FILTER('Is {title} good?', genre, title) FROM films WHERE id = 1")
+    assert backend.asked[0].fields == {"genre": "horror", "title": "Alien"}
+
+
+def test_a_qualified_column_in_braces_keeps_its_table(con, backend) -> None:
+    con.sql(
+        "SELECT f.id FROM films f JOIN reviews r ON f.id = r.film "
+        "AND AI_FILTER('Does {r.id} fit {f.id}?') WHERE r.id = 12"
+    )
+    assert backend.asked[0].fields == {"r.id": 12, "f.id": 2}
+
+
+def test_a_number_in_braces_is_the_field_at_that_place(con, backend) -> None:
+    con.sql("SELECT AI_FILTER('Is {1} of {0}?', title, genre) FROM films WHERE id = 1")
+    assert backend.asked[0].query.startswith('Is "genre" of "title"?')
+
+
+def test_braces_without_a_column_are_sent_and_warned_about(con, backend) -> None:
+    with pytest.warns(PromptWarning, match="no such field or column"):
+        con.sql("SELECT LLM('Is {titel} good?', title) FROM films WHERE id = 1")
+    assert backend.asked[0].query == "Is {titel} good?"
+
+
+def test_doubled_braces_are_braces(con: Connection, backend: FakeBackend) -> None:
+    con.sql('SELECT LLM(\'Fill in {{title}} as {"a": {"b": 1}}\', title) FROM films WHERE id = 1')
+    assert backend.asked[0].query == 'Fill in {title} as {"a": {"b": 1}}'
+
+
+def test_a_prompt_template_has_its_fields_in_the_text(con, backend) -> None:
+    con.sql("SELECT AI_FILTER(PROMPT('Is {0} of {1}, {0}?', title, stars)) FROM films WHERE id = 1")
+    (asked,) = backend.asked
+    assert asked.query == "Is Alien of 4.5, Alien?\nAnswer Yes or No."
+    assert asked.fields == {}
+    assert "JSON" not in str(asked.prompt[0].content)
+
+
+def test_rows_of_a_template_are_asked_in_the_order_of_its_text(con, backend) -> None:
+    con.sql("SELECT LLM(PROMPT('{0} {1}', genre, id)) FROM films")
+    genres = [asked.query.split()[0] for asked in backend.asked]
+    assert genres == ["horror", "horror", "comedy", "comedy", "drama", "drama"]
+
+
+def test_explain_says_that_a_template_pins_the_order(con: Connection) -> None:
+    (call,) = con.explain("SELECT LLM(PROMPT('Is {0} good?', title)) FROM films").calls
+    assert call.order == "pinned"
+    assert "PROMPT pins the order" in str(
+        con.explain("SELECT LLM(PROMPT('{0}?', title)) FROM films")
+    )
+
+
+def test_a_prompt_may_be_the_value_of_a_column(con: Connection, backend: FakeBackend) -> None:
+    query = "SELECT id, LLM(title || '?', genre) AS a FROM films ORDER BY id"
+    ANSWERS["Alien?"] = "monster"
+    rows = con.sql(query).fetchall()
+    assert rows[0] == (1, "monster")
+    assert rows[4] == (5, None)  # no prompt, no call
+    assert sorted(asked.query for asked in backend.asked) == [
+        "Alien?",
+        "Amelie?",
+        "Brazil?",
+        "Dune?",
+    ]
+    assert backend.asked[0].fields == {"genre": "horror"}
+
+
+def test_fields_have_names_and_never_the_text_of_an_expression(con, backend) -> None:
+    fields = "stars * 2 AS total, upper(genre), MODULE(title) AS name"
+    con.sql(f"SELECT LLM('x', {fields}) FROM films LIMIT 1")
+    assert backend.asked[0].fields == {"total": 9.0, "upper_genre": "HORROR", "name": "Alien"}
+
+
+def test_errors_in_a_call_with_names_point_at_the_text_as_written(con: Connection) -> None:
+    with pytest.raises(QueryError, match="line 1, column 42"):
+        con.sql("SELECT LLM('x', id AS a) FROM films WERE id = 1")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "AI_CLASSIFY(title, ['good', 'bad'], instruction := 'How is it?')",
+        "AI_CLASSIFY('How is it?', title, ['good', 'bad'])",
+        "AI_CLASSIFY(title, ['good', 'bad'], {'task_description': 'How is it?'})",
+        "AI_CLASSIFY('How is it?', title, labels := ['good', 'bad'])",
+    ],
+)
+def test_a_class_is_one_of_the_labels_in_any_order_of_arguments(call, con, backend) -> None:
+    ANSWERS["How is it?"] = "bad"
+    assert con.sql(f"SELECT {call} FROM films WHERE id = 1").fetchall() == [("bad",)]
+    assert backend.asked[0].query == "How is it?\nAnswer good or bad."
+    assert backend.asked[0].fields == {"title": "Alien"}
+    assert backend.asked[0].sampling.labels == ("good", "bad")
+
+
+def test_labels_may_be_described(con: Connection, backend: FakeBackend) -> None:
+    con.sql(
+        "SELECT AI_CLASSIFY(title, [{'label': 'a', 'description': 'first'}, {'label': 'b', "
+        "'description': 'second'}]) FROM films WHERE id = 1"
+    )
+    assert "a: first\nb: second" in backend.asked[0].query
+
+
+@pytest.mark.parametrize("option", ["multi := true", "{'output_mode': 'multi'}"])
+def test_several_labels_are_a_list(option: str, con: Connection) -> None:
+    ANSWERS["Classify the data."] = '{"answer": ["b", "a", "b"]}'
+    query = f"SELECT AI_CLASSIFY(title, ['a', 'b', 'c'], {option}) FROM films WHERE id = 1"
+    assert con.sql(query).fetchall() == [(["b", "a"],)]
+
+
+def test_a_label_that_does_not_exist_is_an_error_of_the_row(con: Connection) -> None:
+    ANSWERS["Classify the data."] = '{"answer": ["d"]}'
+    with pytest.warns(PartialResultWarning):
+        result = con.sql("SELECT AI_CLASSIFY(title, ['a'], multi := true) FROM films WHERE id = 1")
+    assert result.fetchall() == [(None,)]
+    assert "expected one of 'a'" in result.errors[0].error
+
+
+def test_extracted_values_have_their_types(con: Connection) -> None:
+    ANSWERS["people and the sum"] = json.dumps({"names": ["Ann", "Bob"], "amount": 0}).replace(
+        " 0", " 12345678901234567.89"
+    )
+    query = """
+        SELECT AI_EXTRACT(title, 'names VARCHAR[], amount DECIMAL(20,2)',
+                          instruction := 'people and the sum') AS e FROM films WHERE id = 1"""
+    value = {"names": ["Ann", "Bob"], "amount": Decimal("12345678901234567.89")}
+    assert con.sql(query).fetchall() == [(value,)]
+    assert con.sql(f"SELECT e.amount + 1 FROM ({query})").fetchall() == [
+        (Decimal("12345678901234568.89"),)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        ("'INTEGER'", '{"answer": 7}', 7),
+        ("{'who': 'Who wrote it?'}", '{"who": "Ann"}', {"who": "Ann"}),
+        ("['who', 'when']", '{"who": "Ann", "when": null}', {"who": "Ann", "when": None}),
+        (
+            """'{"type": "object", "properties": {"n": {"type": "integer"}}}'""",
+            '{"n": 3}',
+            {"n": 3},
+        ),
+        ("'h HUGEINT'", '{"h": 170141183460469231731687303715884105727}', {"h": 2**127 - 1}),
+    ],
+)
+def test_types_come_in_several_forms(type_: str, text: str, value: object, con) -> None:
+    ANSWERS["Extract from the data what is asked for."] = text
+    query = f"SELECT AI_EXTRACT(title, {type_}) FROM films WHERE id = 1"
+    assert con.sql(query).fetchall() == [(value,)]
+
+
+def test_llm_and_complete_take_a_type(con: Connection, backend: FakeBackend) -> None:
+    ANSWERS["How old?"] = '{"answer": 12}'
+    query = """
+        SELECT LLM('How old?', title, output := 'INTEGER') + 1,
+               AI_COMPLETE('How old?', title, response_format => 'INTEGER')
+        FROM films WHERE id = 1"""
+    assert con.sql(query).fetchall() == [(13, 12)]
+    assert len(backend.asked) == 1  # both ask the same
+    assert backend.asked[0].sampling.schema is not None
+
+
+def test_an_invalid_value_is_null_with_an_error_that_says_what_is_wrong(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"day": "2024-02-30", "n": 1}'
+    with pytest.warns(PartialResultWarning):
+        result = con.sql("SELECT AI_EXTRACT(title, 'day DATE, n INTEGER') FROM films WHERE id = 1")
+    assert result.fetchall() == [(None,)]
+    assert result.errors[0].error == "day is '2024-02-30'; expected DATE."
+
+
+def test_a_score_is_the_probability_of_the_first_label(con: Connection, backend) -> None:
+    scores = {"Yes": -0.5, "No": -0.9327521295671886}
+    ANSWERS["Good?"] = Answer("Yes", Finish.STOP, scores=scores)
+    ((value,),) = con.sql("SELECT AI_SCORE('Good?', title) FROM films WHERE id = 1").fetchall()
+    assert value == pytest.approx(0.6065306597126334)
+    assert backend.asked[0].sampling.scored
+
+
+def test_a_score_of_numbers_is_their_mean(con: Connection) -> None:
+    scores = {"1": -1.3862943611198906, "5": -0.2876820724517809}
+    ANSWERS["Stars?"] = Answer("5", Finish.STOP, scores=scores)
+    query = "SELECT AI_SCORE('Stars?', title, labels := [1, 5]) FROM films WHERE id = 1"
+    assert con.sql(query).fetchall() == [(pytest.approx(4.0),)]
+
+
+def test_a_score_without_probabilities_is_an_error_of_the_row(con: Connection) -> None:
+    with pytest.warns(UserWarning, match="no probabilities"):
+        rows = con.sql("SELECT AI_SCORE('Good?', title) FROM films WHERE id = 1").fetchall()
+    assert rows == [(None,)]
+
+
+def _by_length(fields: Fields) -> Answer:
+    likely = {"Dune": -0.1, "Alien": -0.5, "Amelie": -1.0, "Brazil": -2.0}.get(
+        fields["title"], -3.0
+    )
+    return Answer("Yes", Finish.STOP, scores={"Yes": likely, "No": -9.0})
+
+
+def test_a_rank_counts_from_the_best(con: Connection) -> None:
+    ANSWERS["Is this a good match for: sandy?"] = _by_length
+    query = "SELECT id, AI_RANK('sandy', title) AS r FROM films QUALIFY r <= 4 ORDER BY id"
+    assert con.sql(query).fetchall() == [(1, 2), (2, 4), (4, 2), (6, 1)]
+
+
+def test_ordering_by_rank_puts_the_best_first(con: Connection) -> None:
+    ANSWERS["Is this a good match for: sandy?"] = _by_length
+    query = "SELECT title FROM films ORDER BY AI_RANK('sandy', title), id LIMIT 3"
+    assert con.sql(query).fetchall() == [("Dune",), ("Alien",), ("Alien",)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["AI_AGG('What?', title)", "AI_AGG(title, 'What?')", "AI_AGG(title, instruction := 'What?')"],
+)
+def test_a_group_is_asked_about_as_a_whole(call: str, con: Connection, backend) -> None:
+    ANSWERS["What?"] = "+".join
+    query = f"SELECT genre, {call} AS a FROM films GROUP BY genre ORDER BY genre"
+    assert con.sql(query).fetchall() == [
+        ("comedy", "Amelie+Brazil"),
+        ("drama", "Dune"),  # NULL is left out
+        ("horror", "Alien+Alien"),
+    ]
+    assert len(backend.asked) == 3
+
+
+def test_a_group_may_be_filtered_ordered_and_distinct(con: Connection) -> None:
+    ANSWERS["What?"] = "+".join
+    query = """
+        SELECT AI_AGG('What?', title ORDER BY id DESC) FILTER (WHERE stars > 3),
+               AI_AGG(DISTINCT genre, 'What?') FILTER (WHERE genre = 'drama'),
+               AI_AGG('What?', title) FILTER (WHERE id > 99)
+        FROM films"""
+    result = con.sql(query)
+    assert result.fetchall() == [("Alien+Brazil+Amelie+Alien", "drama", None)]
+    assert result.columns[0] == "ai_agg('What?', title ORDER BY id DESC) FILTER (WHERE stars > 3)"
+
+
+def test_a_group_of_several_fields_is_a_list_of_objects(con: Connection, backend) -> None:
+    con.sql("SELECT AI_AGG('What?', title, stars) FROM films WHERE id < 3")
+    assert backend.asked[0].fields == [
+        {"title": "Alien", "stars": 4.5},
+        {"title": "Amelie", "stars": 4.0},
+    ]
+
+
+def test_a_summary_is_an_aggregate_without_a_question(con: Connection, backend) -> None:
+    con.sql("SELECT AI_SUMMARIZE_AGG(title) FROM films WHERE id < 3")
+    assert backend.asked[0].query == "Summarize the texts."
+    assert backend.asked[0].fields == ["Alien", "Amelie"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("AI_FILTER()", r"has no prompt. Expected AI_FILTER\('prompt'"),
+        ("AI_FILTER('x', title, labels := ['a'])", "option 'labels' is not known"),
+        ("AI_FILTER(MODULE(title))", "must be a field"),
+        ("AI_CLASSIFY(title)", "has no labels"),
+        ("AI_CLASSIFY(['a', 'b'])", "has no field"),
+        ("AI_CLASSIFY(title, ['a'], {'output_mode': 'many'})", "expected 'single' or 'multi'"),
+        ("AI_EXTRACT(title)", "does not say what to extract"),
+        ("AI_EXTRACT(title, 'what ever')", "is not a type"),
+        ("AI_EXTRACT(title, 'a INTEGER', stop := 'x')", "sets stop"),
+        ("AI_COMPLETE('x', title, output := 'a INTEGER', labels := ['b'])", "labels and output"),
+        ("AI_AGG(title)", "has no question"),
+        ("AI_AGG('x')", "has no field"),
+        ("AI_RANK(title)", "has no criterion"),
+        ("LLM(PROMPT('{1}', title))", "counted from 0"),
+        ("LLM(PROMPT('{0}', title), genre)", "fields after PROMPT"),
+        ("LLM(PROMPT(title))", "needs a text first"),
+        ("AI_FILTER('x', title) OVER ()", "does not take OVER"),
+        ("AI_FILTER('x', title) FILTER (WHERE true)", "does not take FILTER"),
+        ("AI_AGG('x', title) OVER ()", "does not take OVER"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_anything_is_asked(call, message, con, backend) -> None:
+    with pytest.raises(QueryError, match=message):
+        con.sql(f"SELECT {call} FROM films")
+    assert backend.asked == []

@@ -1,0 +1,83 @@
+"""Single values of typed answers are read as DuckDB reads them, digit by digit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from relquery.sql.types.leaves import Leaf, Number, dumped
+
+
+def read(kind: str, text: str, **more: Any) -> str | None:
+    value = json.loads(text, parse_int=Number, parse_float=Number)
+    return Leaf(kind, **more).read(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("INTEGER", "12", "12"),
+        ("INTEGER", '" 12 "', "12"),
+        ("INTEGER", "1e3", "1000"),
+        ("INTEGER", "4.0", "4"),
+        ("INTEGER", "4.5", None),
+        ("INTEGER", "2147483648", None),
+        ("UTINYINT", "-1", None),
+        ("UTINYINT", "255", "255"),
+        ("HUGEINT", str(2**127 - 1), str(2**127 - 1)),
+        ("HUGEINT", str(2**127), None),
+        ("INTEGER", "1e999999999", None),
+        ("INTEGER", "true", None),
+        ("INTEGER", '"0x1F"', None),
+        ("DOUBLE", "1e308", "1e308"),
+        ("DOUBLE", "1e309", None),
+        ("FLOAT", "1e39", None),
+        ("DECIMAL(10,2)", "12345678.90", "12345678.90"),
+        ("DECIMAL(10,2)", "123456789", None),
+        ("DECIMAL(10,2)", "0.005", "0.01"),
+        ("DECIMAL(38,10)", f"{'7' * 28}.0123456789", f"{'7' * 28}.0123456789"),
+        ("BOOLEAN", "true", "true"),
+        ("BOOLEAN", '"False"', "false"),
+        ("BOOLEAN", "1", None),
+        ("VARCHAR", '"a\\u0000b"', "a\0b"),
+        ("VARCHAR", "12.50", "12.50"),
+        ("VARCHAR", "[1]", None),
+        ("DATE", '"2024-02-29"', "2024-02-29"),
+        ("DATE", '"2023-02-29"', None),
+        ("DATE", '"29.2.2024"', None),
+        ("TIME", '"23:59:59"', "23:59:59"),
+        ("TIME", '"24:61:00"', None),
+        ("TIMESTAMP", '"2024-02-29T10:00:00"', "2024-02-29T10:00:00"),
+        ("TIMESTAMP", '"2024-02-29"', None),
+        ("TIMESTAMP WITH TIME ZONE", '"2024-02-29T10:00:00+02:00"', "2024-02-29T10:00:00+02:00"),
+        ("TIMESTAMP WITH TIME ZONE", '"2024-02-29T10:00:00"', None),
+        ("UUID", '"123e4567-e89b-12d3-a456-426614174000"', "123e4567-e89b-12d3-a456-426614174000"),
+        ("UUID", '"123e4567"', None),
+        ("JSON", '{"a": [1.50, null]}', '{"a":[1.50,null]}'),
+    ],
+)  # fmt: skip
+def test_a_value_keeps_its_digits_or_is_no_value(
+    kind: str, text: str, expected: str | None
+) -> None:
+    assert read(kind, text) == expected
+
+
+def test_a_text_has_at_most_its_length() -> None:
+    assert read("VARCHAR", '"abc"', length=3) == "abc"
+    assert read("VARCHAR", '"abcd"', length=3) is None
+
+
+def test_a_text_is_one_of_the_values() -> None:
+    assert read("ENUM('a', 'b')", '"b"', values=("a", "b")) == "b"
+    assert read("ENUM('a', 'b')", '"B"', values=("a", "b")) is None
+
+
+def test_half_a_character_becomes_a_question_mark() -> None:
+    assert read("VARCHAR", '"\\ud800"') == "?"
+
+
+def test_json_is_written_as_it_was_read() -> None:
+    text = '{"a":1.2300,"b":[true,null,"é"],"c":123456789012345678901234567890}'
+    assert dumped(json.loads(text, parse_int=Number, parse_float=Number)) == text

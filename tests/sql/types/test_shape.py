@@ -1,0 +1,112 @@
+"""Typed answers: their JSON Schema, and what is read as a value."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from relquery.sql.types.leaves import Leaf
+from relquery.sql.types.shape import (
+    InvalidAnswerError,
+    ListOf,
+    Output,
+    Part,
+    Shape,
+    StructOf,
+    described,
+    kind_of,
+)
+
+PERSON = StructOf(
+    (
+        Part("name", Leaf("VARCHAR"), required=True),
+        Part("age", Leaf("INTEGER")),
+        Part("tags", ListOf(Leaf("VARCHAR")), required=True),
+    )
+)
+
+
+def output(shape: Shape) -> Output:
+    return Output(shape, kind_of(shape))
+
+
+def test_a_struct_is_an_object_whose_keys_are_all_required() -> None:
+    assert json.loads(output(PERSON).schema) == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "age": {
+                "anyOf": [
+                    {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+                    {"type": "null"},
+                ]
+            },
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["name", "age", "tags"],
+        "additionalProperties": False,
+    }
+
+
+def test_what_is_no_struct_is_the_answer_of_an_object() -> None:
+    assert json.loads(output(Leaf("BOOLEAN")).schema)["properties"] == {
+        "answer": {"type": "boolean"}
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "Ann", "age": 3, "tags": ["a"]}',
+        '```json\n{"name": "Ann", "age": 3, "tags": ["a"]}\n```',
+        '{"NAME": "Ann", "age": 3.0, "tags": ["a"], "more": 1}',
+    ],
+)
+def test_an_answer_is_read_with_its_structure(text: str) -> None:
+    assert output(PERSON).read(text) == {"name": "Ann", "age": "3", "tags": ["a"]}
+
+
+def test_a_field_that_may_be_null_may_also_be_missing() -> None:
+    assert output(PERSON).read('{"name": "Ann", "tags": []}')["age"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Ann", "is not JSON"),
+        ('{"name": NaN}', "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "expected an object"),
+        ('{"age": 3, "tags": []}', "name is missing"),
+        ('{"name": null, "tags": []}', "name is null; expected VARCHAR"),
+        ('{"name": "Ann", "age": "old", "tags": []}', "age is 'old'; expected INTEGER"),
+        ('{"name": "Ann", "tags": "a"}', "tags is 'a'; expected a list"),
+        ('{"name": "Ann", "tags": ["a", {}]}', r"tags\[2\] is an object; expected VARCHAR"),
+    ],
+)
+def test_what_is_no_value_says_why(text: str, reason: str) -> None:
+    with pytest.raises(InvalidAnswerError, match=reason):
+        output(PERSON).read(text)
+
+
+def test_a_list_of_fixed_size_has_that_many_items() -> None:
+    pair = output(ListOf(Leaf("INTEGER"), 2))
+    assert pair.read('{"answer": [1, 2]}') == ["1", "2"]
+    with pytest.raises(InvalidAnswerError, match="a list of 2 items"):
+        pair.read('{"answer": [1]}')
+
+
+def test_distinct_items_are_kept_once_in_their_order() -> None:
+    labels = output(ListOf(Leaf("VARCHAR", ("a", "b")), distinct=True))
+    assert labels.read('["b", "a", "b"]') == ["b", "a"]
+
+
+def test_a_value_may_stand_without_the_object_around_it() -> None:
+    assert output(Leaf("INTEGER")).read("12") == "12"
+
+
+def test_the_type_is_told_in_words() -> None:
+    assert described(PERSON) == (
+        '{"name": VARCHAR, "age": INTEGER or null, "tags": a list of VARCHAR}'
+    )
