@@ -93,7 +93,7 @@ def define(defined: Defined, database: Database, defaults: Sampling) -> Definiti
 def check_defined_calls(defined: Defined, database: Database, defaults: Sampling) -> None:
     """Check what can be said of the calls of a view or macro by themselves. Raises QueryError."""
     _, body = defined.expanded.used[-1]
-    next_select(body if isinstance(body, exp.Query) else exp.select(body.copy()))
+    next_select(exp.select(body.copy()) if defined.definition.kind == "MACRO" else body)
     names = set(map(str.lower, defined.definition.names))
     if defined.definition.kind == "VIEW" or not _decide(names, body):
         check_forms(Expansion(defined.expanded, database, defaults).expand(body.copy()))
