@@ -24,8 +24,8 @@ _EXPLAIN = re.compile(
 class Text:
     """One statement of a text.
 
-    given: as DuckDB runs it, with `$1` for `?`. query: what follows its EXPLAIN, behind as many blanks as there are
-        characters before, so that errors have the right line and column.
+    given: as DuckDB runs it, with `$1` for `?`. query: what follows its EXPLAIN, behind as many
+        blanks as there are characters before, so that errors have the right line and column.
     option: the option given to EXPLAIN, "" for none; None if there is no EXPLAIN.
     kind: what DuckDB calls it. parameters: names of its parameters; `?` is `$1`, `$2`, ...
     number, of: its place among the statements, from 1, and how many there are.
