@@ -176,8 +176,8 @@ class Connection:
         The result has the rows of the last statement; its report and errors cover all of them.
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
         prompt or an option of a call. order, on_error: override the connection's. sampling:
-        defaults for calls that do not set labels, max_tokens, temperature, top_p, top_k, seed or
-        stop. progress: called with (stage, answers so far, total answers).
+        defaults for calls that do not set labels, schema, max_tokens, temperature, top_p, top_k,
+        seed or stop. progress: called with (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.

@@ -182,6 +182,40 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     assert json.loads(out)["rows"][0]["seconds"] > 0
 
 
+def test_parameters_are_json_or_text(relquery: Run) -> None:
+    query = "SELECT $n + 1 AS n, $d AS d, $t AS t, $q AS q, $s AS s, $l AS l, $x AS x, $i AS i"
+    given = ["n=5", "d=1.10", "t=it's 5; --", 'q="5"', "$s=a=b", "l=[1, null]", "x=null", "i=NaN"]
+    params = [part for one in given for part in ("--param", one)]
+    out, _ = relquery("sql", query, *params, "-f", "json")
+    (row,) = json.loads(out)["rows"]
+    assert (row["n"], row["t"], row["q"], row["s"]) == (6, "it's 5; --", "5", "a=b")
+    assert (row["l"], row["x"], row["i"]) == ([1, None], None, "NaN")
+    assert str(row["d"]) in ("1.10", "1.1")
+
+
+def test_a_parameter_may_be_a_prompt(relquery: Run, table: str) -> None:
+    query = "SELECT a FROM t WHERE LLM($ask, a, labels := $of) IN ('Yes', 'No') LIMIT $n"
+    params = ["-p", "ask=Good?", "-p", 'of=["Yes", "No"]', "-p", "n=2"]
+    out, _ = relquery("sql", query, "-t", f"t={table}", "-m", MODEL, *params, "-f", "json")
+    assert len(json.loads(out)["rows"]) == 2
+    out, _ = relquery("sql", query, "-t", f"t={table}", "-m", MODEL, *params, "--explain")
+    assert "Good?" in out
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        (["-p", "n"], "NAME=VALUE"),
+        (["-p", "n=1", "-p", "n=2"], "twice"),
+        ([], "needs a value for $n"),
+        (["-p", "n=1", "-p", "m=2"], "$m"),
+    ],
+)
+def test_a_wrong_parameter_is_an_error(params: list[str], said: str, relquery: Run) -> None:
+    _, err = relquery("sql", "SELECT $n", *params, code=1)
+    assert said in err
+
+
 def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     with duckdb.connect(path) as database:

@@ -44,8 +44,8 @@ def foresee(
                 _check(read, database, defaults)
         read.effect(kept)
         has_asked |= isinstance(read, Calling) and text.option is None
-        words = _words_written(read)
-        written = None if words is None or written is None else written | words
+        names = _written(read)
+        written = None if names is None or written is None else written | names
 
 
 def _check(read: Statement, database: Database, defaults: Sampling) -> None:
@@ -77,19 +77,21 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
     return read_tables <= {*tables, *entries}
 
 
-def _words_written(read: Statement) -> set[str] | None:
-    """The words of a statement that writes; None if it may change anything."""
+def _written(read: Statement) -> set[str] | None:
+    """Names among which are all that a statement writes to; None if it may change anything."""
     kind = read.text.kind
-    if isinstance(read, Calling):
-        is_query = isinstance(read.tree, exp.Query | exp.Describe) or read.text.option is not None
-        return set() if is_query else _words(read.text)
-    if isinstance(read, Keeping) or kind in _QUERIES:
+    if isinstance(read, Keeping) or read.text.option is not None or kind in _QUERIES:
         return set()
-    return _words(read.text) if kind in _WRITES else None
-
-
-def _words(text: Text) -> set[str]:
-    return {token.text.lower() for token in sqlglot.tokenize(text.query, read=DIALECT)}
+    tree = read.tree if isinstance(read, Calling) else _tree(read.text)
+    if isinstance(tree, exp.Query | exp.Describe):
+        return set()
+    if isinstance(tree, exp.Insert | exp.Update | exp.Delete | exp.Create):
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        if isinstance(target, exp.Table):
+            return {target.name.lower()}
+    if kind not in _WRITES:
+        return None
+    return {token.text.lower() for token in sqlglot.tokenize(read.text.query, read=DIALECT)}
 
 
 def _tree(text: Text) -> exp.Expr | None:

@@ -31,7 +31,7 @@ from relquery.sql.read.macros import Macros
 from relquery.sql.read.scopes import calls_in, context_of, next_select
 from relquery.sql.statements.expand import Expanded
 from relquery.sql.statements.parameters import variables_set
-from relquery.sql.statements.stand_ins import check_defined, stand_ins
+from relquery.sql.statements.stand_ins import check_defined, stand_ins, typed
 from relquery.sql.statements.statement import Calling, Defined
 from relquery.sql.statements.texts import Text
 from relquery.sql.statements.unnamed import with_names
@@ -45,12 +45,13 @@ def run(
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
     source, text = calling.source, calling.text
-    with _ready(calling, database) as tree:
+    with _ready(calling, database, defaults) as tree:
         if isinstance(tree, exp.Describe):
-            return _described(tree, source, database)
+            return _described(tree, source, database, defaults)
         with Scratch(database) as scratch:
             macros = Macros(database, Aggregates.of(database, tree))
-            _rehearse(calling, tree, database, defaults, scratch, macros)
+            for note in _rehearse(calling, tree, database, defaults, scratch, macros):
+                warnings.warn(note, PromptWarning, stacklevel=5)
             asked = Asked(database, scratch, asker, paid, text.number if text.of > 1 else None)
             walk = Walk(source, database, macros, defaults, asked, paid.kinds)
             done = walk.statement(tree.copy())
@@ -61,7 +62,7 @@ def run(
 
 def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
     """Run a statement on stand-ins for its answers. Raises QueryError if it is bound to fail."""
-    with _ready(calling, database) as tree:
+    with _ready(calling, database, defaults) as tree:
         if not isinstance(tree, exp.Describe):
             with Scratch(database) as scratch:
                 macros = Macros(database, Aggregates.of(database, tree))
@@ -72,7 +73,7 @@ def explain(
     calling: Calling, database: Database, asker: Asker, defaults: Sampling
 ) -> SqlExplanation:
     """What a statement would ask. Raises QueryError as `run` does."""
-    with _ready(calling, database) as tree, Scratch(database) as scratch:
+    with _ready(calling, database, defaults) as tree, Scratch(database) as scratch:
         aggregates = Aggregates.of(database, tree)
         foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
         macros = Macros(database, aggregates)
@@ -86,16 +87,16 @@ def explain(
 def define(defined: Defined, database: Database, defaults: Sampling) -> Definition:
     """A view or macro that DuckDB has checked, and that the connection may keep."""
     check_defined_calls(defined, database, defaults)
-    return replace(defined.definition, columns=check_defined(database, defined))
+    return replace(defined.definition, columns=check_defined(database, defined, defaults))
 
 
 def check_defined_calls(defined: Defined, database: Database, defaults: Sampling) -> None:
     """Check what can be said of the calls of a view or macro by themselves. Raises QueryError."""
     _, body = defined.expanded.used[-1]
-    next_select(body if isinstance(body, exp.Query) else exp.select(body.copy()))
+    next_select(exp.select(body.copy()) if defined.definition.kind == "MACRO" else body)
     names = set(map(str.lower, defined.definition.names))
     if defined.definition.kind == "VIEW" or not _decide(names, body):
-        _check_calls(body, defined.expanded, database, defaults)
+        check_forms(Expansion(defined.expanded, database, defaults).expand(body.copy()))
 
 
 def _decide(names: set[str], body: exp.Expr) -> bool:
@@ -119,19 +120,15 @@ def place(text: Text) -> Iterator[None]:
         raise
 
 
-def _check_calls(tree: exp.Expr, source: Expanded, database: Database, defaults: Sampling) -> None:
-    """Check what can be said of a statement's calls without its tables. Raises QueryError."""
-    check_forms(tree)
-    Expansion(source, database, defaults, has_tables=False).expand(tree.copy())
-
-
 def check_form(calling: Calling, database: Database, defaults: Sampling) -> None:
     """Check a statement as far as that is possible without its tables. Raises QueryError."""
     check_option(calling)
     if not isinstance(calling.tree, exp.Describe):
         check_statement(calling.tree)
         next_select(calling.tree)
-    _check_calls(calling.tree, calling.source, database, defaults)
+    tree = Expansion(calling.source, database, defaults).expand(calling.tree.copy())
+    _check_objects(tree, calling)
+    check_forms(tree)
 
 
 def check_option(calling: Calling) -> None:
@@ -144,16 +141,15 @@ def check_option(calling: Calling) -> None:
 
 
 @contextmanager
-def _ready(calling: Calling, database: Database) -> Iterator[exp.Expr]:
+def _ready(calling: Calling, database: Database, defaults: Sampling) -> Iterator[exp.Expr]:
     """A block in which DuckDB can read a statement's tree and describe it as written."""
     with (
         database.binding(calling.parameters.known()),
-        stand_ins(database, calling.source),
+        stand_ins(database, calling.source, defaults),
         variables_set(database, calling.variables),
     ):
-        yield with_names(
-            calling.tree, calling.written, calling.definitions, calling.source, database
-        )
+        written = typed(calling.written, calling.source, database, defaults)
+        yield with_names(calling.tree, written, calling.definitions, calling.source, database)
 
 
 def _rehearse(
@@ -163,8 +159,8 @@ def _rehearse(
     defaults: Sampling,
     scratch: Scratch,
     macros: Macros,
-) -> None:
-    _check_objects(tree, calling, database, defaults)
+) -> list[str]:
+    """Run a statement on stand-ins for answers. Returns warnings about its prompts."""
     rehearsal = Rehearsal(database, scratch, macros.aggregates)
     walk = Walk(calling.source, database, macros, defaults, rehearsal)
     rehearsed = walk.statement(tree.copy())
@@ -173,24 +169,24 @@ def _rehearse(
     database.bind(rehearsed.sql)
     rehearsal.outer(rehearsed.outer)
     check_insert(database, rehearsed.sql, rehearsal.stand_ins)
+    return walk.notes
 
 
-def _described(tree: exp.Describe, source: Expanded, database: Database) -> pa.Table:
+def _described(
+    tree: exp.Describe, source: Expanded, database: Database, defaults: Sampling
+) -> pa.Table:
     """What DESCRIBE says of a query, with its calls as they are written."""
     query = tree.this
     if not isinstance(query, exp.Select):
         query = exp.select("*").from_(query.subquery(ours.ROWS))
+    query = typed(query, source, database, defaults)
+    assert isinstance(query, exp.Select)
     names = column_names(database, source, query, context_of(query))
     table = database.fetch(f"DESCRIBE {stubbed(query)}")
     return table.set_column(0, table.schema.field(0), pa.array(names, pa.string()))
 
 
-def _check_objects(
-    tree: exp.Expr, calling: Calling, database: Database, defaults: Sampling
-) -> None:
-    """Raises QueryError for a Python object as the field of a call."""
-    expanded = Expansion(calling.source, database, defaults).expand(tree.copy())
-    for call in calls_in(expanded):
-        for one in call.expressions[1:]:
-            if isinstance(one, exp.Placeholder):
-                raise QueryError(calling.parameters.objects[one.name.lower()])
+def _check_objects(tree: exp.Expr, calling: Calling) -> None:
+    """Raises QueryError for a Python object that no function has taken as its argument."""
+    for left in tree.find_all(exp.Placeholder):
+        raise QueryError(calling.parameters.objects[left.name.lower()])

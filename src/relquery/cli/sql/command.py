@@ -19,6 +19,7 @@ from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
 from relquery.cli.sql.explained import shown
 from relquery.cli.sql.kept import Came, what_is_kept
+from relquery.cli.sql.params import read_params
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
@@ -67,6 +68,16 @@ def sql(
             metavar="NAME=FILE",
             help="A CSV, Parquet, JSON or DuckDB file, or demo:movies, demo:tickets, "
             "demo:products. NAME defaults to the file name.",
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="The value of the parameter $NAME: a JSON value (5, 0.5, true, null, [1, 2]), or "
+            "else text. Write '\"5\"' for the text 5.",
         ),
     ] = None,
     model: Annotated[
@@ -123,6 +134,9 @@ def sql(
 
     relquery sql "EXPLAIN SELECT movietitle FROM movies WHERE LLM('Positive?', reviewcontent) =
     'Yes'" --table movies=demo:movies
+
+    relquery sql 'SELECT movietitle FROM movies WHERE LLM($ask, reviewcontent) = $is LIMIT $n'
+    --table movies=demo:movies --param ask="Is it positive?" --param is=Yes --param n=5
     """
     options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
     if cache_tokens is not None:
@@ -132,6 +146,7 @@ def sql(
     explanation: SqlExplanation | None = None
     tables = find_tables(table or [])
     text = _text(query)
+    params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
     if output is not None and asks_to_explain:
         raise ConfigError(
@@ -156,10 +171,11 @@ def sql(
             try:
                 with interruptible():
                     if asks_to_explain:
-                        explanation = connection.explain(text, **sampling)
+                        explanation = connection.explain(text, params, **sampling)
                         result = Result(explanation.arrow(), (), Report())
                     else:
-                        result = connection.sql(text, progress=came.counting(advance), **sampling)
+                        advanced = came.counting(advance)
+                        result = connection.sql(text, params, progress=advanced, **sampling)
             except KeyboardInterrupt:
                 text = what_is_kept(connection.ledger, came)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)

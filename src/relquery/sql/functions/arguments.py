@@ -12,12 +12,10 @@ from typing import Any
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import FIELD_NAME, FUNCTION, to_sql
+from relquery.sql.read.source import FIELD_NAME, FUNCTION, VALUE, to_sql
 
 MODULE = "module"
 """Metadata of a field: whether it is written as MODULE(field)."""
-VALUE = "value"
-"""Metadata of a placeholder: the Python value given for it."""
 
 _MODULE, _PROMPT = "MODULE", "PROMPT"
 _SHOWN = 60
@@ -172,8 +170,10 @@ def _of_struct(node: exp.Expr) -> Any:
 
 
 def _of_function(node: exp.Expr) -> Any:
-    is_prompt = isinstance(node, exp.Anonymous) and node.name.upper() == _PROMPT
-    return _template(node) if is_prompt else MISSING
+    if node.name.upper() == _PROMPT:
+        return _template(node)
+    value = node.meta.get(VALUE, MISSING)  # of a parameter that has become a variable
+    return tuple(value) if isinstance(value, list) else value
 
 
 _LITERALS: dict[type[exp.Expr], Callable[[exp.Expr], Any]] = {

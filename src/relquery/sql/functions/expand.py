@@ -45,15 +45,13 @@ FUNCTIONS: dict[str, Callable[[Arguments, Maker], Made]] = {
 class Expansion:
     """Expands the functions of one statement.
 
-    defaults: sampling for calls that set nothing; its labels are for LLM alone. has_tables: whether
-    the tables that it reads exist yet. kinds: by number of a call, the type of the function's
-    value. notes: warnings about prompts.
+    defaults: sampling for calls that set nothing; its labels are for LLM alone. kinds: by number of
+    a call, the type of the function's value. notes: warnings about prompts.
     """
 
     source: Source
     database: Database
     defaults: Sampling
-    has_tables: bool = True
     kinds: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -82,9 +80,7 @@ class Expansion:
 
     def _knows(self, column: exp.Column, node: exp.Expr) -> bool:
         """Whether a FROM clause around a call has a column; also if DuckDB must say."""
-        select = node.find_ancestor(exp.Select) if self.has_tables else None
-        if select is None:
-            return not self.has_tables
+        select = node.find_ancestor(exp.Select)
         while select is not None:
             sources = self._sources(select)
             if sources is None or _has(sources, column):

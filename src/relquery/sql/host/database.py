@@ -312,8 +312,10 @@ class Scratch:
         trace: TracebackType | None,
     ) -> None:
         self.database._turn.has_scratch = False
+        # An aborted transaction lets nothing be dropped, and drops all of it itself.
         for name in self._views:
-            self.database.unregister(name)
+            with contextlib.suppress(RelqueryError):
+                self.database.unregister(name)
         for name in self._tables.values():
-            with contextlib.suppress(RelqueryError):  # an aborted transaction drops them itself
+            with contextlib.suppress(RelqueryError):
                 self.database.execute(f"DROP TABLE IF EXISTS temp.{name}")

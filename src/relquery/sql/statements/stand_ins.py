@@ -7,26 +7,26 @@ from contextlib import contextmanager, suppress
 
 from sqlglot import exp
 
-from relquery.errors import RelqueryError
+from relquery.errors import QueryError, RelqueryError
 from relquery.prompt import Sampling
 from relquery.sql.functions.expand import Expansion
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition
 from relquery.sql.read.check import column_names, stubbed
 from relquery.sql.read.scopes import context_of
-from relquery.sql.read.source import to_sql
+from relquery.sql.read.source import Source, to_sql
 from relquery.sql.statements.expand import Expanded
 from relquery.sql.statements.statement import Defined
 
 
 @contextmanager
-def stand_ins(database: Database, expanded: Expanded) -> Iterator[None]:
+def stand_ins(database: Database, expanded: Expanded, defaults: Sampling) -> Iterator[None]:
     """A block in which DuckDB has the views and macros that a statement reads."""
     created: list[Definition] = []
     try:
         for definition, body in expanded.used:
-            values = _expanded(body, expanded, database)
-            database.execute(_create("CREATE TEMP", definition, values))
+            of_type = typed(body, expanded, database, defaults)
+            database.execute(_create("CREATE TEMP", definition, of_type))
             created.append(definition)
         yield
     finally:
@@ -35,16 +35,15 @@ def stand_ins(database: Database, expanded: Expanded) -> Iterator[None]:
                 database.execute(_drop(definition))
 
 
-def check_defined(database: Database, defined: Defined) -> tuple[str, ...]:
+def check_defined(database: Database, defined: Defined, defaults: Sampling) -> tuple[str, ...]:
     """Have DuckDB check a view or macro to create, and drop what it replaces.
 
     Returns the names of a view's columns. Raises QueryError.
     """
     head, definition, expanded = defined.head, defined.definition, defined.expanded
-    _, body = expanded.used[-1]
+    body = typed(expanded.used[-1][1], expanded, database, defaults)
     inner = Expanded(expanded.sql, expanded.calls, expanded.added, expanded.used[:-1])
-    body = _expanded(body, expanded, database)
-    with stand_ins(database, inner):
+    with stand_ins(database, inner, defaults):
         replaces, temporary = " OR REPLACE" * head.replaces, " TEMP" * head.temporary
         # A temporary one would hide it, so nothing temporary may have its name.
         for words in dict.fromkeys((f"CREATE{replaces}{temporary}", "CREATE TEMP")):
@@ -56,9 +55,15 @@ def check_defined(database: Database, defined: Defined) -> tuple[str, ...]:
         return tuple(column_names(database, expanded, select, context_of(select)))
 
 
-def _expanded(body: exp.Expr, source: Expanded, database: Database) -> exp.Expr:
-    """A copy of a body with calls in place of functions, so that they have their types."""
-    return Expansion(source, database, Sampling(), has_tables=False).expand(body.copy())
+def typed(tree: exp.Expr, source: Source, database: Database, defaults: Sampling) -> exp.Expr:
+    """A copy of a tree in which each call has the type of its function, for descriptions.
+
+    A call whose arguments are not known yet, in the body of a macro, stays as it is.
+    """
+    try:
+        return Expansion(source, database, defaults).expand(tree.copy())
+    except QueryError:
+        return tree.copy()
 
 
 def _create(words: str, definition: Definition, body: exp.Expr) -> str:

@@ -24,8 +24,8 @@ _EXPLAIN = re.compile(
 class Text:
     """One statement of a text.
 
-    given: as DuckDB runs it. query: what follows its EXPLAIN, behind as many blanks as there are
-        characters before, so that errors have the right line and column.
+    given: as DuckDB runs it, with `$1` for `?`. query: what follows its EXPLAIN, behind as many
+        blanks as there are characters before, so that errors have the right line and column.
     option: the option given to EXPLAIN, "" for none; None if there is no EXPLAIN.
     kind: what DuckDB calls it. parameters: names of its parameters; `?` is `$1`, `$2`, ...
     number, of: its place among the statements, from 1, and how many there are.
@@ -48,14 +48,14 @@ class Text:
 def split(sql: str, database: Database) -> list[Text]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""
     _check_encoding(sql)
-    plain = without_names(sql)
-    parsed = database.statements(plain, sql)
+    accepted = without_names(sql)  # of the same length
+    parsed = database.statements(accepted, sql)
     if not parsed:
         raise QueryError("The query is empty. Give a statement, e.g. SELECT * FROM t.")
     texts = []
     end = marks = 0
     for number, one in enumerate(parsed, 1):
-        start = plain.index(one.text, end)
+        start = accepted.index(one.text, end)
         end = start + len(one.text)
         given, found, names = sql[start:end], 0, one.parameters
         if any(name.isdigit() for name in names):

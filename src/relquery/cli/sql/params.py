@@ -1,0 +1,43 @@
+"""Values of a query's parameters, as given on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from relquery.errors import ConfigError
+
+
+def read_params(given: Sequence[str]) -> dict[str, Any] | None:
+    """`n=5` is a number, `name=Ann` a text: what is valid JSON is read as JSON.
+
+    Numbers with a fraction stay decimal, so they keep their digits. None if nothing is given.
+    Raises ConfigError.
+    """
+    values: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        name = name.strip().removeprefix("$")
+        if not equals or not name:
+            raise ConfigError(f"--param {one}: expected NAME=VALUE, e.g. --param n=5.")
+        if name in values:
+            raise ConfigError(f"--param {name} is given twice. Give it once.")
+        values[name] = _value(text)
+    return values or None
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_float=_number, parse_constant=_refused)
+    except ValueError:
+        return text
+
+
+def _refused(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _number(text: str) -> Decimal | float:
+    return float(text) if "e" in text.lower() else Decimal(text)
