@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from sqlglot import exp
 
 from relquery.arrays import Int64s
-from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.errors import UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
@@ -125,7 +125,7 @@ class Walk(Generic[R]):
         If it must first be rewritten, return the SELECT that replaces it.
         """
         context = context_of(select)
-        names = self._names(select, context, outermost=select is tree)
+        names = column_names(self.database, self.source, select, context)
         wanted = types_written(self.database, tree, select, names)
         select, joined = take_conditions(select)
         check_places(select)
@@ -160,18 +160,6 @@ class Walk(Generic[R]):
             rows.narrow(one.predicate)
         self._ask_all(plan.outputs, rows, "aggregate" if plan.aggregated else "projection")
         return rows
-
-    def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
-        try:
-            return column_names(self.database, self.source, select, context)
-        except QueryError as error:
-            if outermost:
-                raise
-            # The whole query is valid, so this part only fails because it runs on its own.
-            raise UnsupportedQueryError(
-                f"The subquery {readable(select)[:80]} calls LLM and depends on a row of the "
-                f"outer query ({error}). Write it as a join and call LLM on the joined rows."
-            ) from error
 
     def _ask_all(self, calls: tuple[int, ...], rows: R, kind: str) -> None:
         for index in calls:
