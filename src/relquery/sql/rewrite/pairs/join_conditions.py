@@ -21,9 +21,9 @@ from relquery.sql.form.joins import adds_rows, is_inner, start_of_group
 from relquery.sql.form.normalize import conjuncts
 from relquery.sql.read.methods import restore_columns
 from relquery.sql.read.scopes import has_call
-from relquery.sql.rewrite.entries import add_entry, name_tables
 from relquery.sql.rewrite.lookup import Lookup
-from relquery.sql.rewrite.repeatable import check_repeatable, columns_read, refused
+from relquery.sql.rewrite.pairs.entries import add_entry, name_tables
+from relquery.sql.rewrite.pairs.repeatable import check_repeatable, columns_read, refused
 
 
 def answer_join_conditions(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
