@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import UnsupportedQueryError
-from tests.sql.conftest import reference_sql
+from relquery.errors import PartialResultWarning, QueryError, UnsupportedQueryError
+from relquery.prompt import Answer, Finish
 from tests.sql.fakes import FakeBackend
 
 INNER = "SELECT id, genre, title, LLM('up', id) AS a FROM films"
@@ -73,6 +73,17 @@ def test_a_field_of_a_pair_has_the_name_that_tells_the_tables_apart(con, backend
     assert set(backend.asked[0].fields) == {"f.id", "r.id", "UPPER(f.title)", "year"}
 
 
+def test_the_error_of_a_pair_names_its_fields_as_written(con, backend) -> None:
+    backend.function = lambda query, fields: Answer(None, Finish.ERROR, "no answer")
+    with pytest.warns(PartialResultWarning):
+        result = con.sql(
+            "SELECT id FROM films f WHERE id = 1 AND EXISTS (SELECT 1 FROM reviews r WHERE "
+            "r.film = f.id AND r.id = 10 AND LLM('yes', f.title, r.text) = 'Yes')"
+        )
+    assert result.fetchall() == []
+    assert [dict(error.inputs) for error in result.errors] == [{"title": "Alien", "text": "great"}]
+
+
 REFUSED = [
     ("SELECT * FROM films f, LATERAL (SELECT LLM('up', r.text) FROM reviews r WHERE "
      "r.film = f.id) AS l", "the subquery is in the FROM clause"),
@@ -99,9 +110,5 @@ def test_what_cannot_be_rewritten_is_refused_before_the_first_call(
 
 
 def test_a_malformed_call_that_nothing_reads_is_still_an_error(con: Connection) -> None:
-    with pytest.raises(Exception, match="sets seed twice"):
+    with pytest.raises(QueryError, match="sets seed twice"):
         con.sql("SELECT id FROM (SELECT id, LLM('up', id, seed := 1, seed := 2) AS a FROM films)")
-
-
-def test_reference_sql_knows_the_calls() -> None:
-    assert "LLM" not in reference_sql(COUNTED[0][0]).upper().replace("LLM_", "")
