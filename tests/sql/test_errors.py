@@ -173,12 +173,12 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
 @pytest.mark.parametrize(
     ("query", "remedy"),
     [
-        ("SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id AND "
-         "LLM('yes', r.text) = 'Yes')", "Write it as a join"),
-        ("SELECT (SELECT max(LLM('up', r.text)) FROM reviews r WHERE r.film = f.id) FROM films f",
-         "Write it as a join"),
-        ("SELECT * FROM films f LEFT JOIN reviews r ON LLM('yes', r.text) = 'Yes'",
-         "Only an inner join"),
+        ("SELECT * FROM films f, LATERAL (SELECT LLM('up', r.text) FROM reviews r WHERE "
+         "r.film = f.id)", "Join the tables"),
+        ("SELECT (SELECT LLM('up', max(r.text)) FROM reviews r WHERE r.film = f.id) FROM films f",
+         "Join the tables"),
+        ("SELECT * FROM films f ASOF JOIN reviews r ON f.id >= r.film AND LLM('up', f.genre) = "
+         "LLM('up', r.text)", "ASOF join, which cannot have one"),
         ("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT CAST(LLM('len', i) AS INTEGER) FROM n)"
          " SELECT * FROM n", "Run the recursion first"),
         ("SELECT LLM('up', row_number() OVER ()) FROM films", "subquery"),

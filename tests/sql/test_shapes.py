@@ -365,7 +365,8 @@ def test_what_an_answer_may_prevent_does_not_fail_beforehand(query: str, con: Co
     ("query", "said"),
     [
         (
-            "SELECT f.id FROM films f LEFT JOIN reviews r ON LLM('up', r.text) = 'A'",
+            "SELECT f.id FROM films f LEFT JOIN (SELECT text, random() AS x FROM reviews) r "
+            "ON LLM('up', r.text) = 'A'",
             "LEFT join",
         ),
         ("SELECT nvl(title, 'x'), LLM('up', title) FROM films", "macro nvl"),

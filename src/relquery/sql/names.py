@@ -104,7 +104,7 @@ IN_MESSAGES = {
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
     re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
-    re.compile(rf"{OUTER}\.(?=\w)"): "",
+    re.compile(rf"{OUTER}\."): "",
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
     re.compile(
         rf"{PREFIX}(?:table_\d+|view_\d+|entry_\d+|rows|base|groups|outer|pairs)"

@@ -137,7 +137,7 @@ def correlated_queries(draw: st.DrawFn) -> str:
         f"(SELECT avg(LLM('len', r.text, f.title)) {folded}) > 8",
         f"(SELECT count(DISTINCT LLM('yes', r.text)) FILTER (WHERE {about}) {folded}) > 0",
         f"(SELECT LLM('up', r.text) {rows} ORDER BY r.id LIMIT 1) > 'H'",
-        f"(SELECT string_agg(LLM('up', text) || f.title, ',' ORDER BY r.id DESC) {folded}) LIKE '%E%'",
+        f"(SELECT string_agg(LLM('up', text) || f.title, ',' ORDER BY r.id DESC) {folded}) > 'H'",
         "(SELECT count(*) FROM (VALUES (1), (2)) v(n) WHERE LLM('up', f.title) > 'C' AND n < id) "
         "= 1",
     ]))  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Generic
 
 from sqlglot import exp
 
-from relquery.errors import QueryError, UnsupportedQueryError
+from relquery.errors import UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
@@ -28,14 +28,13 @@ from relquery.sql.read.check import check, column_names, result_names, stubbed, 
 from relquery.sql.read.from_clause import read_sources
 from relquery.sql.read.macros import Macros
 from relquery.sql.read.scopes import (
-    Context,
     calls_in,
     context_of,
     has_call,
     next_select,
     with_inside,
 )
-from relquery.sql.read.source import FIELD_NAME, Source, readable, to_sql
+from relquery.sql.read.source import FIELD_NAME, Source, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.rules import rewrite
@@ -114,7 +113,7 @@ class Walk(Generic[R]):
         If it must first be rewritten, return the SELECT that replaces it.
         """
         context = context_of(select)
-        names = self._names(select, context, outermost=select is tree)
+        names = column_names(self.database, self.source, select, context)
         wanted = types_written(self.database, tree, select, names)
         select, joined = take_conditions(select)
         check_places(select)
@@ -151,18 +150,6 @@ class Walk(Generic[R]):
             self.stages.cut(rows)
         asking.ask(plan.outputs, rows.alive, kind)
         return rows
-
-    def _names(self, select: exp.Select, context: Context, outermost: bool) -> list[str]:
-        try:
-            return column_names(self.database, self.source, select, context)
-        except QueryError as error:
-            if outermost:
-                raise
-            # The whole query is valid, so this part only fails because it runs on its own.
-            raise UnsupportedQueryError(
-                f"The subquery {readable(select)[:80]} calls LLM and depends on a row of the "
-                f"outer query ({error}). Write it as a join and call LLM on the joined rows."
-            ) from error
 
 
 def check_statement(tree: exp.Expr) -> None:

@@ -42,7 +42,7 @@ class Joined:
 def take_conditions(select: exp.Select) -> tuple[exp.Select, Joined | None]:
     """A SELECT without calls in its join conditions, and the conditions that WHERE cannot take.
 
-    The others move to WHERE. Raises UnsupportedQueryError for the condition of an outer join.
+    The others move to WHERE. Raises UnsupportedQueryError for the condition of an ASOF join.
     """
     select = select.copy()
     joins: list[exp.Join] = select.args.get("joins") or []
@@ -53,7 +53,7 @@ def take_conditions(select: exp.Select) -> tuple[exp.Select, Joined | None]:
         _check_inner(join)
         with_calls = tuple(_take(join))
         end = _end_of_group(joins, at)
-        if not any(map(_adds_rows, joins[at + 1 : end])):
+        if not any(map(adds_rows, joins[at + 1 : end])):
             select.where(*with_calls, copy=False)
         elif joined is None or joined.end > start_of_group(joins, at):
             earlier = joined.conditions if joined else ()
@@ -107,9 +107,8 @@ def is_inner(join: exp.Join) -> bool:
 def _check_inner(join: exp.Join) -> None:
     if not is_inner(join):
         raise UnsupportedQueryError(
-            f"An LLM call is in the ON clause of a {join.side or join.kind or join.method} "
-            "join. Only an inner join can have one. Join on the other conditions in a subquery "
-            "and call LLM on its rows."
+            f"An LLM call is in the ON clause of a {join.method} join, which cannot have one. Join "
+            "on the other conditions in a subquery and call LLM on its rows."
         )
 
 
@@ -121,7 +120,7 @@ def _take(join: exp.Join) -> Iterator[exp.Expr]:
     yield from (part for part in parts if has_call(part))
 
 
-def _adds_rows(join: exp.Join) -> bool:
+def adds_rows(join: exp.Join) -> bool:
     """Whether a join adds rows without a match on its left side, or joins by position."""
     return join.side in ("RIGHT", "FULL") or join.method == "POSITIONAL"
 

@@ -31,7 +31,7 @@ def next_select(tree: exp.Expr) -> exp.Select | None:
     """
     selects: list[exp.Select] = []
     for call in calls_in(tree):
-        _check_not_recursive(call)
+        check_not_recursive(call)
         select = call.find_ancestor(exp.Select)
         if select is None:
             raise UnsupportedQueryError(
@@ -44,7 +44,7 @@ def next_select(tree: exp.Expr) -> exp.Select | None:
         return None
     for select in selects:
         inner = (found for found in select.find_all(exp.Select) if found is not select)
-        if not any(map(_calls_directly, inner)) and not any(map(has_call, visible_ctes(select))):
+        if not any(map(calls_directly, inner)) and not any(map(has_call, visible_ctes(select))):
             return select
     raise AssertionError("some SELECT is innermost")
 
@@ -135,7 +135,8 @@ def _is_recursive(entry: exp.CTE) -> bool:
     return bool(entry.parent and entry.parent.args.get("recursive"))
 
 
-def _check_not_recursive(call: exp.Expr) -> None:
+def check_not_recursive(call: exp.Expr) -> None:
+    """Raises UnsupportedQueryError for a call in a recursive WITH entry."""
     entry = call.find_ancestor(exp.CTE)
     while entry is not None:
         names = {table.name.lower() for table in entry.this.find_all(exp.Table)}
@@ -156,5 +157,6 @@ def _before(clause: exp.Expr, inside: exp.Expr | None) -> list[exp.CTE]:
     return entries
 
 
-def _calls_directly(select: exp.Select) -> bool:
+def calls_directly(select: exp.Select) -> bool:
+    """Whether a SELECT has a call that is not in a query inside it."""
     return any(call.find_ancestor(exp.Select) is select for call in calls_in(select))

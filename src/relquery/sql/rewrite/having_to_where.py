@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from relquery.sql.form.groups import Texts, keys_of
 from relquery.sql.form.normalize import conjuncts, has_grouping_sets
-from relquery.sql.read.scopes import calls_in, has_call
+from relquery.sql.read.scopes import calls_directly, has_call
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.safe import never_fails
 
@@ -19,7 +19,7 @@ def having_to_where(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
     """The rule of this module; see `rules`."""
     for select in list(tree.find_all(exp.Select)):
         having = select.args.get("having")
-        if having is None or not _asks(select) or not _has_plain_group(select):
+        if having is None or not calls_directly(select) or not _has_plain_group(select):
             continue
         written, moved = conjuncts(having.this), _about_keys(select, lookup)
         if not moved:
@@ -31,10 +31,6 @@ def having_to_where(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
             select.having(*kept, copy=False)
         return tree
     return None
-
-
-def _asks(select: exp.Select) -> bool:
-    return any(call.find_ancestor(exp.Select) is select for call in calls_in(select))
 
 
 def _has_plain_group(select: exp.Select) -> bool:

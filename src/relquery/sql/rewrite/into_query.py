@@ -16,7 +16,7 @@ from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import is_star
 from relquery.sql.read.numbers import needs_number
 from relquery.sql.read.scopes import calls_in, has_call
-from relquery.sql.read.source import call_number
+from relquery.sql.read.source import call_number, to_sql
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.safe import never_fails
 
@@ -92,11 +92,19 @@ def _add_to_select(select: exp.Select, condition: exp.Expr, lookup: Lookup) -> b
     before = [part for part in _conditions(select, place) if has_call(part)]
     if not before or never_fails(put, lookup.kinds(select)):
         put.meta[_MOVED] = True
-        (select.where if place == "where" else select.having)(put, copy=False)
+        _add(select, place, put)
         return True
     if place == "where" and not has_call(put):
-        select.where(exp.Coalesce(this=exp.Try(this=put), expressions=[exp.true()]), copy=False)
+        _add(select, place, exp.Coalesce(this=exp.Try(this=put), expressions=[exp.true()]))
     return False
+
+
+def _add(select: exp.Select, place: str, condition: exp.Expr) -> None:
+    """Add a condition to a clause, unless it is there already."""
+    clause = select.args.get(place)
+    known = {to_sql(part) for part in conjuncts(clause.this if clause else None)}
+    if to_sql(condition) not in known:
+        (select.where if place == "where" else select.having)(condition, copy=False)
 
 
 def _conditions(select: exp.Select, place: str) -> list[exp.Expr]:

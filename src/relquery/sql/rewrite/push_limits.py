@@ -17,9 +17,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relquery.sql.read.scopes import has_call
 from relquery.sql.rewrite.lookup import Lookup
-from relquery.sql.rewrite.sources import Read, Reader, owns, reads_in
+from relquery.sql.rewrite.sources import Read, Reader, asks, owns, reads_in
 
 _CHANGES_ROWS = ("where", "distinct", "group", "having", "qualify", "sample", "joins", "laterals")
 
@@ -44,8 +43,8 @@ def push_limits(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
             return tree
     for exists in tree.find_all(exp.Exists):
         query = exists.this
-        asks = isinstance(query, exp.Query) and has_call(query) and not query.args.get("limit")
-        if asks and lookup.stands_alone(query) and _limit(query, _Limit(1)):
+        is_open = isinstance(query, exp.Query) and not query.args.get("limit") and asks(query)
+        if is_open and lookup.stands_alone(query) and _limit(query, _Limit(1)):
             return tree
     return None
 
@@ -110,7 +109,7 @@ def _numbered(key: exp.Ordered, at: int) -> exp.Ordered:
 
 def _limit_branch(union: exp.Union, side: str, limit: _Limit) -> bool:
     branch = union.args[side]
-    if not has_call(branch):
+    if not asks(branch):
         return False
     if isinstance(branch, exp.Subquery):
         return _limit(branch, limit)

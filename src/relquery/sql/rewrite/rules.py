@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from relquery.sql.rewrite.correlated import answer_correlated
 from relquery.sql.rewrite.drop_unread import drop_unread
 from relquery.sql.rewrite.having_to_where import having_to_where
-from relquery.sql.rewrite.join_conditions import answer_join_conditions
 from relquery.sql.rewrite.lookup import Lookup
+from relquery.sql.rewrite.pairs.correlated import answer_correlated
+from relquery.sql.rewrite.pairs.join_conditions import answer_join_conditions
 from relquery.sql.rewrite.push_conditions import push_conditions
 from relquery.sql.rewrite.push_limits import push_limits
 

@@ -50,10 +50,10 @@ def reads_in(tree: exp.Expr) -> Iterator[Read]:
     for select in list(tree.find_all(exp.Select)):
         for reader in readers_of(select):
             query = derived(reader.item)
-            if query is not None and has_call(query):
+            if query is not None and asks(query):
                 yield Read(query, (reader,))
     for entry in list(tree.find_all(exp.CTE)):
-        if isinstance(entry.this, exp.Query) and has_call(entry) and not _is_fenced(entry):
+        if isinstance(entry.this, exp.Query) and asks(entry) and not _is_fenced(entry):
             readers = _readers_of_entry(entry, tree)
             if readers is not None:
                 yield Read(entry.this, readers, tuple(entry.alias_column_names))
@@ -67,13 +67,15 @@ def readers_of(select: exp.Select) -> list[Reader]:
     return [Reader(select, item, at) for at, item in enumerate(items)]
 
 
+def asks(node: exp.Expr) -> bool:
+    """Whether a part of a statement has calls, or reads a WITH entry that does."""
+    entries = (_entry_of(table) for table in node.find_all(exp.Table) if not table.db)
+    return has_call(node) or any(entry is not None and asks(entry.this) for entry in entries)
+
+
 def reads_calls(select: exp.Select) -> bool:
     """Whether a table of a FROM clause has columns that may be answers."""
-    for reader in readers_of(select):
-        entry = _entry_of(reader.item) if isinstance(reader.item, exp.Table) else None
-        if has_call(reader.item) or has_call(entry):
-            return True
-    return False
+    return any(asks(reader.item) for reader in readers_of(select))
 
 
 def references(entry: exp.CTE, tree: exp.Expr) -> list[exp.Table]:

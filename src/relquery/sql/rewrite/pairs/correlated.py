@@ -25,12 +25,12 @@ from relquery.sql.form.normalize import conjuncts
 from relquery.sql.read.from_clause import from_only
 from relquery.sql.read.methods import restore_columns
 from relquery.sql.read.numbers import needs_number
-from relquery.sql.read.scopes import calls_in, has_call
+from relquery.sql.read.scopes import calls_directly, calls_in, check_not_recursive, has_call
 from relquery.sql.read.source import FIELD_NAME, call_number, readable, to_sql
-from relquery.sql.rewrite.entries import name_tables
 from relquery.sql.rewrite.lookup import Lookup
-from relquery.sql.rewrite.owners import WHERE, Owners, is_inner, outer_name
-from relquery.sql.rewrite.repeatable import check_repeatable, refused
+from relquery.sql.rewrite.pairs.entries import name_tables
+from relquery.sql.rewrite.pairs.owners import WHERE, Owners, is_inner, outer_name
+from relquery.sql.rewrite.pairs.repeatable import check_repeatable, refused
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "order")
 
@@ -38,8 +38,11 @@ _CLAUSES = ("expressions", "distinct", "group", "having", "order")
 def answer_correlated(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
     """The rule of this module; see `rules`. Raises UnsupportedQueryError."""
     for select in list(tree.find_all(exp.Select)):
-        calls = (call for call in calls_in(select) if call.find_ancestor(exp.Select) is select)
-        if next(calls, None) is not None and not lookup.stands_alone(select):
+        if select.find_ancestor(exp.Select) is None or not calls_directly(select):
+            continue
+        for call in calls_in(select):
+            check_not_recursive(call)
+        if not lookup.stands_alone(select):
             outer = _outer(select)
             _ask_nothing_unread(select, lookup)
             if has_call(select):

@@ -12,16 +12,18 @@ A condition depends on nothing but the values that it reads, so equal values may
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sqlglot import exp
 
 from relquery.sql import names as ours
-from relquery.sql.form.joins import is_inner, start_of_group
+from relquery.sql.form.joins import adds_rows, is_inner, start_of_group
 from relquery.sql.form.normalize import conjuncts
 from relquery.sql.read.methods import restore_columns
 from relquery.sql.read.scopes import has_call
-from relquery.sql.rewrite.entries import add_entry, name_tables
 from relquery.sql.rewrite.lookup import Lookup
-from relquery.sql.rewrite.repeatable import check_repeatable, columns_read, refused
+from relquery.sql.rewrite.pairs.entries import add_entry, name_tables
+from relquery.sql.rewrite.pairs.repeatable import check_repeatable, columns_read, refused
 
 
 def answer_join_conditions(tree: exp.Expr, lookup: Lookup) -> exp.Expr | None:
@@ -49,6 +51,7 @@ def _answer(select: exp.Select, at: int, lookup: Lookup) -> None:
     names = [ours.outer(number) for number in range(len(columns))]
     items = [exp.alias_(column.copy(), name) for column, name in zip(columns, names, strict=True)]
     pairs.select(*(items or [exp.alias_(exp.null(), ours.NOTHING)]), copy=False)
+    pairs.where(*_about_left(select, at, lookup), copy=False)
     found = exp.select("1").from_(add_entry(pairs, select))
     for column, name in zip(columns, names, strict=True):
         same = exp.NullSafeEQ(this=exp.column(name), expression=column.copy())
@@ -73,3 +76,27 @@ def _pairs(select: exp.Select, at: int) -> exp.Select:
     pairs.set("from_", exp.From(this=holder.this.copy()))
     pairs.set("joins", [*(join.copy() for join in joins[first + 1 : at]), inner])
     return pairs.where(*asking, copy=False)
+
+
+def _about_left(select: exp.Select, at: int, lookup: Lookup) -> Iterator[exp.Expr]:
+    """The conditions without which a row on the left of a join is not in the result at all."""
+    joins: list[exp.Join] = select.args["joins"]
+    join, where = joins[at], select.args.get("where")
+    keeps_left = join.side == "LEFT" or join.kind in ("SEMI", "ANTI")
+    sources = lookup.sources(select)
+    if not keeps_left or where is None or sources is None or any(map(adds_rows, joins[at + 1 :])):
+        return
+    first = start_of_group(joins, at)
+    left = [select.args["from_"], *joins][first + 1 : at + 1]
+    names = {holder.this.alias_or_name.lower() for holder in left}
+    for part in conjuncts(where.this):
+        found = [sources.resolve(column) for column in part.find_all(exp.Column)]
+        is_plain = not has_call(part) and not lookup.aggregates.has_query(part)
+        if not found or not is_plain or part.find(exp.Lambda, exp.Comprehension):
+            continue
+        if all(one is not None and one[0].lower() in names for one in found):
+            copy = part.copy()
+            for column, one in zip(list(copy.find_all(exp.Column)), found, strict=True):
+                assert one is not None
+                column.set("table", exp.to_identifier(one[0], quoted=True))
+            yield copy

@@ -14,7 +14,7 @@ from relquery.sql.read.binding import outer_columns
 from relquery.sql.read.from_clause import Sources, is_star
 from relquery.sql.read.scopes import calls_in
 from relquery.sql.rewrite.lookup import Lookup
-from relquery.sql.rewrite.repeatable import columns_of_star, refused
+from relquery.sql.rewrite.pairs.repeatable import columns_of_star, refused
 
 WHERE = "a subquery that depends on a row of the outer query"
 _OWNER = "owner"
