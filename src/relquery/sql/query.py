@@ -34,7 +34,6 @@ from relquery.sql.execute.ask import Asker, Replies, after, ask, failed
 from relquery.sql.execute.inputs import Question
 from relquery.sql.execute.repeats import part_of, repeated
 from relquery.sql.execute.rows import Rows
-from relquery.sql.execute.statement import Walk
 from relquery.sql.explain.effort import unpriced
 from relquery.sql.explain.explain import Foretelling
 from relquery.sql.explain.explanation import SqlExplanation
@@ -49,6 +48,7 @@ from relquery.sql.read.prepared import executed, read_prepared
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import Source, read_source
 from relquery.sql.result import OUTER, Result, RowError, missing_values
+from relquery.sql.walk.statement import Walk
 
 _LOG = logging.getLogger(__name__)
 _MAYBE_A_CALL = re.compile(r"\bllm\b", re.IGNORECASE)
