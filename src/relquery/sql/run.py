@@ -15,7 +15,6 @@ from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.asked import Asked, Paid
 from relquery.sql.execute.ask import Asker
-from relquery.sql.execute.statement import Walk, check_statement
 from relquery.sql.explain.effort import unpriced
 from relquery.sql.explain.explain import Foretelling
 from relquery.sql.explain.explanation import SqlExplanation
@@ -35,6 +34,7 @@ from relquery.sql.statements.stand_ins import check_defined, stand_ins, typed
 from relquery.sql.statements.statement import Calling, Defined
 from relquery.sql.statements.texts import Text
 from relquery.sql.statements.unnamed import with_names
+from relquery.sql.walk.statement import Walk, check_statement
 
 
 def run(

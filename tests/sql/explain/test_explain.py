@@ -160,7 +160,7 @@ def test_more_than_one_filter_and_a_nested_call_are_told_at_most(con: Connection
         ("projection 1", 6, 5, "at most", 1153),
         ("projection 2", 6, 5, "at most", None),  # as many as the inner call has inputs
     ]
-    assert [row["fields"] for row in told] == ["id", "title", "title", "llm_2"]
+    assert [row["fields"] for row in told] == ["title", "id", "title", "llm_2"]
 
 
 def test_what_cannot_be_known_before_the_run_is_null(con: Connection):
@@ -369,3 +369,37 @@ def test_nothing_stays_behind_and_nothing_is_created(con: Connection):
     names = con.database.fetch("SELECT table_name FROM duckdb_tables() ORDER BY 1").column(0)
     assert con.tables() == tables
     assert names.to_pylist() == sorted(tables)
+
+
+def test_a_limit_over_a_filter_is_told_at_most_and_bounds_what_follows(con: Connection):
+    told = explained(con, f"SELECT LLM('up', title) FROM films WHERE {GOOD} ORDER BY id LIMIT 2")
+    keys = ("stage", "rows", "calls", "counts")
+    assert [tuple(row[key] for key in keys) for row in told] == [
+        ("filter 1", 6, 5, "at most"),
+        ("projection 1", 2, 2, "at most"),
+    ]
+
+
+def test_a_cut_without_calls_is_told_exactly(con: Connection):
+    told = explained(
+        con, "SELECT DISTINCT ON (genre) LLM('up', id) FROM films WHERE seen ORDER BY genre, id"
+    )
+    assert [(row["rows"], row["counts"]) for row in told] == [(3, "exact")]
+
+
+def test_calls_that_decide_which_rows_are_returned_are_told_first(con: Connection):
+    told = explained(con, "SELECT LLM('up', id) FROM films ORDER BY LLM('len', title) LIMIT 2")
+    assert [(row["prompt"], row["rows"], row["counts"]) for row in told] == [
+        ("len", 6, "exact"),
+        ("up", 2, "at most"),
+    ]
+
+
+def test_a_call_after_an_answer_is_told_at_most(con: Connection):
+    told = explained(
+        con, "SELECT CASE WHEN LLM('yes', id) = 'Yes' THEN LLM('up', id) END FROM films"
+    )
+    assert [(row["prompt"], row["rows"], row["counts"]) for row in told] == [
+        ("yes", 6, "exact"),
+        ("up", 6, "at most"),
+    ]

@@ -23,7 +23,7 @@ from tests.sql.rewrite.queries import (
 )
 
 Rows = list[tuple[Any, ...]]
-WITHOUT_RULES = patch("relquery.sql.execute.statement.rewrite", lambda tree, lookup: tree)
+WITHOUT_RULES = patch("relquery.sql.walk.statement.rewrite", lambda tree, lookup: tree)
 
 
 @pytest.fixture(scope="module")

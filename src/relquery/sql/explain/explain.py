@@ -1,6 +1,6 @@
 """EXPLAIN of a query with LLM calls: what each call would ask and for how many rows.
 
-It goes through the SELECTs as if they were run (see sql.execute.statement), with NULL for all
+It goes through the SELECTs as if they were run (see sql.walk.statement), with NULL for all
 answers. Rows that have not passed a filter are counted exactly. Rows that a filter may drop are
 still counted, so the counts for later stages are upper bounds.
 """

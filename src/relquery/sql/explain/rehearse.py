@@ -60,7 +60,7 @@ class Rehearsal:
         """
         del name
         rows.of_call(call.index).asked[wanted] = True
-        rows.cells(call.fields, wanted if is_certain(call, rows, where) else wanted[_NONE])
+        rows.cells(call.fields, wanted if _is_certain(call, rows, where) else wanted[_NONE])
 
     def check(
         self, name: str, checks: tuple[Check, ...], rows: ForeseenRows, among: Int64s
@@ -185,7 +185,7 @@ def _conjuncts(clause: exp.Expr | None) -> list[exp.Expr]:
     return list(condition.flatten()) if isinstance(condition, exp.And) else [condition]
 
 
-def is_certain(call: PlannedCall, rows: ForeseenRows, where: exp.Expr | None) -> bool:
+def _is_certain(call: PlannedCall, rows: ForeseenRows, where: exp.Expr | None) -> bool:
     """Whether the rows and inputs of a call are known for certain. where: holds in these rows."""
     return (
         rows.known.exact

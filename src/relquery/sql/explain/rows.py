@@ -10,7 +10,6 @@ from sqlglot import exp
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.execute.choices import SAMPLE
 from relquery.sql.execute.inputs import distinct_rows
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
@@ -20,6 +19,7 @@ from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import to_sql
+from relquery.sql.walk.choices import SAMPLE
 from relquery.table.columns import encode
 
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from relquery.sql.execute.choices import SAMPLE, Seen, rank, rows_to_limit, rows_to_order
+from relquery.sql.walk.choices import SAMPLE, Seen, rank, rows_to_limit, rows_to_order
 
 ROWS = 20_000
 

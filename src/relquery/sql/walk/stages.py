@@ -11,12 +11,12 @@ from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.sql.answers.checks import Check
-from relquery.sql.execute.choices import SAMPLE, SEED
-from relquery.sql.execute.costs import CallCosts
 from relquery.sql.execute.rows import Rows
 from relquery.sql.plan.asking import Part, has_sides, steps_of
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
+from relquery.sql.walk.choices import SAMPLE, SEED
+from relquery.sql.walk.costs import CallCosts
 
 R = TypeVar("R", bound=Rows)
 

@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.prompt import Answer, Compared, Sampling
-from relquery.sql.execute.choices import Seen
 from relquery.sql.execute.prompt import SYSTEM
 from relquery.sql.execute.rows import Rows
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.planner import PlannedCall
+from relquery.sql.walk.choices import Seen
 
 _CHARACTERS = 4  # per token
 _OUTPUT = 4  # prompt tokens that cost as much as a token of an answer, at most providers

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.sql.execute.choices import SAMPLE, SEED, Seen, rank, rows_to_limit, rows_to_order
-from relquery.sql.execute.costs import cost_of
 from relquery.sql.execute.rows import Rows
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.planner import Filter
+from relquery.sql.walk.choices import SAMPLE, SEED, Seen, rank, rows_to_limit, rows_to_order
+from relquery.sql.walk.costs import cost_of
 
 
 def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:

@@ -14,8 +14,6 @@ from relquery.sql.answers.conversions import convert
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.answers.outer import OuterCheck, OuterReader
 from relquery.sql.answers.writing import answer_columns, read_rows, types_written
-from relquery.sql.execute.filtering import run_filters
-from relquery.sql.execute.stages import Asking, R, Stages
 from relquery.sql.form.groups import asks_about_groups, over_groups
 from relquery.sql.form.joins import over_joined, take_conditions
 from relquery.sql.form.normalize import check_forms, check_places, normalize
@@ -38,6 +36,8 @@ from relquery.sql.read.source import FIELD_NAME, Source, to_sql
 from relquery.sql.read.targets import check_target, has_nothing_to_do, take_data_clause
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.rules import rewrite
+from relquery.sql.walk.filtering import run_filters
+from relquery.sql.walk.stages import Asking, R, Stages
 
 
 @dataclass(frozen=True, slots=True)
