@@ -293,9 +293,8 @@ class _Asked:
 
     def ask(self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s) -> None:
         start = self.asker.clock()
-        cells, forms = rows.cells(call.fields, wanted)
-        modules = self.asker.modules(call)
-        question = Question(name, call.prompt, call.sampling, len(wanted), cells, forms, modules)
+        cells, modules = rows.cells(call.fields, wanted), self.asker.modules(call)
+        question = Question(name, call.prompt, call.sampling, len(wanted), cells, modules)
         self.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
         replies = ask(question, self.asker)
         values = rows.of_call(call.index)
@@ -343,7 +342,7 @@ def _row_errors(failures: list[Failure], rows: Rows) -> list[RowError]:
     inputs: dict[tuple[int, int], dict[str, str | None]] = {}
     for call in {failure.call for failure in failures}:
         failed_rows = np.unique([failure.row for failure in failures if failure.call == call])
-        cells, _ = rows.cells(rows.plan.calls[call].fields, failed_rows)
+        cells = rows.cells(rows.plan.calls[call].fields, failed_rows).fetch()
         for at, cells_of_row in enumerate(cells.to_pylist()):
             inputs[call, int(failed_rows[at])] = cells_of_row
     return [
@@ -368,17 +367,17 @@ def _report(
     rows: int,
     start: float,
 ) -> StageReport:
-    sent = [answer for answer in replies.answers if answer.attempts]
+    spent = replies.spent
     return StageReport(
         name=name,
         expression=call.text,
         rows=rows,
         calls=replies.sent,
         ledger_hits=len(replies.answers) - replies.sent,
-        prompt_tokens=sum(answer.prompt_tokens for answer in sent),
-        cached_tokens=sum(answer.cached_tokens for answer in sent),
-        output_tokens=sum(answer.output_tokens for answer in sent),
-        attempts=sum(answer.attempts for answer in sent),
+        prompt_tokens=spent.prompt_tokens,
+        cached_tokens=spent.cached_tokens,
+        output_tokens=spent.output_tokens,
+        attempts=spent.attempts,
         errors=0,  # counted once all places that read the answers are known
         seconds=asker.clock() - start,
         solver_seconds=replies.solver_seconds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Sampling
 from relquery.sql.execute.inputs import Inputs, Question
+from relquery.sql.execute.kept import Kept, Spent
 from relquery.sql.plan.planner import PlannedCall
 
 Progress = Callable[[str, int, int], None]
@@ -45,10 +46,12 @@ class Asker:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """answers: one per distinct input; of_row: (rows,), index of each row's answer."""
+    """answers: one per distinct input; of_row: (rows,), index of each row's answer. spent: what
+    the answers have taken."""
 
-    answers: list[Answer]
+    answers: Sequence[Answer]
     of_row: Int64s
+    spent: Spent
     sent: int
     solver_seconds: float
     phr: float
@@ -62,15 +65,19 @@ def ask(question: Question, asker: Asker) -> Replies:
     """
     inputs = Inputs.of(question)
     ledger = asker.ledger if has_one_answer(question.sampling) else None
-    answers: dict[int, Answer] = {}
+    answers = Kept.none_yet(inputs.count)
+    is_missing = np.ones(inputs.count, np.bool_)
     keys: Keys | None = None
     if ledger is not None:
         prompts = inputs.prompts_as_written()
-        keys, answers = look_up(ledger, asker.names, prompts, question.sampling)
-    total = inputs.count
+        keys, known = look_up(ledger, asker.names, prompts, question.sampling)
+        for row, answer in known.items():
+            answers.put(row, answer)
+            is_missing[row] = False
+    missing, total = np.flatnonzero(is_missing), inputs.count
+    done = total - len(missing)
     if asker.progress is not None:  # finding an order can take a while, so report progress first
-        asker.progress(question.name, len(answers), total)
-    missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
+        asker.progress(question.name, done, total)
     schedule = inputs.schedule(missing, asker.config.order)
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
@@ -82,21 +89,20 @@ def ask(question: Question, asker: Asker) -> Replies:
             open_.enter_context(cancelling(stream))
         for index, answer in stream:
             row = int(sent[index])
-            answers[row] = answer
+            answers.put(row, answer)
+            done += 1
             if asker.config.on_error == "raise":
                 _check(answer, question, inputs, row)
             if asker.progress is not None:
-                asker.progress(question.name, len(answers), total)
+                asker.progress(question.name, done, total)
     return Replies(
-        [answers.get(row, _NO_ANSWER) for row in range(total)],
+        answers,
         inputs.of_row,
+        answers.spent,
         len(sent),
         schedule.report.seconds if schedule else 0.0,
         float(schedule.report.phr) if schedule else 0.0,
     )
-
-
-_NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 
 
 def problem(answer: Answer, sampling: Sampling) -> str | None:
@@ -124,8 +130,7 @@ def failed(stage: str, inputs: Mapping[str, str | None], trouble: str) -> str:
 def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
     trouble = problem(answer, question.sampling)
     if trouble is not None:
-        (row,) = question.cells.slice(inputs.row_of(index), 1).to_pylist() or [{}]
-        raise RequestError(failed(question.name, row, trouble))
+        raise RequestError(failed(question.name, inputs.cells(index), trouble))
 
 
 def _short(text: str | None) -> str:

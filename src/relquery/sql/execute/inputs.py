@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 import numpy as np
-import pyarrow as pa
 
-from relquery.arrays import Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
-from relquery.prompt import Prompt, Sampling
-from relquery.sql.execute.prompt import Form, Template, piece
-from relquery.table.columns import columns_of, encode
+from relquery.prompt import Sampling
+from relquery.sql.execute.cells import Cells
+from relquery.sql.execute.pieces import Pieces, write_pieces
+from relquery.sql.execute.prompt import Form, Template, cell_of
+from relquery.sql.execute.prompts import Prompts
+from relquery.table.columns import Columns, columns_of, encode
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One call and its input rows. cells: text per field and row; forms: one per field. modules:
-    the fields that are modules (see Template), by their place."""
+    """One call and its input rows. rows: how many. cells: their fields. modules: the fields that
+    are modules (see Template), by their place."""
 
     name: str
     prompt: str
     sampling: Sampling
     rows: int
-    cells: pa.Table
-    forms: tuple[Form, ...]
+    cells: Cells
     modules: tuple[int, ...] = ()
 
 
@@ -35,12 +35,14 @@ class Question:
 class Inputs:
     """The distinct inputs of a call.
 
-    pieces: per field, the text sent for each distinct cell. codes: (distinct inputs, fields), index
-    into `pieces`. of_row: (rows,), index of each row's input.
+    names, forms: of the fields. pieces: per field, the text sent for each distinct cell. codes:
+    (distinct inputs, fields), index into `pieces`. of_row: (rows,), index of each row's input.
     """
 
-    pieces: list[list[str]]
-    codes: Int64s
+    names: tuple[str, ...]
+    forms: tuple[Form, ...]
+    pieces: list[Pieces]
+    codes: Int32s
     of_row: Int64s
     template: Template
     modules: tuple[int, ...] = ()
@@ -48,26 +50,33 @@ class Inputs:
     @classmethod
     def of(cls, question: Question) -> Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
-        columns = encode(question.cells)
-        codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
-        pieces = []
-        for at, (name, form) in enumerate(zip(columns.names, question.forms, strict=True)):
-            cells = [piece(name, form, cell) for cell in columns.values[at].to_pylist()]
-            numbers = {text: number for number, text in enumerate(dict.fromkeys(cells))}
-            pieces.append(list(numbers))
-            codes[:, at] = np.array([numbers[text] for text in cells], np.int64)[codes[:, at]]
-        first, of_row = distinct_rows(codes)
+        cells = question.cells
+        pieces, codes = _written(encode(cells.fetch()), cells.forms)
+        first, of_row = distinct_rows(codes.reshape(question.rows, len(pieces)))
         template = Template(question.prompt, pieces, question.modules)
-        return cls(pieces, codes[first], of_row, template, question.modules)
+        return cls(
+            cells.names,
+            cells.forms,
+            pieces,
+            codes.reshape(question.rows, len(pieces))[first],
+            of_row,
+            template,
+            question.modules,
+        )
 
     @property
     def count(self) -> int:
         """How many there are."""
         return len(self.codes)
 
-    def row_of(self, index: int) -> int:
-        """The first row of the question with distinct input `index`."""
-        return int(np.argmax(self.of_row == index))
+    def cells(self, index: int) -> dict[str, str | None]:
+        """The fields of an input by name, for messages."""
+        return {
+            name: cell_of(name, form, texts[code])
+            for name, form, texts, code in zip(
+                self.names, self.forms, self.pieces, self.codes[index].tolist(), strict=True
+            )
+        }
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -80,7 +89,7 @@ class Inputs:
         others = [at for at in range(len(self.pieces)) if at not in self.modules]
         chosen = others or list(range(len(self.pieces)))
         # No names: a piece already contains its field's name.
-        texts = [self.pieces[at] for at in chosen]
+        texts = [self.pieces[at].array for at in chosen]
         columns = columns_of([""] * len(chosen), self.codes[rows][:, chosen], texts)
         schedule = reorder(columns, order, weight="tokens")
         if len(chosen) == len(self.pieces):
@@ -92,18 +101,35 @@ class Inputs:
             fields = np.concatenate((np.array(chosen)[schedule.fields], last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
 
-    def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
-        """Prompts of inputs `rows`, their fields in the order of the schedule."""
-        cells, fields = self.codes[rows].tolist(), range(len(self.pieces))
-        orders = repeat(fields) if schedule is None else schedule.fields.tolist()
-        return [self.template.prompt(row, order) for row, order in zip(cells, orders, strict=False)]
+    def prompts(self, rows: Int64s, schedule: Schedule | None) -> Prompts:
+        """Prompts of inputs `rows`, their fields in the order of the schedule.
 
-    def prompts_as_written(self) -> list[Prompt]:
+        They are built when they are read.
+        """
+        return Prompts(
+            self.template, self.codes, rows, None if schedule is None else schedule.fields
+        )
+
+    def prompts_as_written(self) -> Prompts:
         """Prompts of all inputs, fields in the query's order; they identify the question."""
         return self.prompts(np.arange(self.count), None)
 
 
-def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
+def _written(columns: Columns, forms: tuple[Form, ...]) -> tuple[list[Pieces], Int32s]:
+    """(pieces per field, code of each cell); the columns are taken apart to save memory."""
+    names, codes, values = columns.names, columns.codes, list(columns.values)
+    del columns
+    pieces = []
+    for at, (name, form) in enumerate(zip(names, forms, strict=True)):
+        texts, merged = write_pieces(name, form, values[at])
+        values[at] = None
+        pieces.append(texts)
+        if merged is not None:
+            codes[:, at] = merged[codes[:, at]]
+    return pieces, codes
+
+
+def distinct_rows(codes: Int32s | Int64s) -> tuple[Int64s, Int64s]:
     """(first row of each distinct row, distinct row of each row), in order of first appearance.
 
     codes: (rows, columns), counted from 0 per column.

@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
-from relquery.prompt import Compared, Prompt, Sampling
+from relquery.prompt import Compared, Sampling
 from relquery.sql.execute.ask import Asker
 from relquery.sql.execute.inputs import Inputs, Question
+from relquery.sql.execute.prompts import Prompts
 from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.labels import hint
@@ -94,34 +97,35 @@ class Foretelling:
             return _Counts(rows.known.most, None, False, None)
         if any(rows.is_open(part.value) for part in call.fields):
             return _Counts(rows.number_inputs(call, wanted), None, False, None)
-        try:
-            cells, forms = rows.cells(call.fields, wanted)
-        except QueryError:  # caused by a row that a filter would have dropped
-            return _Counts(len(wanted), None, False, None)
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
         modules = self.asker.modules(call)
-        inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, forms, modules))
+        try:
+            cells = rows.cells(call.fields, wanted)
+            inputs = Inputs.of(Question("", call.prompt, call.sampling, count, cells, modules))
+        except QueryError:  # caused by a row that a filter would have dropped
+            return _Counts(len(wanted), None, False, None)
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
-        missing, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
+        missing, repeats = self._missing(inputs, call.sampling)
         work = effort(missing, call.sampling, self.asker.backend)
         return _Counts(len(missing), inputs.count - len(missing), not repeats, work)
 
-    def _missing(self, prompts: list[Prompt], sampling: Sampling) -> tuple[list[Prompt], bool]:
+    def _missing(self, inputs: Inputs, sampling: Sampling) -> tuple[Prompts, bool]:
         """The prompts that the ledger cannot answer, and whether it may be able to by then.
 
         It may if an earlier stage asks the same prompt.
         """
-        ledger = self.asker.ledger
+        prompts, ledger = inputs.prompts_as_written(), self.asker.ledger
         if ledger is None or not has_one_answer(sampling):
             return prompts, False
         # Getting the name may open the backend.
         names = self.asker.names if ledger.has_answers else ("",)
         keys, known = look_up(ledger, names, prompts, sampling)
-        new = {keys.whole[at]: prompt for at, prompt in enumerate(prompts) if at not in known}
+        missing = [at for at in range(len(prompts)) if at not in known]
+        new = {keys.whole[at] for at in missing}
         repeats = not self._keys.isdisjoint(new)
         self._keys.update(new)
-        return list(new.values()), repeats
+        return inputs.prompts(np.array(missing, np.int64), None), repeats
 
     def _hint(self, sampling: Sampling) -> str | None:
         """How to make a decoded call take just one forward pass."""

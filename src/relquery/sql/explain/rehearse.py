@@ -52,7 +52,7 @@ class Rehearsal:
         """
         del name
         rows.of_call(call.index).asked[wanted] = True
-        rows.cells(call.fields, wanted if _is_certain(call, rows) else wanted[_NONE])
+        rows.compute(call.fields, wanted if _is_certain(call, rows) else wanted[_NONE])
 
     def table(self, rows: ForeseenRows) -> str:
         """A stand-in; see sql.explain.bounds. Raises QueryError if rows cannot be computed."""

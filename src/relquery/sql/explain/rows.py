@@ -96,8 +96,8 @@ class ForeseenRows(Rows):
             return [self.inputs[answer][wanted]]  # equal inputs have equal answers
         if self.is_open(part.value):
             return [np.arange(len(wanted), dtype=np.int64)]
-        cells, _ = self.cells((part,), wanted)
-        return [encode(cells).codes.reshape(len(wanted)).astype(np.int64)]
+        cells = self.cells((part,), wanted)
+        return [encode(cells.fetch()).codes.reshape(len(wanted)).astype(np.int64)]
 
 
 def _emptied(plan: SelectPlan) -> SelectPlan:
