@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Figure, Say
-from benchmarks.queries import run_query
 from benchmarks.spans.setup import Writer
+from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
 from relquery.backends.local import embedded, labels
 from relquery.engine.loop import Loop

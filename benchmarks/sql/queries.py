@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part
-from benchmarks.queries import run_query
 from benchmarks.sql.sizes import FULL, Sizes, choose
 from benchmarks.templates import template
+from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
 from relquery.config import EngineConfig, Order
 from relquery.report import Report
