@@ -31,7 +31,8 @@ def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(cells)
 
 def test_null_and_json_null_are_one_piece() -> None:
     pieces, merged = write_pieces("a", "json", pa.array(["1", None, "null"], pa.large_string()))
-    assert list(pieces) == ['"a": 1', '"a": null'] and merged is not None
+    assert list(pieces) == ['"a": 1', '"a": null']
+    assert merged is not None
     assert merged.tolist() == [0, 1, 1]
 
 
