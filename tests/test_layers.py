@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "rewrite", "plan", "execute", "walk", "explain",
+        "rewrite", "plan", "inputs", "execute", "walk", "explain",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

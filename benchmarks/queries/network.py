@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from relquery.sql.execute.prompt import SYSTEM
+from relquery.sql.inputs.prompt import SYSTEM
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel

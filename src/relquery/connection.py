@@ -20,7 +20,7 @@ from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
-from relquery.sql.execute.ask import Asker, Progress
+from relquery.sql.execute.asker import Asker, Progress
 from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
 from relquery.sql.query import explain_query, run_query

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from relquery.config import ORDERS
 from relquery.connection import connect
-from relquery.sql.execute.inputs import distinct_rows
+from relquery.sql.inputs.inputs import distinct_rows
 from tests.sql.fakes import FakeBackend
 
 NAMES = st.lists(

@@ -17,7 +17,7 @@ from benchmarks.templates import template
 from relquery.backends.base import Backend
 from relquery.connection import connect
 from relquery.prompt import Nest, Prompt, Reuse, Role, Sampling, Span
-from relquery.sql.execute.prompt import Template, piece
+from relquery.sql.inputs.prompt import Template, piece
 from training.domains.rows import Kind
 from training.domains.split import Split
 from training.lessons.generator import Example, examples

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling, Span
 
+_AT_ONCE = 4096  # prompts that are in memory at one time
 _FIRST_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "labels")
 
 
@@ -26,11 +27,19 @@ class Keys:
 
     @classmethod
     def of(cls, model: str, prompts: Sequence[Prompt], sampling: Sampling) -> Keys:
-        """The keys for prompts to a model with this sampling."""
-        if not isinstance(sampling, Compared):
-            return cls(answer_keys(model, prompts, sampling), [], sampling.scored)
-        whole = answer_keys(model, prompts, sampling.whole)
-        return cls(whole, answer_keys(model, prompts, sampling), sampling.scored)
+        """The keys for prompts to a model with this sampling.
+
+        Some prompts are read at a time, each once: a sequence may build them when they are read.
+        """
+        keys = cls([], [], sampling.scored)
+        for start in range(0, len(prompts), _AT_ONCE):
+            some = list(prompts[start : start + _AT_ONCE])
+            if isinstance(sampling, Compared):
+                keys.whole.extend(answer_keys(model, some, sampling.whole))
+                keys.decided.extend(answer_keys(model, some, sampling))
+            else:
+                keys.whole.extend(answer_keys(model, some, sampling))
+        return keys
 
     def entry(self, index: int, answer: Answer) -> tuple[bytes, Answer]:
         """The key that an answer is stored under, and what is stored of it."""

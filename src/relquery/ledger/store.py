@@ -99,6 +99,8 @@ class Ledger:
 
     def find(self, keys: Keys) -> dict[int, Answer]:
         """The known answers, by index of the prompt."""
+        if not self.has_answers:
+            return {}
         whole, decided = self.get(keys.whole), self.get(keys.decided)
         known = {index: whole[key] for index, key in enumerate(keys.whole) if key in whole}
         for index, key in enumerate(keys.decided):

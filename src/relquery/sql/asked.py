@@ -20,12 +20,13 @@ from relquery.sql import names as ours
 from relquery.sql.answers.checks import Check
 from relquery.sql.answers.outer import OuterCheck
 from relquery.sql.execute.answers import Failure
-from relquery.sql.execute.ask import Asker, Replies, after, ask, failed
+from relquery.sql.execute.ask import Replies, ask
+from relquery.sql.execute.asker import Asker, after, failed
 from relquery.sql.execute.groups import ask_groups
-from relquery.sql.execute.inputs import Question
 from relquery.sql.execute.repeats import part_of, repeated
 from relquery.sql.execute.rows import Rows
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.inputs import Question
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 from relquery.sql.result import OUTER, RowError
@@ -91,9 +92,8 @@ class Asked:
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: exp.Expr | None
     ) -> None:
         start = self.asker.clock()
-        cells, forms = rows.cells(call.fields, wanted)
-        modules = self.asker.modules(call)
-        question = Question(name, call.task, len(wanted), cells, forms, modules)
+        cells, modules = rows.cells(call.fields, wanted), self.asker.modules(call)
+        question = Question(name, call.task, len(wanted), cells, modules)
         self.paid.kept &= self.asker.ledger is not None and has_one_answer(call.sampling)
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)
@@ -150,7 +150,7 @@ def _row_errors(failures: list[Failure], rows: Rows, statement: int | None) -> l
     inputs: dict[tuple[int, int], dict[str, str | None]] = {}
     for call in {failure.call for failure in failures}:
         failed_rows = np.unique([failure.row for failure in failures if failure.call == call])
-        cells, _ = rows.cells(rows.plan.calls[call].fields, failed_rows)
+        cells = rows.cells(rows.plan.calls[call].fields, failed_rows).fetch()
         for at, cells_of_row in enumerate(cells.to_pylist()):
             inputs[call, int(failed_rows[at])] = cells_of_row
     return [
@@ -176,18 +176,17 @@ def _report(
     rows: int,
     start: float,
 ) -> StageReport:
-    given = (*replies.answers, *replies.others)
-    sent = [answer for answer in given if answer.attempts]
+    spent = replies.spent
     return StageReport(
         name=name,
         expression=call.text,
         rows=rows,
         calls=replies.sent,
-        ledger_hits=len(given) - replies.sent,
-        prompt_tokens=sum(answer.prompt_tokens for answer in sent),
-        cached_tokens=sum(answer.cached_tokens for answer in sent),
-        output_tokens=sum(answer.output_tokens for answer in sent),
-        attempts=sum(answer.attempts for answer in sent),
+        ledger_hits=replies.known,
+        prompt_tokens=spent.prompt_tokens,
+        cached_tokens=spent.cached_tokens,
+        output_tokens=spent.output_tokens,
+        attempts=spent.attempts,
         errors=0,  # counted once all places that read the answers are known
         seconds=asker.clock() - start,
         solver_seconds=replies.solver_seconds,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from relquery.errors import PartialResultWarning, QueryError, UnknownColumnError
 from relquery.prompt import Sampling
 from relquery.sql.asked import Paid
-from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.asker import Asker
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.foresee import foresee
 from relquery.sql.host.database import Database

@@ -14,7 +14,7 @@ from relquery.errors import PromptWarning, QueryError, RelqueryError, Unsupporte
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.asked import Asked, Paid
-from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.asker import Asker
 from relquery.sql.explain.effort import unpriced
 from relquery.sql.explain.explain import Foretelling
 from relquery.sql.explain.explanation import SqlExplanation

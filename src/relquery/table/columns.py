@@ -73,7 +73,9 @@ def encode(data: Any) -> Columns:
     return _columns(names, codes, values)
 
 
-def columns_of(names: Sequence[str], codes: Int64s, values: Sequence[Sequence[str]]) -> Columns:
+def columns_of(
+    names: Sequence[str], codes: Int32s | Int64s, values: Sequence[pa.Array | Sequence[str]]
+) -> Columns:
     """Some rows of a table that is already encoded.
 
     codes: (n, m), index into the column's `values`; not every value has to occur.
@@ -82,14 +84,27 @@ def columns_of(names: Sequence[str], codes: Int64s, values: Sequence[Sequence[st
     renumbered = np.empty((rows, width), np.int32, order="F")
     kept = []
     for column in range(width):
-        used, first, number = np.unique(codes[:, column], return_index=True, return_inverse=True)
-        by_appearance = np.argsort(first)
-        place = np.empty_like(by_appearance)
-        place[by_appearance] = np.arange(len(used))
-        renumbered[:, column] = place[number]
-        texts = pa.array(values[column], pa.large_string())
-        kept.append(texts.take(pa.array(used[by_appearance])))
+        texts = values[column]
+        if not isinstance(texts, pa.Array):
+            texts = pa.array(texts, pa.large_string())
+        renumbered[:, column], used = number_by_appearance(codes[:, column], len(texts))
+        is_as_it_was = len(used) == len(texts) and bool((used[1:] > used[:-1]).all())
+        kept.append(texts if is_as_it_was else texts.take(pa.array(used)))
     return _columns(names, renumbered, kept)
+
+
+def number_by_appearance(codes: Int32s | Int64s, count: int) -> tuple[Int32s, Int64s]:
+    """(codes numbered in the order of first appearance, the old code of each).
+
+    codes: (n,), from 0 to below `count`. O(n + count log count).
+    """
+    rows = len(codes)
+    first = np.full(count, rows, np.int64)
+    first[codes[::-1]] = np.arange(rows - 1, -1, -1)  # of equal codes, the last write stays
+    used = np.argsort(first, kind="stable")[: int((first < rows).sum())]
+    place = np.empty(count, np.int32)
+    place[used] = np.arange(len(used), dtype=np.int32)
+    return place[codes], used
 
 
 def _columns(names: Sequence[str], codes: Int32s, values: Sequence[pa.Array]) -> Columns:
@@ -173,14 +188,23 @@ def _encode_column(name: str, array: pa.Array | pa.ChunkedArray) -> tuple[Int32s
         )
     try:
         encoded = _decoded(array).dictionary_encode(null_encoding="encode")
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.unify_dictionaries().combine_chunks()
-        distinct = encoded.dictionary.cast(pa.large_string())
+        chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+        distinct = _dictionary(chunks, encoded.type).cast(pa.large_string())
     except pa.ArrowException as error:
         raise TableError(
             f"Column '{name}' of type {array.type} has no text form: {error}. Cast it to text."
         ) from error
-    return encoded.indices.to_numpy(zero_copy_only=False), distinct
+    codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
+    return np.concatenate([np.empty(0, np.int32), *codes]), distinct
+
+
+def _dictionary(chunks: Sequence[pa.DictionaryArray], kind: pa.DictionaryType) -> pa.Array:
+    """The dictionary of chunks that were encoded together: Arrow gives it to each of them."""
+    if not chunks:
+        return pa.array([], kind.value_type)
+    distinct = chunks[-1].dictionary
+    assert all(len(chunk.dictionary) == len(distinct) for chunk in chunks)
+    return distinct
 
 
 def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
@@ -192,6 +216,6 @@ def _decoded(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         parts = [each.dictionary.cast(pa.large_string()).take(each.indices) for each in chunks]
         return pa.chunked_array(parts, pa.large_string())
-    if pa.types.is_string_view(kind):
-        return array.cast(pa.large_string())
+    if pa.types.is_string_view(kind) or pa.types.is_string(kind):
+        return array.cast(pa.large_string())  # a dictionary of small strings has room for 2 GiB
     return array.cast(pa.string()) if pa.types.is_null(kind) else array

@@ -208,12 +208,13 @@ def _rank(columns: Columns, labels: Sequence[str], bag_of: Int32s) -> tuple[Int3
         members = np.flatnonzero(bag_of == bag)
         items = np.concatenate([np.arange(*columns.offsets[c : c + 2]) for c in members])
         arrays = [columns.values[c].cast(pa.large_string()) for c in members]
-        text = pa.concat_arrays(arrays).fill_null("")
+        text = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        text = text.fill_null("") if text.null_count else text
         by_text = pc.array_sort_indices(text).to_numpy().astype(np.int64)
         end = at + len(by_text)
         if end > at:
             order[at:end] = items[by_text]
-            prefixes = _common_prefixes(text.take(pa.array(by_text)))
+            prefixes = _common_prefixes(text, by_text)
             shared[at + 1 : end] = len(labels[bag]) + prefixes
             shared[at] = _agreement(before, labels[bag])
         at, before = end, labels[bag]
@@ -240,19 +241,19 @@ def _agreement(a: str, b: str) -> int:
     return next(differing, min(len(a), len(b)))
 
 
-def _common_prefixes(texts: pa.Array) -> Int64s:
-    """(n - 1,), leading characters that each text shares with the one before."""
+def _common_prefixes(texts: pa.Array, order: Int64s) -> Int64s:
+    """(n - 1,), leading characters that each text in order shares with the one before."""
     _, ends, data = texts.buffers()
     offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return _prefixes(np.frombuffer(data or b"", np.uint8), offsets)
+    return _prefixes(np.frombuffer(data or b"", np.uint8), offsets, order)
 
 
 @compiled
-def _prefixes(data: npt.NDArray[np.uint8], offsets: Int64s) -> Int64s:
-    result = np.zeros(len(offsets) - 2, np.int64)
+def _prefixes(data: npt.NDArray[np.uint8], offsets: Int64s, order: Int64s) -> Int64s:
+    result = np.zeros(len(order) - 1, np.int64)
     for i in range(len(result)):
-        a, b = offsets[i], offsets[i + 1]
-        size = min(b - a, offsets[i + 2] - b)
+        a, b = offsets[order[i]], offsets[order[i + 1]]
+        size = min(offsets[order[i] + 1] - a, offsets[order[i + 1] + 1] - b)
         k = 0
         characters = 0
         while k < size and data[a + k] == data[b + k]:

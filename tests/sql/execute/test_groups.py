@@ -10,7 +10,7 @@ import pytest
 from relquery.connection import Connection, connect
 from relquery.errors import PartialResultWarning, QueryError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.sql.execute.forest import Forest, Room
+from relquery.sql.inputs.forest import Forest, Room
 from tests.sql.fakes import FakeBackend, Fields, text_of
 
 WORD = "w" * 9 + " "

@@ -11,7 +11,7 @@ import pytest
 from relquery.connection import Connection
 from relquery.errors import ConfigError, QueryError
 from relquery.prompt import Role, Sampling, Span
-from relquery.sql.execute.prompt import SYSTEM
+from relquery.sql.inputs.prompt import SYSTEM
 from tests.sql.fakes import FakeBackend
 
 NASTY = 'it\'s "quoted" { braces } \\ back\\nslash\nnewline \t 🎉 é \0 nul \u2028 end'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -48,7 +48,7 @@ class Batches:
     def submit(
         self,
         asking: Asking,
-        prompts: Sequence[Chain | RequestError],
+        prompts: Iterable[Chain | RequestError],
         tenant: str = "",
         arrival: float | None = None,
     ) -> Batch:

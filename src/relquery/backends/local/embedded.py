@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
 PREVIEW_TOKENS = 12
+_AT_ONCE = 4096  # prompts that are rendered together, and in memory at one time
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +163,13 @@ class EmbeddedBackend(Backend):
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
         asking = self._asking(sampling, scored)
-        rendered = render_each(self._renderer, self._vocabulary, prompts)
-        return self.batches.submit(asking, rendered, tenant, arrival)
+        return self.batches.submit(asking, self._rendered(prompts), tenant, arrival)
+
+    def _rendered(self, prompts: Sequence[Prompt]) -> Iterator[Chain | RequestError]:
+        """See render_each. Prompts that are built when they are read are not all held."""
+        for start in range(0, len(prompts), _AT_ONCE):
+            some = list(prompts[start : start + _AT_ONCE])
+            yield from render_each(self._renderer, self._vocabulary, some)
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from relquery.backends.base import cancelling
 from relquery.ledger import has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Prompt, Sampling
-from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.asker import Asker
 
 NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
 
 
 def answered(
-    prompts: list[Prompt],
+    prompts: Sequence[Prompt],
     sampling: Sampling,
     asker: Asker,
-    heard: Callable[[int, Answer], None] = lambda index, answer: None,
+    heard: Callable[[int, Answer], None] = lambda done, answer: None,
 ) -> list[Answer]:
-    """The answers to prompts, in their order. heard: told of each new one, by its prompt's index.
+    """The answers to prompts, in their order. heard: told of each new one, and how many there are.
 
     Passes on whatever the backend raises; answers received before that are in the ledger.
     """
@@ -41,5 +41,5 @@ def answered(
             open_.enter_context(cancelling(stream))
             for index, answer in stream:
                 known[missing[index]] = answer
-                heard(missing[index], answer)
+                heard(len(known), answer)
     return [known.get(at, NO_ANSWER) for at in range(len(prompts))]

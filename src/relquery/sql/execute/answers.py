@@ -53,10 +53,11 @@ class Values:
 
     def store(self, replies: Replies, rows: Int64s, task: Task, stage: str) -> list[Failure]:
         """Store the answers for some base rows. Returns a failure for each lost answer."""
-        read = [read_answer(answer, task) for answer in replies.answers]
+        given = list(replies.answers)  # made when they are read
+        read = [read_answer(answer, task) for answer in given]
         answers, values, troubles = (
             _by_row(column, replies.of_row)
-            for column in (replies.answers, [one[0] for one in read], [one[1] for one in read])
+            for column in (given, [one[0] for one in read], [one[1] for one in read])
         )
         lost = np.array([trouble is not None for trouble in troubles], dtype=np.bool_)
         self.asked[rows], self.lost[rows], self.failed[rows] = True, lost, lost

@@ -2,75 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.backends.base import Answers, Backend, Heard, cancelling
-from relquery.config import QueryConfig
+from relquery.backends.base import Answers, Heard, cancelling
 from relquery.errors import RequestError
 from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
-from relquery.prompt import Answer, Finish
-from relquery.report import StageReport
-from relquery.sql.execute.inputs import Inputs, Question
-from relquery.sql.execute.reading import problem, short
-from relquery.sql.plan.planner import PlannedCall
-
-Progress = Callable[[str, int, int], None]
-
-_SHOWN_FIELDS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """What answers calls, and with which settings. clock: seconds from any start, for reports."""
-
-    backend: Backend
-    config: QueryConfig
-    ledger: Ledger | None
-    progress: Progress | None
-    clock: Callable[[], float]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The model names used in the ledger. An in-memory ledger has only one model."""
-        is_lasting = self.ledger is not None and self.ledger.path is not None
-        return self.backend.known_as() if is_lasting else (self.backend.name,)
-
-    def modules(self, call: PlannedCall) -> tuple[int, ...]:
-        """Which fields of a call are modules, where the backend has them; opens it if there are."""
-        return call.modules if call.modules and self.backend.has_modules else ()
-
-
-def after(asker: Asker, earlier: StageReport | None) -> Asker:
-    """The asker for more rows of a stage: its progress counts the earlier ones too.
-
-    The total grows with each batch; how many rows a stage asks in the end is not known before.
-    """
-    if earlier is None or asker.progress is None:
-        return asker
-    progress, before = asker.progress, earlier.calls + earlier.ledger_hits
-    return replace(
-        asker, progress=lambda name, done, total: progress(name, before + done, before + total)
-    )
+from relquery.prompt import Answer
+from relquery.sql.execute.asker import Asker, failed
+from relquery.sql.execute.kept import Kept, Spent
+from relquery.sql.execute.reading import problem
+from relquery.sql.execute.retry import asked_again
+from relquery.sql.inputs.inputs import Inputs, Question
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
-    """answers: one per distinct input; of_row: (rows,), index of each row's answer.
-
-    sent: the number of requests. others: answers that led to these, and are counted with them.
+    """answers: one per distinct input; of_row: (rows,), index of each row's answer. spent: what
+    the answers have taken. sent: the number of requests. known: how many the ledger answered.
     """
 
-    answers: list[Answer]
+    answers: Sequence[Answer]
     of_row: Int64s
+    spent: Spent
     sent: int
-    solver_seconds: float
-    phr: float
-    others: tuple[Answer, ...] = ()
+    known: int = 0
+    solver_seconds: float = 0.0
+    phr: float = 0.0
 
 
 def ask(question: Question, asker: Asker) -> Replies:
@@ -81,15 +43,19 @@ def ask(question: Question, asker: Asker) -> Replies:
     """
     inputs = Inputs.of(question)
     ledger = asker.ledger if has_one_answer(question.task.sampling) else None
-    answers: dict[int, Answer] = {}
+    answers = Kept.none_yet(inputs.count)
+    is_missing = np.ones(inputs.count, np.bool_)
     keys: Keys | None = None
     if ledger is not None:
         prompts = inputs.prompts_as_written()
-        keys, answers = look_up(ledger, asker.names, prompts, question.task.sampling)
-    total = inputs.count
+        keys, known = look_up(ledger, asker.names, prompts, question.task.sampling)
+        for row, answer in known.items():
+            answers.put(row, answer)
+            is_missing[row] = False
+    missing, total = np.flatnonzero(is_missing), inputs.count
+    done = total - len(missing)
     if asker.progress is not None:  # finding an order can take a while, so report progress first
-        asker.progress(question.name, len(answers), total)
-    missing = np.array([row for row in range(inputs.count) if row not in answers], dtype=np.int64)
+        asker.progress(question.name, done, total)
     schedule = inputs.schedule(missing, asker.config.order)
     sent = missing if schedule is None else missing[schedule.rows]
     prompts = inputs.prompts(sent, schedule)
@@ -101,36 +67,33 @@ def ask(question: Question, asker: Asker) -> Replies:
             open_.enter_context(cancelling(stream))
         for index, answer in stream:
             row = int(sent[index])
-            answers[row] = answer
+            answers.put(row, answer)
+            done += 1
             if asker.config.on_error == "raise":
                 _check(answer, question, inputs, row)
             if asker.progress is not None:
-                asker.progress(question.name, len(answers), total)
+                asker.progress(question.name, done, total)
+    asked = len(sent)
+    if question.task.retry:
+        again = asked_again(inputs.prompts_as_written(), answers, question.task, asker)
+        for row, answer in again.items():
+            answers.put(row, answer)
+        asked += len(again)
     return Replies(
-        [answers.get(row, _NO_ANSWER) for row in range(total)],
+        answers,
         inputs.of_row,
-        len(sent),
+        answers.spent,
+        asked,
+        total - len(missing),
         schedule.report.seconds if schedule else 0.0,
         float(schedule.report.phr) if schedule else 0.0,
     )
 
 
-_NO_ANSWER = Answer(None, Finish.ERROR, "The backend gave no answer.")
-
-
-def failed(stage: str, inputs: Mapping[str, str | None], trouble: str) -> str:
-    """What stopped a query: the stage, the inputs of one of its rows, and the problem."""
-    cells = [f"{name} = {short(cell)}" for name, cell in inputs.items()]
-    more = f" and {len(cells) - _SHOWN_FIELDS} more" if len(cells) > _SHOWN_FIELDS else ""
-    row = f" for {', '.join(cells[:_SHOWN_FIELDS])}{more}" if cells else ""
-    return f"{stage}{row}: {trouble}"
-
-
 def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
     trouble = problem(answer, question.task.sampling)
     if trouble is not None:
-        (row,) = question.cells.slice(inputs.row_of(index), 1).to_pylist() or [{}]
-        raise RequestError(failed(question.name, row, trouble))
+        raise RequestError(failed(question.name, inputs.cells(index), trouble))
 
 
 @contextmanager

@@ -14,11 +14,13 @@ from relquery.backends.base import Backend
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Finish, Prompt
 from relquery.sql.execute.answered import answered
-from relquery.sql.execute.ask import Asker, Replies, failed
-from relquery.sql.execute.forest import Forest
-from relquery.sql.execute.inputs import Question
+from relquery.sql.execute.ask import Replies
+from relquery.sql.execute.asker import Asker, failed
+from relquery.sql.execute.kept import Spent
 from relquery.sql.execute.reading import problem
 from relquery.sql.functions.task import Task
+from relquery.sql.inputs.forest import Forest
+from relquery.sql.inputs.inputs import Question
 from relquery.sql.types.leaves import Number, dumped
 
 Answered = Callable[[list[Prompt]], list[Answer]]
@@ -31,28 +33,25 @@ def ask_groups(question: Question, asker: Asker) -> Replies:
     Raises as `ask` does.
     """
     task = question.task
-    grouped = Grouped.of(task, question.cells.column(0), asker.backend)
-    total, done, sent = len(grouped.forest.trees), 0, 0
+    grouped = Grouped.of(task, question.cells.fetch().column(0), asker.backend)
+    total, given = len(grouped.forest.trees), list[Answer]()
 
-    def heard(index: int, answer: Answer) -> None:
-        nonlocal done
-        done += 1
+    def heard(done: int, answer: Answer) -> None:
         if asker.config.on_error == "raise" and (trouble := problem(answer, task.sampling)):
             raise RequestError(failed(question.name, {}, trouble))
         if asker.progress is not None:
-            asker.progress(question.name, done, total)
+            asker.progress(question.name, len(given) + done, total)
 
     def answers(prompts: list[Prompt]) -> list[Answer]:
-        nonlocal done, sent
-        given = answered(prompts, task.sampling, asker, heard)
-        sent += sum(answer.attempts > 0 for answer in given)
-        done += sum(answer.attempts == 0 for answer in given)
-        return given
+        level = answered(prompts, task.sampling, asker, heard)
+        given.extend(level)
+        return level
 
     if asker.progress is not None:
         asker.progress(question.name, 0, total)
-    roots, others = grouped.answers(task, answers)
-    return Replies(roots, grouped.of_row, sent, 0.0, 0.0, tuple(others))
+    roots = grouped.answers(task, answers)
+    sent = sum(answer.attempts > 0 for answer in given)
+    return Replies(roots, grouped.of_row, Spent.of(given), sent, len(given) - sent)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +70,8 @@ class Grouped:
         forest = Forest.of(task.prompt, groups, task.sampling, backend)
         return cls(forest, np.array([numbers[text] for text in texts], np.int64))
 
-    def answers(self, task: Task, answers: Answered) -> tuple[list[Answer], list[Answer]]:
-        """(the answer for each distinct group, all answers on the way to them)."""
+    def answers(self, task: Task, answers: Answered) -> list[Answer]:
+        """The answer for each distinct group."""
         given: dict[int, Answer] = {}
         for level in self.forest.levels():
             ready = [at for at in level if self._trouble(at, given, task) is None]
@@ -83,8 +82,7 @@ class Grouped:
                 given[at] = Answer(
                     None, Finish.ERROR, f"A part of the group: {trouble}", attempts=0
                 )
-        roots = [given[at] for at in self.forest.roots]
-        return roots, [answer for at, answer in given.items() if at not in self.forest.roots]
+        return [given[at] for at in self.forest.roots]
 
     def _trouble(self, at: int, given: dict[int, Answer], task: Task) -> str | None:
         """Why an answer that a call reads is missing; None if all are there."""

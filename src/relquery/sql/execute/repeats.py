@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from relquery.arrays import Int64s
 from relquery.prompt import Answer
 from relquery.sql.execute.ask import Replies
-from relquery.sql.execute.inputs import Question
+from relquery.sql.execute.kept import Spent
+from relquery.sql.inputs.inputs import Question
 
 _Input = tuple[str | None, ...]
 
@@ -48,23 +48,21 @@ def part_of(question: Question, rows: Int64s) -> Question:
     """The question for some of its rows."""
     if len(rows) == question.rows:
         return question
-    cells = question.cells.take(pa.array(rows)) if question.forms else question.cells
-    return replace(question, rows=len(rows), cells=cells)
+    return replace(question, rows=len(rows), cells=question.cells.part(rows))
 
 
 def repeated(answers: list[Answer]) -> Replies:
     """Replies that were given before."""
-    return Replies(answers, np.arange(len(answers)), 0, 0.0, 0.0)
+    return Replies(answers, np.arange(len(answers)), Spent(0, 0, 0, 0), 0, 0)
 
 
 def _inputs(question: Question, rows: Int64s) -> list[_Input]:
     """The inputs of some rows. Cells that send the same text are equal, as in Inputs."""
-    if not question.forms:
+    if not question.cells.forms:
         return [()] * len(rows)
     columns = []
-    for column, form in zip(question.cells.columns, question.forms, strict=True):
-        cells = column.take(pa.array(rows))
-        if form == "json":
-            cells = pc.if_else(pc.equal(cells, "null"), None, cells)
-        columns.append(cells.to_pylist())
+    texts = question.cells.part(rows).fetch()
+    for cells, form in zip(texts.columns, question.cells.forms, strict=True):
+        is_null = pc.equal(cells, "null")
+        columns.append((pc.if_else(is_null, None, cells) if form == "json" else cells).to_pylist())
     return list(zip(*columns, strict=True))

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 
 from relquery.prompt import Answer, Prompt, Role, Span
 from relquery.sql.execute.answered import answered
-from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.reading import read_answer
 from relquery.sql.functions.task import Task
 
 
 def asked_again(
-    prompts: Mapping[int, Prompt], answers: Mapping[int, Answer], task: Task, asker: Asker
+    prompts: Sequence[Prompt], answers: Sequence[Answer], task: Task, asker: Asker
 ) -> dict[int, Answer]:
-    """New answers in place of those that are no valid values, with the costs of both.
+    """New answers in place of those that are no valid values, by their place, with both costs.
 
-    prompts, answers: by the same numbers. An answer that is still not valid is given as it is.
+    An answer that is still not valid is given as it is.
     """
-    troubles = {at: read_answer(answer, task)[1] for at, answer in answers.items()}
-    bad = [at for at, trouble in troubles.items() if trouble and answers[at].text is not None]
-    again = [(*prompts[at], _reason(answers[at], troubles[at] or "")) for at in bad]
+    troubles = {
+        at: trouble
+        for at, answer in enumerate(answers)
+        if (trouble := read_answer(answer, task)[1]) and answer.text is not None
+    }
+    again = [(*prompts[at], _reason(answers[at], trouble)) for at, trouble in troubles.items()]
     return {
         at: _both(answers[at], new)
-        for at, new in zip(bad, answered(again, task.sampling, asker), strict=True)
+        for at, new in zip(troubles, answered(again, task.sampling, asker), strict=True)
     }
 
 

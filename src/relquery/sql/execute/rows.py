@@ -11,10 +11,11 @@ from sqlglot import exp
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.answers.checks import Check
+from relquery.sql.answers.checks import Check, answers_in
 from relquery.sql.execute.answers import Failure, Values
-from relquery.sql.execute.prompt import Form, as_text
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.prompt import Form, as_text
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
@@ -148,21 +149,48 @@ class Rows:
             if not values.failed[row]
         ]
 
-    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> tuple[pa.Table, tuple[Form, ...]]:
-        """The fields of some rows as text."""
+    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
+        """The fields of some rows, ascending, as text to be read."""
+        written = self._as_text(fields)
+        items = ", ".join(f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written))
+        names, forms = tuple(field.name for field in fields), tuple(form for _, form in written)
+
+        def read(wanted: Int64s) -> pa.Table:
+            select = f"SELECT {ours.ROW}, {items} FROM {ours.ROWS}"
+            table = self.database.fetch(self._unordered(select, fields, wanted))
+            numbers = table.column(0).to_numpy()
+            if not (numbers[1:] > numbers[:-1]).all():
+                table = table.take(pa.array(np.argsort(numbers)))
+            return table.remove_column(0)
+
+        return Cells(names, forms, rows, read)
+
+    def compute(self, fields: tuple[Field, ...], rows: Int64s) -> None:
+        """Have DuckDB compute the fields of some rows. Raises QueryError if that fails."""
+        items = ", ".join(text for text, _ in self._as_text(fields))
+        if items:
+            select = f"SELECT {items} FROM {ours.ROWS}"
+            self.database.execute(f"EXPLAIN ANALYZE {self._unordered(select, fields, rows)}")
+
+    def _as_text(self, fields: tuple[Field, ...]) -> list[tuple[str, Form]]:
+        """SQL that writes each field as text, and the form of that text."""
         if not fields:
-            return pa.table({}), ()
+            return []
         items = ", ".join(field.sql for field in fields)
-        types = self.database.describe(self.sql(f"SELECT {items} FROM {ours.ROWS}", rows[:0]))
-        written = [
+        types = self.database.describe(self.sql(f"SELECT {items} FROM {ours.ROWS}", self.alive[:0]))
+        return [
             as_text(field.sql, sql_type) for field, (_, sql_type) in zip(fields, types, strict=True)
         ]
-        items = ", ".join(f"{text} AS {ours.field(at)}" for at, (text, _) in enumerate(written))
-        table = self.database.fetch(
-            self.sql(f"SELECT {items} FROM {ours.ROWS} ORDER BY {ours.ROW}", rows)
-        )
-        named = table.rename_columns([field.name for field in fields])
-        return named, tuple(form for _, form in written)
+
+    def _unordered(self, select: str, fields: tuple[Field, ...], rows: Int64s) -> str:
+        """`select`, which reads fields, over some rows in any order: sorting texts takes memory."""
+        if any(answers_in(field.value) for field in fields):
+            return self.sql(select, rows)
+        source = f"SELECT * FROM {self.base}"
+        if len(rows) < self.count:
+            view = self.scratch.view(pa.table({ours.ROW: rows}))
+            source += f" SEMI JOIN {view} USING ({ours.ROW})"
+        return self.context.sql(select, f"{ours.ROWS} AS ({source})")
 
     def unanswered(self, call: PlannedCall, rows: Int64s) -> tuple[int, float]:
         """How many distinct inputs of a call some rows have that are not answered yet, and the

@@ -7,9 +7,11 @@ still counted, so the counts for later stages are upper bounds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
@@ -18,14 +20,14 @@ from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
 from relquery.prompt import Compared, Prompt, Sampling
 from relquery.sql.answers.checks import Check
-from relquery.sql.execute.ask import Asker
+from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.groups import Grouped
-from relquery.sql.execute.inputs import Inputs, Question
 from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
@@ -115,18 +117,20 @@ class Foretelling:
             return _Counts(rows.known.most, None, False, None)
         if any(rows.is_open(part.value) for part in call.fields):
             return _Counts(rows.at_most(rows.number_inputs(call, wanted)), None, False, None)
-        try:
-            cells, forms = rows.cells(call.fields, wanted)
-        except QueryError:  # caused by a row that a filter would have dropped
-            return _Counts(rows.at_most(len(wanted)), None, False, None)
-        if call.task.kind == "group":
-            return self._of_groups(call, rows, wanted, cells.column(0))
         count = len(wanted) if rows.known.held else 1  # rows of a call without fields are all alike
         modules = self.asker.modules(call)
-        inputs = Inputs.of(Question("", call.task, count, cells, forms, modules))
+        try:
+            cells = rows.cells(call.fields, wanted)
+            if call.task.kind == "group":
+                return self._of_groups(call, rows, wanted, cells.fetch().column(0))
+            inputs = Inputs.of(Question("", call.task, count, cells, modules))
+        except QueryError:  # caused by a row that a filter would have dropped
+            return _Counts(rows.at_most(len(wanted)), None, False, None)
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
-        missing, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
+        prompts = inputs.prompts_as_written()
+        places, repeats = self._missing(prompts, call.sampling)
+        missing: Sequence[Prompt] = inputs.prompts(places, None)
         known = inputs.count - len(missing)
         if (most := rows.at_most(len(missing))) < len(missing):
             missing = sorted(missing, key=_length, reverse=True)[:most]
@@ -142,7 +146,8 @@ class Foretelling:
         rows.note_inputs(call, wanted, grouped.of_row)
         forest = grouped.forest
         first = [forest.prompt(at, ()) for at, one in enumerate(forest.trees) if not one.below]
-        missing, repeats = self._missing(first, call.sampling)
+        places, repeats = self._missing(first, call.sampling)
+        missing = [first[at] for at in places]
         answer = " and" * call.sampling.max_tokens  # as long as it may be
         later = [
             forest.prompt(at, [answer] * len(one.below))
@@ -155,21 +160,22 @@ class Foretelling:
         calls = len(missing) + len(later)
         return _Counts(calls, len(first) - len(missing), not repeats, work)
 
-    def _missing(self, prompts: list[Prompt], sampling: Sampling) -> tuple[list[Prompt], bool]:
-        """The prompts that the ledger cannot answer, and whether it may be able to by then.
+    def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> tuple[Int64s, bool]:
+        """The places of prompts that the ledger cannot answer, and whether it may be able to later.
 
         It may if an earlier stage asks the same prompt.
         """
         ledger = self.asker.ledger
         if ledger is None or not has_one_answer(sampling):
-            return prompts, False
+            return np.arange(len(prompts)), False
         # Getting the name may open the backend.
         names = self.asker.names if ledger.has_answers else ("",)
         keys, known = look_up(ledger, names, prompts, sampling)
-        new = {keys.whole[at]: prompt for at, prompt in enumerate(prompts) if at not in known}
+        missing = [at for at in range(len(prompts)) if at not in known]
+        new = {keys.whole[at] for at in missing}
         repeats = not self._keys.isdisjoint(new)
         self._keys.update(new)
-        return list(new.values()), repeats
+        return np.array(missing, np.int64), repeats
 
     def _hint(self, sampling: Sampling) -> str | None:
         """How to make a decoded call take just one forward pass."""

@@ -60,7 +60,7 @@ class Rehearsal:
         """
         del name
         rows.of_call(call.index).asked[wanted] = True
-        rows.cells(call.fields, wanted if _is_certain(call, rows, where) else wanted[_NONE])
+        rows.compute(call.fields, wanted if _is_certain(call, rows, where) else wanted[_NONE])
 
     def check(
         self, name: str, checks: tuple[Check, ...], rows: ForeseenRows, among: Int64s

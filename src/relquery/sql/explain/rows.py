@@ -10,10 +10,10 @@ from sqlglot import exp
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
-from relquery.sql.execute.inputs import distinct_rows
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.plan.asking import has_sides
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
@@ -133,8 +133,8 @@ class ForeseenRows(Rows):
             return [self.inputs[answer][wanted]]  # equal inputs have equal answers
         if self.is_open(part.value):
             return [np.arange(len(wanted), dtype=np.int64)]
-        cells, _ = self.cells((part,), wanted)
-        return [encode(cells).codes.reshape(len(wanted)).astype(np.int64)]
+        cells = self.cells((part,), wanted)
+        return [encode(cells.fetch()).codes.reshape(len(wanted)).astype(np.int64)]
 
 
 def _emptied(plan: SelectPlan) -> SelectPlan:

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from relquery.arrays import Int64s
 from relquery.prompt import Answer, Compared, Sampling
-from relquery.sql.execute.prompt import SYSTEM
 from relquery.sql.execute.rows import Rows
+from relquery.sql.inputs.prompt import SYSTEM
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.planner import PlannedCall
 from relquery.sql.walk.choices import Seen

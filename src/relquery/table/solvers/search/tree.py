@@ -21,6 +21,7 @@ import numpy as np
 
 from relquery.arrays import Int32s, Int64s
 from relquery.table.compiled import go_on, is_ready, side_by_side
+from relquery.table.dependencies.twins import Twins, find_twins
 from relquery.table.items import Items
 from relquery.table.solvers.fixed import fixed
 from relquery.table.solvers.ggr import NO_LIMIT, Limits, as_in_paper, ggr
@@ -31,7 +32,7 @@ from relquery.table.solvers.search.climb import Search as Space
 from relquery.table.solvers.search.climb import break_groups, insert_all, move_rows, new_search
 from relquery.table.solvers.search.lookahead import look_ahead, reach_within
 from relquery.table.solvers.search.trie import Trie, new_trie, plant
-from relquery.table.solvers.segment import Problem
+from relquery.table.solvers.segment import Problem, pose
 
 VISITS_PER_SECOND = 1.5e8  # cells of a small table that lookahead visits
 STEPS_PER_SECOND = 6e7  # entries of a small trie that a search looks at
@@ -65,14 +66,41 @@ def tree(items: Items, problem: Problem, objective: Objective, seconds: float) -
     The last ones are `fixed`, `ggr` as in paper 000, and `original`, so that the best schedule by
     any measure is no worse than these.
     """
-    texts = texts_of(items)
-    searches = [_Search(items, texts, problem, objective, seconds)]
+    twins = find_twins(items)
+    fewer, smaller = (items, problem) if not twins.any else _merged(items, problem, twins)
+    texts = texts_of(fewer)
+    searches = [_Search(fewer, texts, smaller, objective, seconds)]
     if not is_plain(objective):  # far from a threshold, only tokens show which choice leads to it
-        searches.append(_Search(items, texts, problem, Objective(), seconds))
-    starts = [start for search in searches for start in search.starts]
+        searches.append(_Search(fewer, texts, smaller, Objective(), seconds))
+    starts = [partial(_expanded, start, twins) for search in searches for start in search.starts]
     for solve in (fixed, partial(as_in_paper, items=items), original):
         starts.append(partial(_solve, solve, problem))
     return side_by_side(starts, problem.stopped)
+
+
+def _merged(items: Items, problem: Problem, twins: Twins) -> tuple[Items, Problem]:
+    """The table with each group of twins as one column."""
+    fewer, first = twins.reduce(items), twins.first
+    implied = np.eye(len(items.slots), dtype=np.bool_)
+    begin = problem.implied_begin
+    for column in range(len(implied)):
+        implied[column, problem.implied[begin[column] : begin[column + 1]]] = True
+    place = {column: number for number, group in enumerate(twins.members) for column in group}
+    pairs = {tuple(place[column] for column in three) for three in problem.pairs.tolist()}
+    kept = np.array([three for three in sorted(pairs) if len(set(three)) == 3], np.int32)
+    smaller = pose(
+        fewer.slots,
+        fewer.bags,
+        twins.weigh(items, problem.weights),
+        implied[np.ix_(first, first)],
+        kept.reshape(-1, 3),
+    )
+    return fewer, smaller._replace(stopped=problem.stopped)
+
+
+def _expanded(start: Start, twins: Twins) -> Schedule:
+    rows, fields = start()
+    return Schedule(rows, twins.expand(fields) if twins.any else fields)
 
 
 def is_compiled() -> bool:

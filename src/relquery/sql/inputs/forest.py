@@ -18,7 +18,7 @@ from relquery.errors import QueryError
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
-from relquery.sql.execute.prompt import SEPARATOR, SYSTEM
+from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM
 
 _CONTEXT = 32_768  # tokens of a prompt and its answer, where a provider does not say how many
 _CHARACTERS = 4  # per token, where they cannot be counted

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 import numpy as np
-import pyarrow as pa
 
-from relquery.arrays import Int64s
+from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
-from relquery.prompt import Prompt
-from relquery.sql.execute.prompt import Form, Template, piece, pinned_in, plain_piece
 from relquery.sql.functions.task import Task
-from relquery.table.columns import columns_of, encode
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.inputs.pieces import Pieces, write_pieces
+from relquery.sql.inputs.prompt import Form, Template, cell_of, pinned_in
+from relquery.sql.inputs.prompts import Prompts
+from relquery.table.columns import Columns, columns_of, encode
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report, Schedule
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One call and its input rows. cells: text per field and row; forms: one per field. modules:
-    the fields that are modules (see Template), by their place."""
+    """One call and its input rows. rows: how many. cells: their fields. modules: the fields that
+    are modules (see Template), by their place."""
 
     name: str
     task: Task
     rows: int
-    cells: pa.Table
-    forms: tuple[Form, ...]
+    cells: Cells
     modules: tuple[int, ...] = ()
 
 
@@ -35,13 +34,15 @@ class Question:
 class Inputs:
     """The distinct inputs of a call.
 
-    pieces: per field, the text sent for each distinct cell. codes: (distinct inputs, fields), index
-    into `pieces`. of_row: (rows,), index of each row's input. pinned: the fields in the query's
-    text, in its order.
+    names, forms: of the fields. pieces: per field, the text sent for each distinct cell. codes:
+    (distinct inputs, fields), index into `pieces`. of_row: (rows,), index of each row's input.
+    pinned: the fields in the query's text, in its order.
     """
 
-    pieces: list[list[str]]
-    codes: Int64s
+    names: tuple[str, ...]
+    forms: tuple[Form, ...]
+    pieces: list[Pieces]
+    codes: Int32s
     of_row: Int64s
     template: Template
     pinned: tuple[int, ...] = ()
@@ -50,29 +51,34 @@ class Inputs:
     @classmethod
     def of(cls, question: Question) -> Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
-        columns = encode(question.cells)
-        codes = columns.codes.reshape(question.rows, len(question.forms)).astype(np.int64)
-        pinned = pinned_in(question.task.query)
-        pieces = []
-        for at, (name, form) in enumerate(zip(columns.names, question.forms, strict=True)):
-            given = columns.values[at].to_pylist()
-            in_text = at in pinned
-            cells = [plain_piece(one) if in_text else piece(name, form, one) for one in given]
-            numbers = {text: number for number, text in enumerate(dict.fromkeys(cells))}
-            pieces.append(list(numbers))
-            codes[:, at] = np.array([numbers[text] for text in cells], np.int64)[codes[:, at]]
-        first, of_row = distinct_rows(codes)
+        cells, pinned = question.cells, pinned_in(question.task.query)
+        pieces, codes = _written(encode(cells.fetch()), cells.forms, pinned)
+        first, of_row = distinct_rows(codes.reshape(question.rows, len(pieces)))
         template = Template(question.task.query, pieces, question.modules)
-        return cls(pieces, codes[first], of_row, template, pinned, question.modules)
+        return cls(
+            cells.names,
+            cells.forms,
+            pieces,
+            codes.reshape(question.rows, len(pieces))[first],
+            of_row,
+            template,
+            pinned,
+            question.modules,
+        )
 
     @property
     def count(self) -> int:
         """How many there are."""
         return len(self.codes)
 
-    def row_of(self, index: int) -> int:
-        """The first row of the question with distinct input `index`."""
-        return int(np.argmax(self.of_row == index))
+    def cells(self, index: int) -> dict[str, str | None]:
+        """The fields of an input by name, for messages."""
+        return {
+            name: cell_of(name, form, texts[code])
+            for name, form, texts, code in zip(
+                self.names, self.forms, self.pieces, self.codes[index].tolist(), strict=True
+            )
+        }
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -97,7 +103,7 @@ class Inputs:
         modules = [at for at in free if at in self.modules]
         chosen = [at for at in free if at not in self.modules] or free
         # No names: a piece already contains its field's name.
-        texts = [self.pieces[at] for at in chosen]
+        texts = [self.pieces[at].array for at in chosen]
         columns = columns_of([""] * len(chosen), self.codes[rows][:, chosen], texts)
         schedule = reorder(columns, order, weight="tokens")
         if len(chosen) == len(self.pieces):
@@ -111,19 +117,21 @@ class Inputs:
                 fields = np.concatenate((fields, last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
 
-    def prompts(self, rows: Int64s, schedule: Schedule | None) -> list[Prompt]:
-        """Prompts of inputs `rows`, their fields in the order of the schedule."""
-        cells = self.codes[rows].tolist()
-        fields = [at for at in range(len(self.pieces)) if at not in self.pinned]
-        orders = repeat(fields) if schedule is None else schedule.fields.tolist()
-        return [self.template.prompt(row, order) for row, order in zip(cells, orders, strict=False)]
+    def prompts(self, rows: Int64s, schedule: Schedule | None) -> Prompts:
+        """Prompts of inputs `rows`, their fields in the order of the schedule.
 
-    def prompts_as_written(self) -> list[Prompt]:
+        They are built when they are read.
+        """
+        return Prompts(
+            self.template, self.codes, rows, None if schedule is None else schedule.fields
+        )
+
+    def prompts_as_written(self) -> Prompts:
         """Prompts of all inputs, fields in the query's order; they identify the question."""
         return self.prompts(np.arange(self.count), None)
 
 
-def _grouped(schedule: Schedule, pinned: Int64s) -> Schedule:
+def _grouped(schedule: Schedule, pinned: Int32s) -> Schedule:
     """The schedule with rows of equal pinned cells together; within them its order stays.
 
     pinned: (rows, pinned fields), codes of the cells in the order of the query's text.
@@ -137,7 +145,23 @@ def _grouped(schedule: Schedule, pinned: Int64s) -> Schedule:
 _UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
 
 
-def distinct_rows(codes: Int64s) -> tuple[Int64s, Int64s]:
+def _written(
+    columns: Columns, forms: tuple[Form, ...], pinned: tuple[int, ...]
+) -> tuple[list[Pieces], Int32s]:
+    """(pieces per field, code of each cell); the columns are taken apart to save memory."""
+    names, codes, values = columns.names, columns.codes, list(columns.values)
+    del columns
+    pieces = []
+    for at, (name, form) in enumerate(zip(names, forms, strict=True)):
+        texts, merged = write_pieces(name, form, values[at], in_text=at in pinned)
+        values[at] = None
+        pieces.append(texts)
+        if merged is not None:
+            codes[:, at] = merged[codes[:, at]]
+    return pieces, codes
+
+
+def distinct_rows(codes: Int32s | Int64s) -> tuple[Int64s, Int64s]:
     """(first row of each distinct row, distinct row of each row), in order of first appearance.
 
     codes: (rows, columns), counted from 0 per column.

@@ -1,0 +1,42 @@
+"""Planning many rows: memory per row, and how many prompts are there at one time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+
+from benchmarks.queries.million import AtOnce, measure, reviews
+from relquery.connection import connect
+from relquery.prompt import Answer, Finish, Prompt, Sampling, Span
+
+ROWS = 50_000
+SQL = "SELECT LLM('Is it good?', genre, title, synopsis, score, review) FROM t"
+
+
+class Counting(AtOnce):
+    """Counts the spans in memory now and then while it answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Iterator[tuple[int, Answer]]:
+        for index, prompt in enumerate(prompts):
+            if index % 9_000 == 0:
+                self.most = max(self.most, sum(type(one) is Span for one in gc.get_objects()))
+            yield index, Answer(str(len(prompt)), Finish.STOP)
+
+
+def test_no_more_prompts_are_in_memory_than_a_bounded_number() -> None:
+    backend = Counting()
+    with connect(backend, order="fixed") as connection:
+        connection.register("t", reviews(ROWS))
+        assert len(connection.sql(SQL)) == ROWS
+    assert 0 < backend.most < ROWS / 2
+
+
+def test_a_row_takes_a_bounded_amount_of_memory() -> None:
+    few, many = measure(2_000), measure(ROWS)
+    assert many["rows"] == ROWS
+    per_row = (many["peak_gib"] - few["peak_gib"]) * 2**30 / (ROWS - 2_000)
+    assert per_row < 8_000
