@@ -100,7 +100,7 @@ class Expansion:
 
 
 def _without_labels(defaults: Sampling) -> Sampling:
-    return replace(defaults, labels=())
+    return replace(defaults, labels=(), schema=None)
 
 
 def _put(node: exp.Anonymous, value: exp.Expr) -> None:

@@ -35,7 +35,7 @@ def complete(given: Arguments, maker: Maker) -> Made:
     given.take_config() if given.function != "llm" else None
     sampling = drawn(given, maker.defaults)
     labels = labels_in(given)
-    sampling = sampling if labels is None else replace(sampling, labels=labels)
+    sampling = sampling if labels is None else replace(sampling, labels=labels, schema=None)
     output = _output(given, maker)
     retry = given.option("retry", (bool,), "true or false", default=False)
     asked = take_prompt(given, maker.knows)
