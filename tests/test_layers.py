@@ -49,7 +49,10 @@ LAYERS: dict[str, set[str]] = {
 # The rooms of a part, from low to high: a room imports only itself and rooms before it. An entry
 # is a folder or a module; what no entry names stands on top.
 ROOMS: dict[str, list[str]] = {
-    "sql": ["names", "exchange", "host", "read", "form", "answers", "plan", "execute", "walk", "explain"],
+    "sql": [
+        "names", "exchange", "host", "read", "form", "answers", "plan", "execute", "walk",
+        "explain",
+    ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
         "solvers.segment", "solvers.objective", "solvers.original", "solvers.fixed",
