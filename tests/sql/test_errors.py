@@ -208,7 +208,7 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
         ("UPDATE films SET title = LLM('up', title)", "UPDATE with.*UPDATE t SET .* FROM answers"),
         ("DELETE FROM films WHERE LLM('up', title) = 'DUNE'", "DELETE with.*USING answers"),
         ("EXPLAIN CREATE VIEW v AS SELECT LLM('up', title) FROM films", "Explain a query that"),
-        ("EXPLAIN CREATE MACRO m(x) AS LLM('up', x)", "Explain a query that uses the macro"),
+        ("EXPLAIN CREATE MACRO m(x) AS (SELECT LLM('up', x))", "Explain a query that uses"),
     ],
 )  # fmt: skip
 def test_a_form_that_is_not_run_names_a_rewrite(query, remedy, con, backend):

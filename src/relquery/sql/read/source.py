@@ -154,7 +154,7 @@ def without_names(sql: str) -> str:
         return sql
     try:
         source = read_source(sql)
-    except SqlSyntaxError:  # DuckDB will say what is wrong
+    except (SqlSyntaxError, AssertionError):  # not parsed yet; DuckDB will say what is wrong
         return sql
     for call in source.calls:
         for name in call.names:
