@@ -94,13 +94,15 @@ def _check_form(select: exp.Select, lookup: Lookup) -> None:
     """Raises UnsupportedQueryError for what cannot be split."""
     if any(select.args.get(key) for key in ("with_", "qualify", "windows", "sample", "laterals")):
         raise refused(WHERE, "the subquery has WITH, QUALIFY, WINDOW or a sample")
-    if select.find(exp.Window, exp.Lambda, exp.Comprehension, exp.Explode, exp.UDTF):
+    kinds = (exp.Window, exp.Lambda, exp.Comprehension, exp.Explode, exp.UDTF)
+    where = select.args.get("where")
+    if any(part.find(*kinds) for part in [*_nodes(select), where] if part is not None):
         raise refused(WHERE, "the subquery has a window function, a lambda or unnest")
     if lookup.aggregates.is_volatile(select):
         raise refused(WHERE, "the subquery calls a function whose value differs every time")
     is_of_groups = lookup.aggregates.in_select(select)
     for call in calls_in(select):
-        in_where = call.find_ancestor(exp.Where, exp.Select) is select.args.get("where")
+        in_where = call.find_ancestor(exp.Where, exp.Select) is where
         if not in_where and is_of_groups and not lookup.aggregates.around(call, select):
             raise refused(WHERE, "the call is about a group of its rows")
     inner = [node for node in select.find_all(exp.Query) if node is not select]
