@@ -67,11 +67,11 @@ ROOMS: dict[str, list[str]] = {
         "scheduling", "step", "calibration",
     ],
     "model": [
-        "slices", "cache", "kernels", "attention", "forward", "sampling", "torch_executor",
-        "networks", "footprint", "text",
+        "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "sampling",
+        "torch_executor", "networks", "footprint", "text",
     ],
     "backends": [
-        "base", "arguments", "tokenizer", "scoring", "local", "service", "provider",
+        "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
     "cli": ["terminal", "reorder", "sql", "span", "traces"],
 }  # fmt: skip

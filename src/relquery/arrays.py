@@ -8,6 +8,8 @@ import numpy.typing as npt
 Bools = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint32]
+"""Bits, 32 in each number, the lowest first."""
 Floats = npt.NDArray[np.float64]
 Objects = npt.NDArray[np.object_]
 

@@ -147,7 +147,7 @@ class Connection:
         The local engine computes the states of each module once, whatever is around it, so an
         answer may differ from that to the same text without modules. Other backends are sent plain
         text. independent: whether to use modules; False sends the same text without them. sampling:
-        labels, max_tokens, temperature, top_p, top_k, seed or stop.
+        fields of Sampling, such as labels, schema, max_tokens or temperature.
 
         Raises MarkupError if the prompt does not fit its schema, and RequestError if it has no
         answer.
@@ -171,7 +171,7 @@ class Connection:
         """Run a statement, which may call LLM('prompt', column, ...).
 
         order, on_error: override the connection's. sampling: defaults for calls that do not set
-        labels, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
+        labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
         (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection

@@ -6,6 +6,7 @@ A planner says *what* to ask: a `Prompt` and a `Sampling`. A backend returns the
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -117,6 +118,8 @@ class Sampling:
     seed: makes sampled answers repeat; None draws a fresh seed per request.
     stop: strings that end the answer and are cut from it.
     labels: if not empty, the answer is one of these texts.
+    schema: the text of a JSON Schema; the answer is JSON that is valid under it. An object's keys
+    come in the order of its `properties`, all of them, and no others.
     """
 
     max_tokens: int = 256
@@ -126,10 +129,13 @@ class Sampling:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    schema: str | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_texts()
+        if self.schema is not None:
+            self._check_schema(self.schema)
 
     def _check_texts(self) -> None:
         for name in ("stop", "labels"):
@@ -150,6 +156,20 @@ class Sampling:
         for label, count in Counter(self.labels).most_common(1):
             if count > 1:
                 raise ConfigError(f"labels contains {label!r} {count} times; give each label once.")
+
+    def _check_schema(self, schema: str) -> None:
+        for name in ("labels", "stop"):
+            if getattr(self, name):
+                raise ConfigError(f"schema and {name} are both given; give only one of them.")
+        try:
+            is_object = isinstance(json.loads(schema), dict)
+        except (ValueError, TypeError, RecursionError):
+            is_object = False
+        if not is_object or not isinstance(schema, str):
+            raise ConfigError(
+                f"schema is {_beginning(schema)}; it must be the JSON text of an object, such as "
+                '\'{"type": "boolean"}\'. json.dumps turns a dict into one.'
+            )
 
     def _check_numbers(self) -> None:
         for name, kinds in _NUMBERS.items():
@@ -187,6 +207,11 @@ class Compared(Sampling):
     def whole(self) -> Sampling:
         """The same settings, for answers that are read."""
         return Sampling(**_settings(self))
+
+
+def _beginning(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _settings(sampling: Sampling) -> dict[str, Any]:

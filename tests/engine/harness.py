@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relquery.arrays import Slots, TokenIds
+from relquery.arrays import Int64s, Slots, TokenIds
 from relquery.config import EngineConfig
 from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
@@ -46,6 +46,44 @@ def tokens_of(*ids: int) -> TokenIds:
 
 def numbered(count: int, start: int = 0) -> TokenIds:
     return np.arange(start, start + count, dtype=np.int32)
+
+
+@dataclass
+class ToyMatcher:
+    """A grammar that says for each place of an answer which tokens may stand there.
+
+    It is over after the last place. fails_at: the place at which it cannot go on.
+    """
+
+    places: tuple[tuple[int, ...], ...]
+    fails_at: int | None = None
+    done: int = 0
+
+    def begin(self, most: int) -> list[int]:
+        return self._forced(min(most, len(self.places) - 1))
+
+    def take(self, token: int) -> list[int]:
+        assert token in self.places[self.done]
+        self.done += 1
+        return [token, *self._forced(len(self.places))]
+
+    def allowed(self) -> Int64s:
+        return np.array(self.places[self.done])
+
+    @property
+    def is_over(self) -> bool:
+        return self.done == len(self.places)
+
+    @property
+    def error(self) -> str | None:
+        return None if self.fails_at is None or self.done < self.fails_at else "It broke."
+
+    def _forced(self, stop: int) -> list[int]:
+        found: list[int] = []
+        while self.done < stop and len(self.places[self.done]) == 1:
+            found += self.places[self.done]
+            self.done += 1
+        return found
 
 
 class BrokenError(Exception):
@@ -352,6 +390,8 @@ class Harness:
 def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:
     """The output of a request served alone, written without the engine."""
     output: list[int] = []
+    matcher = request.draw.matcher
+    grammar = matcher.places if isinstance(matcher, ToyMatcher) else None
     while len(output) < request.max_tokens:
         token = answer(request.id, request.prompt_tokens + len(output))
         if request.rules.labels:
@@ -366,9 +406,13 @@ def expected_output(request: Request, answer: Answer = answer_of) -> list[int]:
                 break
             ordered = sorted(following)
             token = ordered[token % len(ordered)]
+        if grammar is not None:
+            token = grammar[len(output)][token % len(grammar[len(output)])]
         if token in request.rules.end:
             break
         output.append(token)
+        if grammar is not None and len(output) == len(grammar):
+            break
         if request.rules.stop is not None and request.rules.stop(output):
             break
     return output

@@ -12,7 +12,7 @@ import pytest
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.request import Request
+from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
 from relquery.engine.scheduling.policies.jobs.priority import Fairness
 from relquery.errors import RequestError
@@ -21,6 +21,7 @@ from tests.engine.harness import (
     VOCABULARY,
     BrokenError,
     Harness,
+    ToyMatcher,
     answer_of,
     chain_of,
     expected_output,
@@ -28,7 +29,10 @@ from tests.engine.harness import (
 
 END = frozenset({VOCABULARY})
 LABELS = ((1,), (2, 3), (2, 4, 1), (2, 4))
-KINDS = ("decode", "decode", "decode", "one pass", "labels", "choices", "drafts", "spans")
+KINDS = (
+    *("decode", "decode", "decode", "one pass", "labels", "choices", "drafts", "spans"),
+    *("grammar", "grammar with spans"),
+)
 COSTS = (LinearCost(1e-3, 0.01, 1e-3, 0.03), LinearCost(1e-4, 0.001, 1e-4, 0.1))
 TENANTS = ("", "a", "b")
 
@@ -143,6 +147,11 @@ class Storm:
         like = self.rng.randrange(3)
         return [answer_of(like, at) for at in range(count)]
 
+    def _matcher(self) -> ToyMatcher:
+        """Forced tokens, free ones, and places where the answer may end."""
+        choices = ((1,), (3,), (0,), (0, 2), (2, *END), tuple(range(VOCABULARY)))
+        return ToyMatcher(tuple(self.rng.choices(choices, k=self.rng.randint(1, 14))))
+
     def _submit(self, kind: str, prompt: list[Any], tenant: str) -> None:
         number = len(self.harness.executor.requests)
         options: dict[str, Any] = {"group": self.submitted}
@@ -155,6 +164,10 @@ class Storm:
             case "drafts":
                 likely = [answer_of(number, len(prompt) + at) for at in range(3)]
                 options["drafts"] = Drafts([tuple(likely), (0, 1)])
+            case "grammar" | "grammar with spans":
+                options |= {"draw": Draw(matcher=self._matcher()), "end": END}
+                if kind != "grammar":
+                    prompt = [tuple(self._tokens(self.rng.randint(0, 7))), *prompt[:5], (1, 2), 3]
             case "spans":
                 prompt = [tuple(self._tokens(self.rng.randint(0, 7))), *prompt[:5], (1, 2), 3]
                 limit = self.rng.choice([1, limit])

@@ -7,7 +7,7 @@ import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 
@@ -88,7 +88,10 @@ def test_a_key_depends_on_the_text_alone_and_not_on_objects():
 
 def earlier_key(model: str, prompt: Prompt, sampling: Sampling) -> bytes:
     """A key as the first version made it, text spans only."""
-    digest = hashlib.sha256(repr((model, astuple(sampling))).encode())
+    names = ["max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "labels"]
+    names += ["texts"] * isinstance(sampling, Compared)
+    settings = tuple(getattr(sampling, name) for name in names)
+    digest = hashlib.sha256(repr((model, settings)).encode())
     for span in prompt:
         data = str(span.content).encode("utf-8", "surrogatepass")
         head = f"{span.role.value} {span.reuse.value} {span.position} str {len(data)} "
@@ -131,6 +134,14 @@ def test_a_setting_that_comes_later_changes_the_keys_where_it_is_set_alone() -> 
     prompt = [(Span("x"),)]
     assert answer_keys("m", prompt, Later()) == answer_keys("m", prompt, Sampling())
     assert answer_keys("m", prompt, Later(effort="high")) != answer_keys("m", prompt, Sampling())
+
+
+def test_a_schema_is_part_of_the_key() -> None:
+    number, text = '{"type": "integer"}', '{"type": "string"}'
+    samplings = [Sampling(), Sampling(schema=number), Sampling(schema=text)]
+    samplings += [Compared.by(sampling, ("1",)) for sampling in samplings]
+    keys = [key for one in samplings for key in answer_keys("m", [(Span("x"),)], one)]
+    assert len(set(keys)) == 6
 
 
 @dataclass

@@ -66,6 +66,13 @@ class Backend(ABC):
                 heard(index, answer)
                 yield index, answer
 
+    def check(self, sampling: Sampling) -> None:
+        """Raise what `answer` would raise for this sampling, whatever the prompts.
+
+        So a query of several calls is refused before the first of them.
+        """
+        del sampling
+
     def close(self) -> None:
         """Free what the backend holds. The backend cannot be used afterwards."""
         return

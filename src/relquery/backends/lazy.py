@@ -38,6 +38,10 @@ class LazyBackend(Backend):
         """See Backend."""
         return self._backend.deliver(prompts, sampling, heard)
 
+    def check(self, sampling: Sampling) -> None:
+        """See Backend."""
+        self._backend.check(sampling)
+
     def close(self) -> None:
         """Close the backend if it was opened."""
         if self._opened is not None:

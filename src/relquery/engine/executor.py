@@ -159,6 +159,9 @@ class SimulatedExecutor:
 
     def _draw(self, chunk: Chunk, draw: Draw) -> Drawn:
         token = self._answer(chunk.request, chunk.position + len(chunk.tokens))
+        if draw.matcher is not None:
+            ids = draw.matcher.allowed()
+            return int(ids[token % len(ids)])
         if not draw.allowed:
             return token
         count = len(draw.allowed)

@@ -100,6 +100,7 @@ class Loop:
         if request.max_tokens < 1:
             raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
+        request.begin()
         request.arrival = self.clock.now() if arrival is None else arrival
         self._decodes = None
         self.commons.claim(request, tenant)
@@ -275,7 +276,8 @@ class Loop:
                 self._open.start(work.request, now)
                 self._holdings.admit(work, blocks)
                 if work.request.cached is None:
-                    work.request.cached = work.request.computed
+                    computed = work.request.computed  # of the prompt, and of what is forced
+                    work.request.cached = min(computed, work.request.prompt_tokens)
                     self.experience.admit(work.request)
             chunks.append(self._holdings.chunks(work))
         return chunks
@@ -354,14 +356,17 @@ class Loop:
         """Apply the results of a request's draws; returns whether it has its answer."""
         if NOT_FINITE in given:
             return self._lose(request, now)
-        before = len(request.output)
-        if not before:
+        if request.first_at is None:
             relquery.prefilled = request.first_at = now
         relquery.computed_prompts += request.beside
+        before = len(request.output)
         finish = take_in(request, given)
+        grown = len(request.output) - before
         if not request.scored:
-            relquery.drawn_tokens += len(request.output) - before
+            relquery.drawn_tokens += grown
         if finish is None:
+            if grown > 1:  # the next step computes several tokens of it
+                self._decodes = None
             return False
         if not request.scored:  # no step was spent on the answer of a scored request
             self.experience.answered(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from math import isnan
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor
 from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model.forward.stock import Logits
-from relquery.model.kernels.arguments import KINDS
-from relquery.model.kernels.largest import find_largest
+from relquery.model.kernels.largest import places_of_largest
+from relquery.model.matching import hide_disallowed, largest_allowed
 
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures that float32 can tell apart from 0 and infinity
 ROWS_AT_ONCE = 16
@@ -28,14 +28,23 @@ def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
     if given.largest is not None and are_free(draws):
         return list(given.largest.tolist())
     kinds, logits = _kinds(draws), given.rows
-    if not any(draw.weigh for draw in kinds):
+    if not any(draw.weigh or draw.matcher for draw in kinds):
         return list(draw_tokens(logits, draws))
+    results: dict[int, Drawn] = {}
     weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
-    results: dict[int, Drawn] = {
-        row: NOT_FINITE if any(map(isnan, logs)) else logs
-        for row, logs in weigh_tokens(logits, weighed).items()
+    if weighed:
+        results |= {
+            row: NOT_FINITE if any(map(isnan, logs)) else logs
+            for row, logs in weigh_tokens(logits, weighed).items()
+        }
+    matched = {
+        row: draw.matcher
+        for row, draw in enumerate(draws)
+        if draw.matcher is not None and draw.temperature == 0
     }
-    drawn = [row for row in range(len(draws)) if row not in weighed]
+    if matched:
+        results |= largest_allowed(given, matched)
+    drawn = [row for row in range(len(draws)) if row not in results]
     if drawn:
         results |= zip(drawn, draw_tokens(logits[drawn], [draws[i] for i in drawn]), strict=True)
     return [results[row] for row in range(len(draws))]
@@ -53,7 +62,7 @@ def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
 
 def _is_restricted(draw: Draw) -> bool:
     """Whether a draw is not of the likeliest of all tokens."""
-    return draw.temperature > 0 or bool(draw.allowed)
+    return draw.temperature > 0 or bool(draw.allowed) or draw.matcher is not None
 
 
 def weigh_tokens(logits: Tensor, draws: Mapping[int, Draw]) -> dict[int, tuple[float, ...]]:
@@ -97,7 +106,7 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
     A row's token depends only on its own logits and draw, not on other rows.
     """
     if are_free(draws):
-        return _largest(logits)
+        return cast("list[int]", places_of_largest(logits).tolist())
     sampled = [row for row, draw in enumerate(draws) if draw.temperature > 0]
     logits = logits.float()
     for row, draw in enumerate(draws):
@@ -106,22 +115,12 @@ def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
             kept = logits[row, allowed]
             logits[row] = -torch.inf
             logits[row, allowed] = kept
+    matched = {i: draw.matcher for i, draw in enumerate(draws) if draw.matcher is not None}
+    if matched:
+        hide_disallowed(logits, matched)
     if sampled:
         logits[sampled] = _perturb(logits[sampled], [draws[row] for row in sampled])
-    return _largest(logits)
-
-
-def _largest(logits: Tensor) -> list[int]:
-    """The place of each row's largest number, the first of several; NOT_FINITE if it is none."""
-    if logits.device.type == "cpu" and logits.dtype in KINDS:
-        # One body instead of five operators: after a pass their code is in no cache.
-        places: Any = find_largest(logits)
-    else:
-        among = logits.argmax(-1)
-        finite = logits.gather(1, among[:, None]).isfinite()[:, 0]
-        places = among.where(finite, NOT_FINITE)
-    tokens: list[int] = places.tolist()
-    return tokens
+    return cast("list[int]", places_of_largest(logits).tolist())
 
 
 def _perturb(logits: Tensor, draws: Sequence[Draw]) -> Tensor:

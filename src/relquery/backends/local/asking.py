@@ -17,6 +17,7 @@ from relquery.errors import PromptTooLongError, RequestError
 from relquery.prompt import Answer, Compared, Finish, Sampling
 
 if TYPE_CHECKING:
+    from relquery.model.grammar import Grammar
     from relquery.model.networks.load import LoadedModel
     from relquery.model.text.render import Renderer
 
@@ -26,7 +27,8 @@ class Asking:
 
     placing: see relquery.engine.request.pieces. Stop strings do not cut an answer among labels.
     scored: the labels must be weighed, normalised so; None where they need not. Then they are
-    where it is faster, branch by branch, which changes no answer.
+    where it is faster, branch by branch, which changes no answer. grammar: of the schema, if there
+    is one; then texts that answers are compared with end none early.
 
     Raises ConfigError for labels that must be weighed and cannot be.
     """
@@ -38,7 +40,9 @@ class Asking:
         placing: Placing,
         sampling: Sampling,
         scored: Normalization | None = None,
+        grammar: Grammar | None = None,
     ) -> None:
+        self._grammar = grammar
         self._model, self._renderer, self._placing = model, renderer, placing
         self._sampling = sampling
         self._labels = Labels(renderer, model.end, sampling.labels)
@@ -53,7 +57,7 @@ class Asking:
         elif sampling.temperature == 0:
             self._trie = self._labels.to_score_unasked()
         self._compared, self._drafts = None, None
-        if isinstance(sampling, Compared) and not sampling.labels:
+        if isinstance(sampling, Compared) and not sampling.labels and grammar is None:
             self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
             if sampling.temperature == 0 and sampling.max_tokens > 1:
                 self._drafts = self._compared.drafts()
@@ -80,7 +84,10 @@ class Asking:
         )
         sampling = self._sampling
         seed = _seed_of(request, sampling.seed)
-        request.draw = Draw(sampling.temperature, sampling.top_p, sampling.top_k, seed)
+        matcher = None if self._grammar is None else self._grammar.matcher()
+        request.draw = Draw(
+            sampling.temperature, sampling.top_p, sampling.top_k, seed, matcher=matcher
+        )
         return request
 
     def limit(self, request: Request) -> None:
@@ -134,6 +141,8 @@ class Asking:
         chosen = self._labels.text(request.output)
         if chosen is not None:
             return chosen
+        if self._grammar is not None:
+            return self._grammar.text(request.output)
         text = self._renderer.decode(request.output)
         return text[: min((at for at in map(text.find, self._stop) if at >= 0), default=None)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
 from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.local.rendering import render_each
+from relquery.backends.schemas import closed
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
 from relquery.config import EngineConfig
@@ -71,11 +73,13 @@ class EmbeddedBackend(Backend):
         job_time: JobTime | None = None,
         store: StoreOptions | None = None,
     ) -> None:
+        from relquery.model.grammar import Grammars
         from relquery.model.text.render import Renderer
         from relquery.model.torch_executor import TorchExecutor
 
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
+        self._grammars = Grammars(model.tokenizer, self._vocabulary, model.end)
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
@@ -157,9 +161,19 @@ class EmbeddedBackend(Backend):
         scored: Normalization | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
-        asking = Asking(self._model, self._renderer, self._placing, sampling, scored)
+        asking = self._asking(sampling, scored)
         rendered = render_each(self._renderer, self._vocabulary, prompts)
         return self.batches.submit(asking, rendered, tenant, arrival)
+
+    def check(self, sampling: Sampling) -> None:
+        """See Backend."""
+        self._asking(sampling)
+
+    def _asking(self, sampling: Sampling, scored: Normalization | None = None) -> Asking:
+        grammar = None
+        if sampling.schema is not None:
+            grammar = self._grammars.of(json.dumps(closed(sampling.schema)))
+        return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar)
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
         """See Backend."""
@@ -222,7 +236,7 @@ class EmbeddedBackend(Backend):
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         """See Backend."""
-        asking = Asking(self._model, self._renderer, self._placing, sampling)
+        asking = self._asking(sampling)
         rendered = render_each(self._renderer, self._vocabulary, prompts)
         return [self._tokens(asking, each) for each in rendered]
 
@@ -255,7 +269,7 @@ class EmbeddedBackend(Backend):
 
     def _example(self, sampling: Sampling) -> Request:
         """A request of one token with this sampling, to be looked at."""
-        asking = Asking(self._model, self._renderer, self._placing, sampling)
+        asking = self._asking(sampling)
         return asking.request(-1, -1, Chain((np.zeros(1, np.int32),)))
 
     def reserve(self) -> None:

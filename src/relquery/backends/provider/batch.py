@@ -9,7 +9,13 @@ from typing import Any
 
 import openai
 
-from relquery.backends.provider.chat import limit_of, to_body, to_messages
+from relquery.backends.provider.chat import (
+    is_wrapped,
+    limit_of,
+    says_in_words,
+    to_body,
+    to_messages,
+)
 from relquery.backends.provider.failures import (
     failure,
     reason_to_stop,
@@ -90,7 +96,9 @@ class Batch:
 
     def _read(self, text: str, attempts: int, without: frozenset[str]) -> Outcome:
         stop = self.sampling.stop if "stop" in without else ()
-        answer = to_answer(text, self.sampling, attempts, limit_of(self.sampling), stop)
+        held = is_wrapped(self.sampling) and not says_in_words(self.sampling, without)
+        limit = limit_of(self.sampling)
+        answer = to_answer(text, self.sampling, attempts, limit, stop, held=held)
         if answer is not None:
             return answer, None
         said = f"The server's reply is not a chat completion: {short(text)}"

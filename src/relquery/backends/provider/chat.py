@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
+from relquery.backends.schemas import closed
 from relquery.errors import RequestError
 from relquery.prompt import Prompt, Reuse, Role, Sampling, Span, messages
 
@@ -55,16 +57,38 @@ def to_body(messages: Messages, sampling: Sampling, without: frozenset[str]) -> 
         body.pop(name, None)
     if sampling.top_k:
         body["extra_body"] = {"top_k": sampling.top_k}
-    if sampling.labels and "response_format" in without:
-        body["messages"] = _with_labels(messages, sampling.labels)
-    elif sampling.labels:
-        body["response_format"] = _one_of(sampling.labels)
+    if (asked := _format(sampling)) is None:
+        return body
+    if says_in_words(sampling, without):
+        body["messages"] = _with_rule(messages, _rule(sampling))
+    else:
+        body["response_format"] = asked
     return body
 
 
 def limit_of(sampling: Sampling) -> int:
     """Tokens that an answer may have: a choice in its form has fewer than characters."""
-    return max([sampling.max_tokens, *(len(_wrapped(text)) for text in sampling.labels)])
+    around = len(_wrapped("")) if is_wrapped(sampling) else 0
+    most = sampling.max_tokens + around
+    return max([most, *(len(_wrapped(text)) for text in sampling.labels)])
+
+
+def says_in_words(sampling: Sampling, without: Collection[str]) -> bool:
+    """Whether what the answer must be is asked in words, as the server refuses to be told."""
+    return "response_format" in without or setting_of(sampling) in without
+
+
+def setting_of(sampling: Sampling) -> str:
+    """The setting that a server refuses if it cannot follow what the answer must be.
+
+    One that refuses a schema may follow others, and labels.
+    """
+    return "response_format" if sampling.schema is None else f"schema {sampling.schema}"
+
+
+def is_wrapped(sampling: Sampling) -> bool:
+    """Whether a schema is sent as that of the only key of an object: servers take objects alone."""
+    return sampling.schema is not None and closed(sampling.schema).get("type") != "object"
 
 
 def _alternating(messages: Messages) -> Messages:
@@ -83,24 +107,47 @@ def _wrapped(text: str) -> str:
     return json.dumps({"answer": text})
 
 
-def _one_of(labels: tuple[str, ...]) -> dict[str, Any]:
-    """A response format that lets through {"answer": one of these} alone."""
-    schema = {
+def _format(sampling: Sampling) -> dict[str, Any] | None:
+    """The response format that lets through the right answers alone; None if all are right."""
+    if sampling.labels:
+        labels = list(dict.fromkeys(sampling.labels))
+        return _strict(_only_answer({"type": "string", "enum": labels}))
+    if sampling.schema is None:
+        return None
+    schema = closed(sampling.schema)
+    if not is_wrapped(sampling):
+        return _strict(schema)
+    shared = {name: schema.pop(name) for name in ("$defs", "definitions") if name in schema}
+    return _strict(_only_answer(schema) | shared)
+
+
+def _only_answer(schema: dict[str, Any]) -> dict[str, Any]:
+    return {
         "type": "object",
-        "properties": {"answer": {"type": "string", "enum": list(dict.fromkeys(labels))}},
+        "properties": {"answer": schema},
         "required": ["answer"],
         "additionalProperties": False,
     }
+
+
+def _strict(schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "json_schema",
         "json_schema": {"name": "answer", "strict": True, "schema": schema},
     }
 
 
-def _with_labels(messages: Messages, labels: tuple[str, ...]) -> Messages:
-    """The labels said in words, in the system message: the same for all rows, so cached once."""
-    texts = json.dumps(labels, ensure_ascii=False)
-    rule = f"Answer with exactly one of these texts, without quotes: {texts}"
+def _rule(sampling: Sampling) -> str:
+    """What the answer must be, in words."""
+    if sampling.schema is None:
+        texts = json.dumps(sampling.labels, ensure_ascii=False)
+        return f"Answer with exactly one of these texts, without quotes: {texts}"
+    schema = json.dumps(closed(sampling.schema), ensure_ascii=False)
+    return f"Answer with nothing but JSON that is valid under this JSON Schema: {schema}"
+
+
+def _with_rule(messages: Messages, rule: str) -> Messages:
+    """A rule in the system message: the same for all rows, so cached once."""
     if messages and messages[0]["role"] == "system":
         return [{"role": "system", "content": f"{messages[0]['content']}\n{rule}"}, *messages[1:]]
     return [{"role": "system", "content": rule}, *messages]

@@ -35,15 +35,19 @@ class OpenAIBackend(Backend):
         """See Backend, and `deliver`."""
         return self.deliver(prompts, sampling, _unheard)
 
+    def check(self, sampling: Sampling) -> None:
+        """See Backend."""
+        if len(sampling.stop) > _MOST_STOPS:
+            raise ConfigError(
+                f"stop has {len(sampling.stop)} strings; a provider accepts at most {_MOST_STOPS}."
+            )
+
     def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
         """See Backend. Raises ModelError where the server fails all requests alike.
 
         Issues SamplingWarning if the server does not take the temperature.
         """
-        if len(sampling.stop) > _MOST_STOPS:
-            raise ConfigError(
-                f"stop has {len(sampling.stop)} strings; a provider accepts at most {_MOST_STOPS}."
-            )
+        self.check(sampling)
         return taken(Mailbox(heard), lambda box: self._serve(prompts, sampling, box))
 
     async def _serve(self, prompts: Sequence[Prompt], sampling: Sampling, box: Mailbox) -> None:

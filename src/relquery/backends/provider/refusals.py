@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import openai
 
+from relquery.backends.provider.chat import setting_of
 from relquery.prompt import Sampling
 
 # By the words with which servers that name no parameter refuse one.
@@ -26,14 +27,17 @@ _NAME = re.compile(r"\w+")
 def refused(error: openai.APIError, sampling: Sampling) -> set[str]:
     """Settings that a server refuses and that a request with this sampling can do without.
 
-    The limit then goes by its newer name, choices are said in words, answers are cut here at stop
-    strings, neighbouring messages of one role are joined, and what has no part in the answer is
-    left out. So is a temperature of 0: the server then draws by its own, which is not the same,
-    but the best that it offers.
+    The limit then goes by its newer name, choices and schemas are said in words, answers are cut
+    here at stop strings, neighbouring messages of one role are joined, and what has no part in the
+    answer is left out. So is a temperature of 0: the server then draws by its own, which is not the
+    same, but the best that it offers.
     """
     if not isinstance(error, (openai.BadRequestError, openai.UnprocessableEntityError)):
         return set()
-    return dispensable(_named(error), sampling)
+    names = _named(error)
+    if "response_format" in names:
+        names = names - {"response_format"} | {setting_of(sampling)}
+    return dispensable(names, sampling)
 
 
 def dispensable(names: Iterable[str], sampling: Sampling) -> set[str]:
@@ -66,5 +70,5 @@ def _is_dispensable(name: str, sampling: Sampling) -> bool:
         case "seed":
             return sampling.temperature == 0
         case "response_format":
-            return bool(sampling.labels)
-    return True
+            return bool(sampling.labels) or sampling.schema is not None
+    return not name.startswith("schema ") or name == setting_of(sampling)

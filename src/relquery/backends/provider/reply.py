@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from relquery.backends.provider.wrapping import unfenced, without_reasoning
+from relquery.backends.provider.wrapping import json_in, unfenced, without_reasoning
 from relquery.prompt import Answer, Finish, Sampling
 
 # Reasons to end, as servers name them; all others, and none, are those of whole answers.
@@ -26,11 +26,13 @@ def to_answer(
     attempts: int,
     limit: int | None = None,
     stop: tuple[str, ...] = (),
+    *,
+    held: bool = False,
 ) -> Answer | None:
     """The answer in a chat completion, given as the JSON text that the server sent.
 
     limit: of the answer's tokens, as it was sent. stop: strings that the server was not told to
-    stop at. None if it is not a chat completion.
+    stop at. held: see json_in. None if it is not a chat completion.
     """
     try:
         body = json.loads(reply)
@@ -52,6 +54,11 @@ def to_answer(
             finish = Finish.ERROR
             problem = f"The answer {short(str(text))!r} is not one of the labels."
         text = label
+    if sampling.schema is not None and problem is None:
+        found = json_in(str(text), held=held)
+        if found is None:
+            finish, problem = Finish.ERROR, f"The answer {short(str(text))!r} is not JSON."
+        text = found
     usage = said.usage
     return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
 

@@ -83,15 +83,18 @@ class Engine:
         seed: int | None = None,
         stop: Sequence[str] = (),
         labels: Sequence[str] | None = None,
+        schema: str | None = None,
         tenant: str = "",
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
         prompts: texts, each a user's message, or tuples of Spans. labels: where given, each
         answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
+        schema: the text of a JSON Schema, under which answers are valid JSON.
         tenant: who asks, see `weights` and `prepare`. For the rest see Sampling.
 
-        Raises ConfigError for what cannot be asked and where the engine is closed.
+        Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
+        the engine cannot follow breaks the job.
         """
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
@@ -105,6 +108,7 @@ class Engine:
             seed,
             texts_of("stop", stop),
             given,
+            schema,
         )
         return self._submit(found, sampling, tenant, scored=None)
 

@@ -11,6 +11,7 @@ from relquery.arrays import TokenIds
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.keys import chain_keys
 from relquery.engine.request.labels import LabelTrie
+from relquery.engine.request.matcher import Matcher
 from relquery.engine.request.pieces import Chain, Piece, Placing, find_root, lay_out
 from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish
@@ -23,7 +24,7 @@ class Draw:
     seed: base of the random stream; with the number of tokens drawn so far it fixes each draw.
     allowed: the only token ids to choose from; empty for all. weigh: choose no token, but return
     the log-probabilities of the allowed tokens at temperature 1, among themselves or, with
-    among_all, among all tokens.
+    among_all, among all tokens. matcher: only tokens that it allows when they are drawn.
     """
 
     temperature: float = 0.0
@@ -33,6 +34,7 @@ class Draw:
     allowed: tuple[int, ...] = ()
     weigh: bool = False
     among_all: bool = False
+    matcher: Matcher | None = None
 
 
 _ANY = Rules()
@@ -83,6 +85,11 @@ class Request:
         self.prompt_tokens = sum(len(piece.tokens) for piece in self.pieces)
         if self.scored and self.trie is None:
             self.trie = LabelTrie(self.rules.labels, self.rules.end)
+
+    def begin(self) -> None:
+        """Begin the answer with the tokens that its grammar forces; for a new request."""
+        if self.draw.matcher is not None:
+            self.output = self.draw.matcher.begin(self.max_tokens - 1)
 
     @property
     def length(self) -> int:

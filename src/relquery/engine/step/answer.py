@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from relquery.engine.executor import Drawn
 from relquery.engine.request.labels import LabelTrie
+from relquery.engine.request.matcher import Matcher
 from relquery.engine.request.request import Request
 from relquery.prompt import Finish
 
@@ -18,6 +19,8 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
     if request.trie is not None:
         return _weigh(request, request.trie, drawn)
     tokens = [one for one in drawn if isinstance(one, int)]
+    if request.draw.matcher is not None:
+        return _match(request, request.draw.matcher, tokens[0])
     if request.drafts is not None and request.drafting:
         tokens = request.drafts.follow(tokens)
     for token in tokens:
@@ -33,6 +36,20 @@ def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finis
     request.scores = labels.log_probabilities(weighed)
     request.output = list(labels.greedy(weighed))
     return Finish.STOP
+
+
+def _match(request: Request, matcher: Matcher, token: int) -> Finish | None:
+    """Add a drawn token, and all further tokens that the grammar then forces."""
+    if matcher.error is not None:
+        request.error = matcher.error
+        return Finish.ERROR
+    if token in request.rules.end:
+        return Finish.STOP
+    tokens, room = matcher.take(token), request.max_tokens - len(request.output)
+    request.output += tokens[:room]
+    if matcher.is_over and len(tokens) <= room:
+        return Finish.STOP
+    return Finish.LENGTH if len(tokens) >= room else None
 
 
 def _take(request: Request, token: int) -> Finish | None:

@@ -36,9 +36,10 @@ class DecodeRun:
         self._pieces = [request.pieces[0] for request in self.requests]
         self._outputs = [request.output for request in self.requests]
         self._ends = [request.rules.end for request in self.requests]
-        # An answer may end at this many tokens; with stop rules, at any token.
+        # An answer may end at this many tokens; with stop rules or a grammar, at any token.
         self._mosts = [
-            request.max_tokens if request.rules.is_free else 0 for request in self.requests
+            request.max_tokens if request.rules.is_free and request.draw.matcher is None else 0
+            for request in self.requests
         ]
         self._slots = np.concatenate([chunk.writes for chunk in chunks])
 
@@ -59,7 +60,7 @@ class DecodeRun:
 
     def take_in(self, drawn: Sequence[Drawn | None]) -> list[int]:
         """Add a step's tokens to the outputs. Returns the requests whose token was not added,
-        because it may end the answer.
+        because it may end the answer or force others.
 
         drawn: see Executor.follow.
         """

@@ -1,0 +1,205 @@
+"""Answers that must be JSON under a schema: which tokens may come next, found by llguidance.
+
+Where the grammar leaves a single text, such as the key of an object, the library allows a single
+token: the one with which its tokenizer begins that text. So equal texts are equal tokens. See
+https://github.com/guidance-ai/llguidance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer
+from transformers import PreTrainedTokenizerBase
+
+from relquery.arrays import Int64s, Words
+from relquery.engine.request.matcher import Matcher
+from relquery.errors import ConfigError, MissingExtraError, ModelError
+
+_OPTIONS = {
+    "item_separator": ",",
+    "key_separator": ":",
+    "whitespace_flexible": False,
+    "whitespace_pattern": None,
+    "lenient": False,  # what it cannot express is an error
+    "coerce_one_of": False,
+}
+_KEPT = 200
+"""Grammars that a model keeps at most."""
+_NO_END = "<|relquery end|>"
+
+
+class Grammars:
+    """The grammars of one model, each compiled once.
+
+    vocabulary: tokens that the network weighs. end: ids that end an answer; if there are none, an
+    answer ends only where nothing can follow.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, vocabulary: int, end: Collection[int]
+    ) -> None:
+        self._given: Any = tokenizer
+        self._vocabulary, self._end = vocabulary, sorted(end)
+        self._tokenizer: Any = None
+        self._unused: int | None = None
+        self._known: dict[str, Grammar] = {}
+
+    def of(self, schema: str) -> Grammar:
+        """The grammar of a JSON Schema.
+
+        Raises ConfigError for a schema that it cannot express, ModelError for a tokenizer that it
+        cannot read, and MissingExtraError without llguidance.
+        """
+        found = self._known.get(schema)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[schema] = self._compile(schema)
+        return found
+
+    def _compile(self, schema: str) -> Grammar:
+        library = _library()
+        if self._tokenizer is None:
+            self._tokenizer = self._read_tokenizer()
+        grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
+        matcher = library.LLMatcher(self._tokenizer, grammar, log_level=0)
+        if matcher.is_error():
+            raise ConfigError(
+                f"The schema cannot be followed: {matcher.get_error()}. Remove this from the "
+                "schema, and check the answers afterwards."
+            )
+        return Grammar(self._tokenizer, matcher, self._unused)
+
+    def _read_tokenizer(self) -> Any:
+        """The model's tokenizer as the library reads it. Takes a second for 128,000 tokens."""
+        try:
+            backend = Tokenizer.from_str(self._given.backend_tokenizer.to_str())
+            backend.no_padding()
+            backend.no_truncation()
+            end = self._end
+            if not end:
+                backend.add_special_tokens([AddedToken(_NO_END, special=True)])
+                end = [int(backend.get_vocab()[_NO_END])]
+                self._unused = end[0]
+            size = max(self._vocabulary, backend.get_vocab_size(with_added_tokens=True))
+            read = _library().LLTokenizer(backend.to_str(), n_vocab=size, eos_token=end)
+        except (AttributeError, ValueError) as error:
+            raise ModelError(
+                f"The model's tokenizer cannot be used for answers under a schema: {error}. Use a "
+                "model with a byte-level or SentencePiece tokenizer, or ask without a schema."
+            ) from error
+        for token in end:
+            if not read.is_special_token(token):
+                raise ModelError(
+                    f"The model ends an answer with token {token}, which is ordinary text, so no "
+                    "answer can be checked under a schema. Mark it as special in the tokenizer."
+                )
+        return read
+
+
+class Grammar:
+    """A schema for one tokenizer. Never changes: all requests of all calls share it.
+
+    unused: an end token that only the library knows, if the model has none.
+    """
+
+    def __init__(self, tokenizer: Any, matcher: Any, unused: int | None) -> None:
+        self._tokenizer, self._matcher, self._unused = tokenizer, matcher, unused
+
+    def matcher(self) -> SchemaMatcher:
+        """The state of a new answer."""
+        return SchemaMatcher(self._tokenizer, self._matcher.deep_copy(), self._unused)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """The text of an answer; the end of one that was cut may be half a character."""
+        given: bytes = self._tokenizer.decode_bytes(list(tokens))
+        return given.decode(errors="replace")
+
+
+class SchemaMatcher:
+    """The state of one answer in a grammar. See Matcher."""
+
+    def __init__(self, tokenizer: Any, inner: Any, unused: int | None) -> None:
+        self.inner, self.unused = inner, unused
+        self.words = -(-int(tokenizer.vocab_size) // 32)
+
+    def begin(self, most: int) -> list[int]:
+        """See Matcher."""
+        forced = self._forced()
+        kept = forced[: max(0, min(most, len(forced) - self.inner.is_stopped()))]
+        if len(kept) < len(forced):
+            self.inner.rollback(len(forced) - len(kept))
+        return kept
+
+    def take(self, token: int) -> list[int]:
+        """See Matcher."""
+        return [token, *self._forced()] if self.inner.consume_token(token) else [token]
+
+    def allowed(self) -> Int64s:
+        """See Matcher."""
+        return ids_of(masks([self])[0])
+
+    @property
+    def is_over(self) -> bool:
+        """See Matcher."""
+        return bool(self.inner.is_stopped()) and not self.inner.is_error()
+
+    @property
+    def error(self) -> str | None:
+        """See Matcher."""
+        if not self.inner.is_error():
+            return None
+        return f"The answer could not be continued under its schema: {self.inner.get_error()}."
+
+    def _forced(self) -> list[int]:
+        """Take all tokens that are forced now, and return them."""
+        found: list[int] = []
+        while forced := self.inner.compute_ff_tokens():
+            if not self.inner.consume_tokens(forced):
+                break
+            found += forced
+        return found
+
+
+def masks(matchers: Sequence[Matcher]) -> Words:
+    """Which tokens each matcher of a model allows (matchers, words): token t is bit t % 32 of word
+    t // 32.
+
+    All are found in parallel, outside Python's lock.
+    """
+    ours = [each for each in matchers if isinstance(each, SchemaMatcher)]
+    assert len(ours) == len(matchers), "the network has grammars of another kind"
+    words = ours[0].words
+    found = np.zeros((len(ours), words), np.uint32)
+    inner = [(matcher.inner, row) for row, matcher in enumerate(ours)]
+    _executor().unsafe_compute_mask_ptr(inner, found.ctypes.data, words * 4, len(inner))
+    for row, matcher in enumerate(ours):
+        if matcher.unused is not None:
+            found[row, matcher.unused // 32] &= ~np.uint32(1 << matcher.unused % 32)
+    return found
+
+
+def ids_of(mask: Words) -> Int64s:
+    """The tokens of one mask (words,), sorted."""
+    at = np.flatnonzero(mask)
+    bits = np.unpackbits(mask[at].view(np.uint8), bitorder="little").reshape(len(at), 32)
+    ids: Int64s = (at[:, None] * 32 + np.arange(32))[bits.view(bool)]
+    return ids
+
+
+@cache
+def _executor() -> Any:
+    return _library().LLExecutor()
+
+
+@cache
+def _library() -> Any:
+    try:
+        import llguidance
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("Answering under a schema on this machine", "local") from error
+    return llguidance

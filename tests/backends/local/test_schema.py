@@ -1,0 +1,131 @@
+"""Answers of the embedded engine under a schema are valid JSON, whatever the schema and weights."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from random import Random
+from unittest.mock import patch
+
+import jsonschema
+import pytest
+
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.open import load_backend
+from relquery.backends.schemas import closed
+from relquery.backends.service.service import Engine
+from relquery.errors import ConfigError
+from relquery.prompt import Answer, Compared, Finish, Sampling, Span
+from tests.schemas import STRUCT, as_text, bounded
+
+MODEL = "random:layers=2,hidden=64,heads=2,context=2048"
+
+
+@pytest.fixture(scope="module")
+def backend() -> Iterator[EmbeddedBackend]:
+    backend = load_backend(MODEL, cache_tokens=4096)
+    yield backend
+    backend.close()
+
+
+def ask(backend: EmbeddedBackend, schema: str, count: int = 3, **sampling: object) -> list[Answer]:
+    settings = Sampling(**{"max_tokens": 1500, "schema": schema, **sampling})  # type: ignore[arg-type]
+    answers = dict(backend.answer([(Span(f"Row {n}."),) for n in range(count)], settings))
+    return [answers[index] for index in range(count)]
+
+
+def check(answer: Answer, schema: str) -> None:
+    """Its text is JSON of the closed schema, with keys in order and no spaces."""
+    assert (answer.finish, answer.error) == (Finish.STOP, None)
+    assert answer.text is not None
+    value = json.loads(answer.text)
+    jsonschema.validate(value, closed(schema))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_answer_whose_type_bounds_its_length_is_valid(seed: int) -> None:
+    backend = load_backend(f"{MODEL},seed={seed}", cache_tokens=4096)
+    rng = Random(seed)
+    for number in range(3):
+        schema = as_text(bounded(rng))
+        for temperature in 0.0, 1.3:
+            for answer in ask(backend, schema, temperature=temperature, seed=number):
+                check(answer, schema)
+    backend.close()
+
+
+def test_answers_do_not_depend_on_what_else_is_asked(backend: EmbeddedBackend) -> None:
+    alone = [answer.text for answer in ask(backend, STRUCT, 5)]
+    other = backend.answer([(Span("Say more."),)] * 3, Sampling(max_tokens=60))
+    assert [answer.text for answer in ask(backend, STRUCT, 5)] == alone
+    assert len(list(other)) == 3
+
+
+def test_forced_tokens_save_forward_passes(backend: EmbeddedBackend) -> None:
+    schema = '{"type": "object", "properties": {"is_positive": {"type": "boolean"}}}'
+    executor = backend._executor
+    with (
+        patch.object(executor, "execute", wraps=executor.execute) as planned,
+        patch.object(executor, "follow", wraps=executor.follow) as followed,
+    ):
+        (answer,) = ask(backend, schema, 1)
+    assert answer.text in ('{"is_positive":true}', '{"is_positive":false}')
+    assert answer.output_tokens == len(answer.text)  # one for each byte
+    assert (planned.call_count, followed.call_count) == (1, 0)
+
+
+def test_an_answer_that_is_too_long_is_cut_with_an_error(backend: EmbeddedBackend) -> None:
+    (answer,) = ask(backend, STRUCT, 1, max_tokens=12)
+    assert (answer.text, answer.finish) == ('{"name":"' + answer.text[9:], Finish.LENGTH)
+    assert answer.error is not None
+    assert "Raise max_tokens" in answer.error
+
+
+def test_a_comparison_reads_the_whole_answer_under_a_schema(backend: EmbeddedBackend) -> None:
+    sampling = Sampling(max_tokens=200, schema=STRUCT)
+    prompt = [(Span("Row 1."),)]
+    ((_, whole),) = backend.answer(prompt, sampling)
+    ((_, compared),) = backend.answer(prompt, Compared.by(sampling, ("Yes",)))
+    assert (compared.text, compared.finish) == (whole.text, Finish.STOP)
+
+
+def test_a_schema_that_cannot_be_followed_is_refused_before_anything_is_asked(
+    backend: EmbeddedBackend,
+) -> None:
+    sampling = Sampling(schema='{"type": "array", "uniqueItems": true}')
+    for act in (
+        lambda: backend.check(sampling),
+        lambda: backend.answer([(Span("x"),)], sampling),
+        lambda: backend.prompt_tokens([(Span("x"),)], sampling),
+    ):
+        with pytest.raises(ConfigError, match="uniqueItems"):
+            act()
+    assert not backend.engine.waiting
+    backend.check(Sampling(schema=STRUCT))
+
+
+def test_clients_of_one_engine_have_answers_under_their_own_schemas() -> None:
+    schemas = [as_text(bounded(Random(seed))) for seed in range(6)]
+    found: dict[int, list[Answer]] = {}
+    with Engine(MODEL, cache_tokens=2048, policy="fcfs") as engine:
+
+        def client(number: int) -> None:
+            prompts = [f"Row {row}." for row in range(4)]
+            job = engine.submit(
+                prompts, max_tokens=1500, schema=schemas[number], tenant=str(number)
+            )
+            found[number] = job.result(60)
+
+        clients = [threading.Thread(target=client, args=(number,)) for number in range(6)]
+        for one in clients:
+            one.start()
+        for one in clients:
+            one.join()
+        for number, schema in enumerate(schemas):
+            for answer in found[number]:
+                check(answer, schema)
+        with pytest.raises(ConfigError, match="uniqueItems"):
+            engine.submit(["x"], schema='{"type": "array", "uniqueItems": true}').result(60)
+        (again,) = engine.submit(["Row 0."], max_tokens=1500, schema=schemas[0]).result(60)
+        assert again.text == found[0][0].text

@@ -1,0 +1,145 @@
+"""Answers of a provider under a schema: asked for in its own way, or in words, and read as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from relquery.backends.provider.openai import OpenAIBackend, OpenAIConfig
+from relquery.backends.schemas import closed
+from relquery.prompt import Answer, Finish, Role, Sampling, Span
+from tests.backends.provider.chat_server import (
+    Body,
+    ChatServer,
+    Reply,
+    Serve,
+    completion,
+    failure,
+)
+from tests.schemas import STRUCT
+
+NUMBER = '{"type": "integer"}'
+
+
+def ask(server: ChatServer, *samplings: Sampling) -> list[Answer]:
+    """The answers to one prompt, asked one after the other."""
+    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url))
+    prompt = (Span("Be brief.", Role.SYSTEM), Span("Row 1"))
+    return [answer for sampling in samplings for _, answer in asked.answer([prompt], sampling)]
+
+
+def schema_of(body: Body) -> Any:
+    found = body["response_format"]
+    assert found["type"] == "json_schema"
+    assert found["json_schema"]["strict"] is True
+    return found["json_schema"]["schema"]
+
+
+def test_an_object_is_asked_for_as_it_is(serve: Serve) -> None:
+    server = serve(lambda body: completion('{"name": "x"}'))
+    (answer,) = ask(server, Sampling(schema=STRUCT, max_tokens=50))
+    assert (answer.text, answer.finish) == ('{"name": "x"}', Finish.STOP)
+    (body,) = server.asked
+    assert schema_of(body) == closed(STRUCT)
+    assert body["max_tokens"] == 50
+    assert [message["content"] for message in body["messages"]] == ["Be brief.", "Row 1"]
+
+
+def test_what_is_no_object_is_asked_for_in_one_and_taken_out_of_it_as_written(serve: Serve) -> None:
+    big = "1" * 5_000 + ".50"
+    server = serve(lambda body: completion(f' {{ "answer" : {big} }} '))
+    (answer,) = ask(server, Sampling(schema='{"type": "number"}'))
+    assert answer.text == big
+    (body,) = server.asked
+    assert schema_of(body)["properties"] == {"answer": {"type": "number"}}
+    assert schema_of(body)["required"] == ["answer"]
+
+
+def test_definitions_stay_where_references_find_them(serve: Serve) -> None:
+    server = serve(lambda body: completion('{"answer": [1]}'))
+    items = {"type": "array", "items": {"$ref": "#/$defs/n"}}
+    (answer,) = ask(server, Sampling(schema=json.dumps(items | {"$defs": {"n": {"const": 1}}})))
+    assert answer.text == "[1]"
+    schema = schema_of(server.asked[0])
+    assert schema["$defs"] == {"n": {"const": 1}}
+    assert schema["properties"]["answer"] == items
+
+
+@pytest.mark.parametrize(
+    ("schema", "said", "text"),
+    [
+        (NUMBER, "7", "7"),
+        (NUMBER, "```json\n7\n```", "7"),
+        (NUMBER, '<think>8?</think>{"answer": 7}', "7"),
+        (STRUCT, '```\n{"answer": 1}\n```', '{"answer": 1}'),
+    ],
+)
+def test_answers_are_read_also_as_servers_write_them_unasked(
+    serve: Serve, schema: str, said: str, text: str
+) -> None:
+    (answer,) = ask(serve(lambda body: completion(said)), Sampling(schema=schema))
+    assert (answer.text, answer.error) == (text, None)
+
+
+@pytest.mark.parametrize("said", ["seven", '{"answer": ', "{'answer': 7}", "NaN", "7 apples"])
+def test_an_answer_that_is_no_json_is_an_error(serve: Serve, said: str) -> None:
+    (answer,) = ask(serve(lambda body: completion(said)), Sampling(schema=NUMBER))
+    assert (answer.text, answer.finish) == (None, Finish.ERROR)
+    assert answer.error == f"The answer {said!r} is not JSON."
+
+
+def test_a_cut_answer_stays_what_it_is(serve: Serve) -> None:
+    server = serve(lambda body: completion('{"name": "x', "length"))
+    (answer,) = ask(server, Sampling(schema=STRUCT))
+    assert (answer.text, answer.finish) == ('{"name": "x', Finish.LENGTH)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(400, "No.", "unsupported_parameter", "response_format"),
+        failure(400, "Invalid schema for response_format 'answer': 'maxLength' is not permitted."),
+    ],
+)
+def test_a_server_that_refuses_a_schema_gets_it_in_words(serve: Serve, refusal: Reply) -> None:
+    server = serve(lambda body: refusal if "response_format" in body else completion("7"))
+    answers = ask(server, *[Sampling(schema=NUMBER)] * 1)
+    assert [answer.text for answer in answers] == ["7"]
+    assert server.asked[-1]["messages"][0]["content"] == (
+        "Be brief.\nAnswer with nothing but JSON that is valid under this JSON Schema: "
+        '{"type": "integer"}'
+    )
+
+
+def test_a_server_that_refuses_one_schema_is_still_asked_for_others_and_for_labels(
+    serve: Serve,
+) -> None:
+    def no_lengths(body: Body) -> Reply:
+        if "maxLength" in json.dumps(body.get("response_format")):
+            return failure(400, "'maxLength' is not permitted.", None, "response_format")
+        return completion('"Yes"' if "response_format" not in body else '{"answer": "Yes"}')
+
+    server = serve(no_lengths)
+    long, free = '{"type": "string", "maxLength": 3}', '{"type": "string"}'
+    samplings = [Sampling(schema=long), Sampling(schema=free), Sampling(labels=("Yes", "No"))]
+    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url))
+    texts = [
+        answer.text
+        for sampling in [*samplings, *samplings]
+        for _, answer in asked.answer([(Span("Row 1"),)], sampling)
+    ]
+    assert texts == ['"Yes"', '"Yes"', "Yes"] * 2
+    told = ["response_format" in body for body in server.asked]
+    assert told == [True, False, True, True, False, True, True]
+
+
+def test_a_server_that_refuses_formats_for_labels_is_not_asked_for_schemas(serve: Serve) -> None:
+    refusal = failure(400, "No.", "unsupported_parameter", "response_format")
+    server = serve(lambda body: refusal if "response_format" in body else completion("7"))
+    asked = OpenAIBackend("m", OpenAIConfig(base_url=server.url))
+    for sampling in Sampling(labels=("7", "8")), Sampling(schema=NUMBER):
+        ((_, answer),) = asked.answer([(Span("Row 1"),)], sampling)
+        assert answer.text == "7"
+    assert ["response_format" in body for body in server.asked] == [True, False, False]
