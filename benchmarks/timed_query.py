@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,14 +12,12 @@ from benchmarks.turns import Turn, passing_on
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.config import EngineConfig, Order
 from relquery.connection import connect
-from relquery.engine.loop import Loop
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
 Make = Callable[["LoadedModel", EngineConfig], EmbeddedBackend]
-Watch = Callable[[Loop], AbstractContextManager[object]]
 
 
 def run_query(
@@ -30,7 +28,6 @@ def run_query(
     *,
     name: str = "movies",
     make: Make = EmbeddedBackend,
-    watch: Watch = nullcontext,
     config: EngineConfig | None = None,
     order: Order = "tree",
     max_tokens: int = 256,
@@ -38,13 +35,11 @@ def run_query(
     """The result of a query over a table, and the seconds of its turns; each step ends one.
 
     name: of the table in the query. make: the backend. Its engine's cache is allocated in advance.
-    watch: a context for the query, given the engine.
     """
     with ExitStack() as stack:
         backend = stack.enter_context(closing(make(model, config or EngineConfig())))
         backend.reserve()
         stack.enter_context(passing_on(backend.engine, turn))
-        stack.enter_context(watch(backend.engine))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
         connection.register(name, table)
         begin = turn.now()

@@ -12,7 +12,7 @@ class Sizes:
     model: with random weights. vocabulary: the most tokens of its tokenizers. rows: of each table
     of the paper's queries. shorter: answers have one token in this many. rows_asked: tickets over
     which calls are counted. rows_explained: tickets over which queries are explained. small: a
-    network that only counts tokens.
+    network that only counts tokens. structs: rows answered with a STRUCT, in so many rounds.
     """
 
     model: str = "random:layers=4,hidden=256,heads=4,ffn=1024"
@@ -21,6 +21,8 @@ class Sizes:
     shorter: int = 1
     rows_asked: int = 2_000
     rows_explained: int = 400
+    structs: int = 64
+    rounds: int = 5
     small: str = "random:layers=1,hidden=64,heads=2"
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from benchmarks.queries.paper.costs import Costs
 from benchmarks.queries.paper.queries import Query
-from benchmarks.queries.paper.steps import Costs, Step, fit, recorded
 from benchmarks.queries.reciting import Reciting
 from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
@@ -35,7 +35,6 @@ class Ran:
 
     report: Report
     seconds: float
-    steps: tuple[Step, ...]
     rows: Counter[tuple[object, ...]]
 
     @property
@@ -48,11 +47,6 @@ class Ran:
         """Answer tokens that took a step of their own: all but the first of each answer."""
         return self.report.output_tokens - self.report.calls
 
-    @property
-    def between(self) -> float:
-        """Seconds outside steps: reading, planning, ordering, tokenizing, casting answers."""
-        return self.seconds - sum(step.seconds for step in self.steps)
-
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -60,6 +54,7 @@ class Measured:
 
     query: Query
     ran: dict[str, Ran]
+    costs: Costs
 
     @property
     def gain(self) -> float:
@@ -71,14 +66,8 @@ class Measured:
         return self.ran[side].seconds / self.ran[OURS].seconds
 
     @property
-    def costs(self) -> Costs:
-        """A prompt token's where nothing is cached, and an answer token's where most is shared."""
-        alone, shared = fit(self.ran[NO_CACHE].steps), fit(self.ran[OURS].steps)
-        return Costs(alone.prompt, shared.decoded)
-
-    @property
     def allowed(self) -> float:
-        """The gain if tokens that are computed took their costs, and all else no time."""
+        """The gain if only tokens took time: those that are computed, and those of answers."""
         table, ours = (
             self.costs.seconds(at.computed, at.decoded)
             for at in (self.ran[TABLE_ORDER], self.ran[OURS])
@@ -98,17 +87,18 @@ class Measured:
         return report.prompt_tokens / report.calls
 
 
-def measure(model: LoadedModel, table: pa.Table, query: Query, shorter: int) -> Measured:
-    """Run the query on all sides in turn. shorter: see Call."""
+def measure(
+    model: LoadedModel, table: pa.Table, query: Query, shorter: int, costs: Costs
+) -> Measured:
+    """Run the query on all sides in turn. shorter: see Call. costs: on this model."""
     sides = {side: partial(_serve, model, table, query, shorter, side) for side in SIDES}
-    return Measured(query, alternate(sides))
+    return Measured(query, alternate(sides), costs)
 
 
 def _serve(
     model: LoadedModel, table: pa.Table, query: Query, shorter: int, side: str, turn: Turn
 ) -> Ran:
     order, caching = SIDES[side]
-    steps: list[Step] = []
     result, seconds = run_query(
         model,
         table,
@@ -116,8 +106,7 @@ def _serve(
         turn,
         name=query.table,
         make=partial(Reciting, query.answer),
-        watch=lambda engine: recorded(engine, turn, steps),
         config=EngineConfig(prefix_caching=caching),
         order=order,
     )
-    return Ran(result.report, seconds, tuple(steps), Counter(result.fetchall()))
+    return Ran(result.report, seconds, Counter(result.fetchall()))

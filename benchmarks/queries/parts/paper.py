@@ -10,6 +10,7 @@ from benchmarks.harness import Figure, Say, Settings
 from benchmarks.markdown import table
 from benchmarks.parts import Part, Plot
 from benchmarks.queries.network import train
+from benchmarks.queries.paper.costs import Costs, calibrate
 from benchmarks.queries.paper.plot import plot
 from benchmarks.queries.paper.queries import QUERIES, Query
 from benchmarks.queries.paper.run import (
@@ -34,12 +35,14 @@ WARM_UP = 32
 
 @dataclass(slots=True)
 class Paper(Part):
-    """The part. absent: files that are not at hand."""
+    """The part. costs: of tokens on the first table's model; the others differ in their words.
+    absent: files that are not at hand."""
 
     name = "paper"
     title = "The queries of paper 000"
     sizes: Sizes = FULL
     parameters: int = 0
+    costs: Costs | None = None
     found: list[Measured] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
 
@@ -69,13 +72,14 @@ class Paper(Part):
         prompts = [call.prompt for query in queries for call in query.calls]
         model = train(self.sizes.model, rows.to_pylist(), prompts, self.sizes.vocabulary)
         self.parameters = parameters(model.network)
+        self.costs = self.costs or calibrate(model, settings.seed)
         for query in queries:
-            measure(model, rows.slice(0, WARM_UP), query, self.sizes.shorter)
-            yield measure(model, rows, query, self.sizes.shorter)
+            measure(model, rows.slice(0, WARM_UP), query, self.sizes.shorter, self.costs)
+            yield measure(model, rows, query, self.sizes.shorter, self.costs)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
-        if not self.found:
+        if not self.found or self.costs is None:
             return
         yield WORDS.block(
             "paper",
@@ -89,7 +93,9 @@ class Paper(Part):
         yield from table(COLUMNS, [cells(at) for at in shown])
         if PICTURE in drawn:
             yield f"![Seconds of each query on the three sides]({PICTURE})\n"
-        yield WORDS.block("paper_tokens")
+        yield WORDS.block(
+            "paper_tokens", prompt=1e6 * self.costs.prompt, decoded=1e6 * self.costs.decoded
+        )
         yield from table(TOKEN_COLUMNS, [row for at in shown for row in token_rows(at)])
         yield WORDS.block("paper_missing")
 
@@ -160,16 +166,12 @@ TOKEN_COLUMNS = (
     "tokens of a prompt",
     "prompt tokens computed",
     "answer tokens",
-    "seconds outside steps",
-    "us a prompt token",
-    "us an answer token",
 )
 
 
 def token_rows(at: Measured) -> Iterator[tuple[str, ...]]:
     """A query's lines under TOKEN_COLUMNS, one for each side."""
     for side, ran in at.ran.items():
-        costs = at.costs if side == OURS else None
         yield (
             f"{at.query.type} {at.query.table}",
             side,
@@ -177,9 +179,6 @@ def token_rows(at: Measured) -> Iterator[tuple[str, ...]]:
             f"{at.prompt_tokens:.0f}",
             f"{ran.computed:,}",
             f"{ran.report.output_tokens:,}",
-            f"{ran.between:.2f}",
-            f"{1e6 * costs.prompt:.1f}" if costs else "",
-            f"{1e6 * costs.decoded:.1f}" if costs else "",
         )
 
 

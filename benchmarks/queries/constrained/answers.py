@@ -1,0 +1,119 @@
+"""Rows answered under a schema, and in free text of exactly as many tokens, by the same engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
+from relquery.sql.execute.prompt import SYSTEM
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+GENRES = ("drama", "comedy", "documentary", "horror")
+PROPERTIES: Mapping[str, Any] = {
+    "title": {"type": "string", "maxLength": 24},
+    "year": {"type": "integer", "minimum": 1900, "maximum": 2099},
+    "genre": {"type": "string", "enum": list(GENRES)},
+    "recommended": {"type": "boolean"},
+    "stars": {"type": "integer", "minimum": 1, "maximum": 5},
+}
+SCHEMA = json.dumps({"type": "object", "properties": PROPERTIES})
+QUESTION = "Extract the title, the year, the genre, whether it is recommended, and the stars."
+MOST = 200
+"""Tokens of an answer at most: more than a valid one can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds of each round by side, and the answers under the schema. first: seconds of the first
+    run under the schema, in which the grammar is compiled."""
+
+    constrained: tuple[float, ...]
+    free: tuple[float, ...]
+    first: float
+    answers: tuple[Answer, ...]
+
+    @property
+    def over_free(self) -> float:
+        """Seconds under the schema over those of free text, as medians."""
+        return median(self.constrained) / median(self.free)
+
+    @property
+    def valid(self) -> float:
+        """Share of the answers that are valid."""
+        return sum(map(is_valid, self.answers)) / len(self.answers)
+
+
+def measure(model: LoadedModel, rows: Sequence[Mapping[str, Any]], rounds: int) -> Measured:
+    """Ask of each row, in turns, after one round to warm up."""
+    from relquery.config import EngineConfig
+
+    backend = EmbeddedBackend(model, EngineConfig(prefix_caching=False))
+    backend.reserve()
+    prompts = [prompt(row) for row in rows]
+    first, answers = _constrained(backend, prompts)
+    lengths = [answer.output_tokens for answer in answers]
+    _free(backend, prompts, lengths)
+    constrained, free = [], []
+    for _ in range(rounds):
+        constrained.append(_constrained(backend, prompts)[0])
+        free.append(_free(backend, prompts, lengths))
+    backend.close()
+    return Measured(tuple(constrained), tuple(free), first, tuple(answers))
+
+
+def prompt(row: Mapping[str, Any]) -> Prompt:
+    """As a call of SQL asks."""
+    fields = json.dumps(row, default=str, indent=0)
+    text = f"Answer the below query:\n{QUESTION}\n\nGiven the following data:\n{fields}"
+    return Span(SYSTEM, Role.SYSTEM), Span(text)
+
+
+def is_valid(answer: Answer) -> bool:
+    """Whether an answer has all fields of the schema, in order, each with a value of its type."""
+    if answer.finish is not Finish.STOP:
+        return False
+    try:
+        found = json.loads(answer.text or "")
+    except ValueError:
+        return False
+    if not isinstance(found, dict) or list(found) != list(PROPERTIES):
+        return False
+    title, year, genre, recommended, stars = found.values()
+    return (
+        isinstance(title, str)
+        and len(title) <= PROPERTIES["title"]["maxLength"]
+        and type(year) is int
+        and 1900 <= year <= 2099
+        and genre in GENRES
+        and isinstance(recommended, bool)
+        and type(stars) is int
+        and 1 <= stars <= 5
+    )
+
+
+def _constrained(backend: EmbeddedBackend, prompts: Sequence[Prompt]) -> tuple[float, list[Answer]]:
+    begin = perf_counter()
+    found = dict(backend.answer(prompts, Sampling(max_tokens=MOST, schema=SCHEMA)))
+    return perf_counter() - begin, [found[index] for index in range(len(prompts))]
+
+
+def _free(backend: EmbeddedBackend, prompts: Sequence[Prompt], lengths: Sequence[int]) -> float:
+    """Seconds of answers of these lengths; like the others, all are there before the first step."""
+    begin = perf_counter()
+    asked = [
+        backend.answer([each], Sampling(max_tokens=length))
+        for each, length in zip(prompts, lengths, strict=True)
+    ]
+    answers = [answer for answers in asked for _, answer in answers]
+    seconds = perf_counter() - begin
+    if [answer.output_tokens for answer in answers] != list(lengths):
+        raise AssertionError("free text is not as long as the answers under the schema")
+    return seconds
