@@ -13,6 +13,7 @@ class Sizes:
     of the paper's queries. shorter: answers have one token in this many. rows_asked: tickets over
     which calls are counted. rows_explained: tickets over which queries are explained. small: a
     network that only counts tokens. structs: rows answered with a STRUCT, in so many rounds.
+    rows_planned: of the query that is only planned.
     """
 
     model: str = "random:layers=4,hidden=256,heads=4,ffn=1024"
@@ -23,6 +24,7 @@ class Sizes:
     rows_explained: int = 400
     structs: int = 64
     rounds: int = 5
+    rows_planned: int = 1_000_000
     small: str = "random:layers=1,hidden=64,heads=2"
 
 
