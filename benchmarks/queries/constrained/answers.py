@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.prompt import Answer, Finish, Prompt, Role, Sampling, Span
-from relquery.sql.execute.prompt import SYSTEM
+from relquery.sql.inputs.prompt import SYSTEM
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
