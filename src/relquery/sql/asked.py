@@ -23,6 +23,7 @@ from relquery.sql.execute.answers import Failure
 from relquery.sql.execute.ask import Replies, ask
 from relquery.sql.execute.asker import Asker, after, failed
 from relquery.sql.execute.groups import ask_groups
+from relquery.sql.execute.match import ask_matches
 from relquery.sql.execute.repeats import part_of, repeated
 from relquery.sql.execute.rows import Rows
 from relquery.sql.host.database import Database, Scratch
@@ -98,8 +99,7 @@ class Asked:
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)
         earlier = self.paid.stages.get(name)
-        answer = ask_groups if call.task.kind == "group" else ask
-        replies = answer(part_of(question, new), after(self.asker, earlier))
+        replies = _ASK[call.task.kind](part_of(question, new), after(self.asker, earlier))
         values.repeats.add(part_of(question, new), replies)
         failures = values.store(replies, wanted[new], call.task, name)
         failures += values.store(repeated(answers), wanted[known], call.task, name)
@@ -144,6 +144,9 @@ class Asked:
 
     def final(self, rows: Rows) -> str:
         return rows.final()
+
+
+_ASK = {"row": ask, "score": ask, "group": ask_groups, "match": ask_matches}
 
 
 def _row_errors(failures: list[Failure], rows: Rows, statement: int | None) -> list[RowError]:

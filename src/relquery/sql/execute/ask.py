@@ -77,8 +77,8 @@ def ask(question: Question, asker: Asker) -> Replies:
     if question.task.retry:
         again = asked_again(inputs.prompts_as_written(), answers, question.task, asker)
         for row, answer in again.items():
+            asked += answer.attempts > answers[row].attempts
             answers.put(row, answer)
-        asked += len(again)
     return Replies(
         answers,
         inputs.of_row,

@@ -17,7 +17,7 @@ def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
         return None, trouble
     if task.kind == "score":
         return _score(answer, task.sampling.labels)
-    if task.output is None:
+    if task.output is None or task.kind == "match":
         # DuckDB does not accept lone surrogates.
         return answer.text.encode("utf-8", "replace").decode(), None
     try:

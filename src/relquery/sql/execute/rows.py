@@ -218,8 +218,7 @@ class Rows:
         columns: dict[str, pa.Array] = {ours.ROW: pa.array(rows)}
         for call in self.plan.calls:
             values = self.of_call(call.index).values[rows]
-            output = call.task.output
-            kind = pa.large_string() if output is None else output.transport
+            kind = call.task.transport
             columns[ours.answer(call.index)] = pa.array(values.tolist(), kind)
         return pa.table(columns)
 

@@ -27,7 +27,9 @@ from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
+from relquery.sql.inputs.matches import Matches
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
@@ -123,6 +125,8 @@ class Foretelling:
             cells = rows.cells(call.fields, wanted)
             if call.task.kind == "group":
                 return self._of_groups(call, rows, wanted, cells.fetch().column(0))
+            if call.task.kind == "match":
+                return self._of_matches(call, rows, wanted, cells)
             inputs = Inputs.of(Question("", call.task, count, cells, modules))
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(rows.at_most(len(wanted)), None, False, None)
@@ -159,6 +163,17 @@ class Foretelling:
             work = replace(work, counted_by="sample", refused=None)
         calls = len(missing) + len(later)
         return _Counts(calls, len(first) - len(missing), not repeats, work)
+
+    def _of_matches(
+        self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, cells: Cells
+    ) -> _Counts:
+        """The calls that each decide about many pairs of rows."""
+        matches = Matches.of(call.task, cells, self.asker.backend)
+        rows.note_inputs(call, wanted, matches.of_row)
+        places, repeats = self._missing(matches.prompts, call.sampling)
+        missing = [matches.prompts[at] for at in places]
+        work = effort(missing, call.sampling, self.asker.backend)
+        return _Counts(len(missing), len(matches.prompts) - len(missing), not repeats, work)
 
     def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> tuple[Int64s, bool]:
         """The places of prompts that the ledger cannot answer, and whether it may be able to later.

@@ -50,11 +50,33 @@ def complete(given: Arguments, maker: Maker) -> Made:
 
 
 def filter_(given: Arguments, maker: Maker) -> Made:
-    """AI_FILTER('question', field, ...): whether the answer is yes."""
+    """AI_FILTER('question', field, ... [, classify := true]): whether the answer is yes.
+
+    classify: in a join, ask about one row and many of the other table at once.
+    """
     sampling = replace(drawn(given, maker.defaults), labels=_YES_NO)
+    if given.option("classify", (bool,), "true or false", default=False):
+        return _match(given, maker, sampling)
     asked = _asking_for_labels(take_prompt(given, maker.knows), _YES_NO)
-    check_done(given)
+    check_done(given, "classify")
     call = maker.answered(Task(asked.query, sampling, function=given.function), asked).value
+    return Made(exp.paren(exp.EQ(this=call, expression=exp.Literal.string("Yes"))), "BOOLEAN")
+
+
+def _match(given: Arguments, maker: Maker, sampling: Sampling) -> Made:
+    """A filter over pairs as a classification; see Task."""
+    asked = take_prompt(given, maker.knows)
+    check_done(given, "classify")
+    if any(not isinstance(part, str) for part in asked.query):
+        raise QueryError(
+            f"{given.written} sets classify, which needs a text as its prompt. Name columns in "
+            "braces: 'Is {a.text} about {b.name}?'."
+        )
+    output = Output(ListOf(Leaf("INTEGER")), "INTEGER[]")
+    sampling = replace(sampling, labels=(), schema=output.schema)
+    task = Task(asked.query, sampling, output, "match", function=given.function)
+    maker.notes.extend(asked.notes)
+    call = maker.call(task, asked.fields)
     return Made(exp.paren(exp.EQ(this=call, expression=exp.Literal.string("Yes"))), "BOOLEAN")
 
 

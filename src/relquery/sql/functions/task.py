@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+import pyarrow as pa
 from sqlglot import exp
 
 from relquery.prompt import Sampling
@@ -21,7 +22,7 @@ TASK = "task"
 MODULES = "modules"
 """Metadata of a call: which of its fields are written as MODULE(field), by their place."""
 
-Kind = Literal["row", "score", "group"]
+Kind = Literal["row", "score", "group", "match"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,9 @@ class Task:
     output: the type of the answers; None for text.
     kind: "row": one answer for the fields. "score": the probability of the first label, or the
         mean of labels that are numbers. "group": one answer for the list that the field holds,
-        which may take several calls.
+        which may take several calls. "match": whether two rows match, one of each side; a call
+        decides about one row and many of the other side.
+    sides: with "match", the side that each field is of, 0 or 1; known once the call is planned.
     retry: whether an invalid answer is asked for once more, with the reason.
     function: the name as the user wrote it, in lower case.
     """
@@ -43,6 +46,7 @@ class Task:
     output: Output | None = None
     kind: Kind = "row"
     retry: bool = False
+    sides: tuple[int, ...] = ()
     function: str = field(default="llm", compare=False)
 
     @property
@@ -54,6 +58,12 @@ class Task:
     def has_places(self) -> bool:
         """Whether fields have a place in the prompt's text."""
         return any(isinstance(part, int) for part in self.query)
+
+    @property
+    def transport(self) -> pa.DataType:
+        """The Arrow type that keeps the values of answers until DuckDB reads them."""
+        is_text = self.output is None or self.kind == "match"
+        return pa.large_string() if is_text or self.output is None else self.output.transport
 
     @property
     def text(self) -> str:

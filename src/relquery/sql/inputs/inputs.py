@@ -73,11 +73,10 @@ class Inputs:
 
     def cells(self, index: int) -> dict[str, str | None]:
         """The fields of an input by name, for messages."""
+        texts = [texts[code] for texts, code in zip(self.pieces, self.codes[index], strict=True)]
         return {
-            name: cell_of(name, form, texts[code])
-            for name, form, texts, code in zip(
-                self.names, self.forms, self.pieces, self.codes[index].tolist(), strict=True
-            )
+            name: text if at in self.pinned else cell_of(name, form, text)
+            for at, (name, form, text) in enumerate(zip(self.names, self.forms, texts, strict=True))
         }
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:

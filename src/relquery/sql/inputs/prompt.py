@@ -93,6 +93,8 @@ class Template:
             if self._has_data:
                 head += "\n\nGiven the following data:\n{\n"
             has_json = self._has_data or not self._pinned
+            if len(self._heads) == _MOST_SPANS:
+                self._heads.clear()
             system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
             self._heads[cells] = lower(Seq((system, Text(head))))
         return self._heads[cells]
@@ -116,7 +118,7 @@ class Template:
 
 def piece(name: str, form: Form, cell: str | None) -> str:
     """A field of a row as sent: a label and a cell in JSON."""
-    return f"{_dump(name)}: {_json(cell, form)}"
+    return f"{_dump(name)}: {json_of(cell, form)}"
 
 
 def cell_of(name: str, form: Form, text: str) -> str | None:
@@ -150,7 +152,8 @@ def _is_nested(sql_type: str) -> bool:
     return sql_type.endswith("]") or sql_type.startswith(("STRUCT(", "MAP(", "UNION("))
 
 
-def _json(cell: str | None, form: Form) -> str:
+def json_of(cell: str | None, form: Form) -> str:
+    """A cell as JSON."""
     if cell is None:
         return "null"
     if form == "json" and cell not in _NOT_JSON:

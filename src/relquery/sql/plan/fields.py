@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from relquery.errors import QueryError
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.functions.naming import field_name
 from relquery.sql.read.from_clause import Sources
@@ -60,6 +61,26 @@ def name_fields(
         Field(name, field.value, field.is_module)
         for name, field in zip(distinct_names(names), distinct.values(), strict=True)
     )
+
+
+def sides_of(fields: Sequence[Given], sources: Sources, call: str) -> tuple[int, ...]:
+    """For each field, which of two tables it is of. Raises QueryError unless there are two.
+
+    call: as written, for the message.
+    """
+    tables = [_tables_of(field.expression, sources) for field in fields]
+    known = list(dict.fromkeys(one for each in tables for one in each))
+    if len(known) != 2 or any(len(each) != 1 for each in tables):
+        raise QueryError(
+            f"{call} sets classify, which needs fields of two tables, each field of one. Its "
+            f"tables: {', '.join(known) or 'none'}. Leave classify out to ask about each pair."
+        )
+    return tuple(known.index(each[0]) for each in tables)
+
+
+def _tables_of(expression: exp.Expr, sources: Sources) -> list[str]:
+    found = (sources.resolve(column) for column in expression.find_all(exp.Column))
+    return list(dict.fromkeys(one[0] if one else "?" for one in found))
 
 
 def _name(expression: exp.Expr, sources: Sources) -> str:

@@ -28,7 +28,7 @@ from relquery.sql.form.places import note_places
 from relquery.sql.functions.task import MODULES, Task, task_of
 from relquery.sql.host.database import Database
 from relquery.sql.plan.asking import Part
-from relquery.sql.plan.fields import Field, Given, name_fields
+from relquery.sql.plan.fields import Field, Given, name_fields, sides_of
 from relquery.sql.plan.needs import Need, needs_in
 from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
@@ -290,6 +290,8 @@ class _Calls:
         ]
         values = [one.value for one in given]
         fields = name_fields(given, self._scope.sources, keep=task.has_places)
+        if task.kind == "match":
+            task = replace(task, sides=sides_of(given, self._scope.sources, text))
         asked = tuple((one.name, one.sql, one.is_module) for one in fields)
         index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
