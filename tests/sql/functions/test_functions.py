@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relquery.connection import Connection, connect
-from relquery.errors import PartialResultWarning, PromptWarning, QueryError
-from relquery.prompt import Answer, Finish
+from relquery.errors import ConfigError, PartialResultWarning, PromptWarning, QueryError
+from relquery.prompt import Answer, Finish, Sampling
 from tests.sql.conftest import SETUP
 from tests.sql.fakes import FakeBackend, Fields
 
@@ -344,4 +344,15 @@ def test_a_summary_is_an_aggregate_without_a_question(con: Connection, backend) 
 def test_a_wrong_call_is_refused_before_anything_is_asked(call, message, con, backend) -> None:
     with pytest.raises(QueryError, match=message):
         con.sql(f"SELECT {call} FROM films")
+    assert backend.asked == []
+
+
+def test_a_type_that_the_model_cannot_follow_is_refused_before_the_first_call(con, backend) -> None:
+    def refuse(sampling: Sampling) -> None:
+        if sampling.schema is not None:
+            raise ConfigError("This schema cannot be followed.")
+
+    backend.check = refuse
+    with pytest.raises(ConfigError, match="cannot be followed"):
+        con.sql("SELECT AI_EXTRACT(title, 'n INTEGER') FROM films WHERE AI_FILTER('Good?', title)")
     assert backend.asked == []
