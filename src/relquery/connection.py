@@ -340,7 +340,7 @@ class Connection:
 
 
 def _sampling(settings: dict[str, Any]) -> Sampling:
-    known = [setting.name for setting in fields(Sampling)]
+    known = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
     for name in settings:
         if name not in known:
             raise ConfigError(unknown("setting", name, known, of="a query"))
