@@ -72,8 +72,8 @@ def check_forms(tree: exp.Expr) -> None:
                 clause = _CLAUSES_OF_AGGREGATES[type(argument)]
         if clause and call.meta[FUNCTION] in ours.AGGREGATES:
             raise UnsupportedQueryError(
-                f"{call.meta[FUNCTION].upper()} does not take {clause}: it is asked once per group. "
-                "Write it with GROUP BY in a subquery, and join its rows."
+                f"{call.meta[FUNCTION].upper()} does not take {clause}: it is asked once per "
+                "group. Write it with GROUP BY in a subquery, and join its rows."
             )
         if clause:
             raise UnsupportedQueryError(
