@@ -181,7 +181,8 @@ class Connection:
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
         prompt or an option of a call. order, on_error, guard, guard_rows: override the
         connection's; guard=False turns its guard off. sampling: defaults for calls that do not set
-        labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with (stage, answers so far, total answers).
+        labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
+        (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.

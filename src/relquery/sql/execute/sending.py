@@ -72,9 +72,9 @@ class Sending:
         return np.arange(self.inputs.count)
 
     @classmethod
-    def of(cls, question: Question, asker: Asker) -> Sending:
-        """Nothing sent yet."""
-        inputs = Inputs.of(question)
+    def of(cls, question: Question, asker: Asker, inputs: Inputs | None = None) -> Sending:
+        """Nothing sent yet. inputs: those of the question, if they are known."""
+        inputs = inputs or Inputs.of(question)
         ledger = asker.ledger if has_one_answer(question.task.sampling) else None
         keys, known = None, dict[int, Answer]()
         if ledger is not None:

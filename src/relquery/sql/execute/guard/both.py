@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relquery.arrays import Int64s
+from relquery.config import QueryConfig
 from relquery.prompt import Answer
 from relquery.sql.execute.answered import NO_ANSWER
 from relquery.sql.execute.guard.verdict import Verdict, sample_of
@@ -36,22 +37,28 @@ class Both:
         return [answer for row, answer in given if used.get(row) is not answer]
 
 
+def sample(schedule: Schedule | None, config: QueryConfig) -> Schedule | None:
+    """The inputs to compare, in the solver's order. None if it moves no fields."""
+    if schedule is None:
+        return None
+    some = schedule.part(sample_of(schedule, config.guard_rows))
+    return some if len(some.rows) else None
+
+
 def compare(sending: Sending, schedule: Schedule | None) -> Both | None:
     """Ask a sample of the inputs in both orders. None if the schedule moves no fields.
 
     What the ledger has is not asked again.
     """
     config = sending.asker.config
-    if schedule is None or config.guard is None:
+    some = sample(schedule, config)
+    if some is None or config.guard is None:
         return None
-    sample = schedule.part(sample_of(schedule, config.guard_rows))
-    inputs = np.sort(sample.rows)
-    if not len(inputs):
-        return None
+    inputs = np.sort(some.rows)
     sending.total += len(inputs)
     reordered, written = sending.shelf(REORDERED, inputs), sending.shelf(AS_WRITTEN, inputs)
     sending.note_known(len(reordered.known) + len(written.known))
-    left = sample.part(reordered.lacks(sample.rows))
+    left = some.part(reordered.lacks(some.rows))
     sending.send(left.rows, left, reordered, reordered.known.__setitem__)
     as_written = sending.inputs.sorted(inputs[written.lacks(inputs)])
     sending.send(as_written, None, written, written.known.__setitem__)
