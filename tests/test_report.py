@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from relquery.report import Report, StageReport
+from relquery.report import Report, StageReport, in_digits
 
 STAGE = StageReport(
     name="filter 1",
@@ -82,7 +82,7 @@ def test_an_agreement_has_an_interval_that_is_wide_for_few_rows():
     assert STAGE.agreement_interval is None
     assert GUARDED.agreement_interval == pytest.approx((0.7149, 0.9166), abs=1e-4)
     low, high = replace(GUARDED, agreement=1.0, compared=10).agreement_interval or (0, 0)
-    assert (low, high) == (pytest.approx(0.7225, abs=1e-4), 1)
+    assert (low, high) == pytest.approx((0.7225, 1), abs=1e-4)
     assert replace(GUARDED, agreement=0.0, compared=10).agreement_interval == pytest.approx(
         (0, 0.2775), abs=1e-4
     )
@@ -102,6 +102,11 @@ def test_an_agreement_is_shown_in_text_in_a_terminal_and_in_json():
     assert (plain["agreement"], plain["compared"], plain["agreement_interval"]) == (None,) * 3
     assert (guarded["agreement"], guarded["compared"]) == (0.84, 50)
     assert len(guarded["agreement_interval"]) == 2
+
+
+def test_an_agreement_is_rounded_down_so_that_1_means_that_all_answers_are_the_same():
+    assert in_digits(0.9999) == "0.99"
+    assert [in_digits(each / 100) for each in (29, 57, 58, 100)] == ["0.29", "0.57", "0.58", "1.00"]
 
 
 def test_a_stage_that_asks_again_keeps_the_agreement_of_its_first_rows():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from math import sqrt
+from math import floor, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _NORMAL_95 = 1.959964
+_ROUNDING = 1e-9  # of a share that is written with two digits
 _PINNED = "pinned: "
 _TOTALS = (
     "seconds",
@@ -221,4 +222,9 @@ def _agreement(stage: StageReport) -> str:
     if stage.agreement is None or interval is None:
         return ""
     low, high = interval
-    return f"{stage.agreement:.2f} of {stage.compared} ({low:.2f} to {high:.2f})"
+    return f"{in_digits(stage.agreement)} of {stage.compared} ({low:.2f} to {high:.2f})"
+
+
+def in_digits(agreement: float) -> str:
+    """An agreement with two digits, rounded down: 1.00 only if all answers are the same."""
+    return f"{floor(agreement * 100 + _ROUNDING) / 100:.2f}"

@@ -160,11 +160,12 @@ def _warn(errors: tuple[RowError, ...]) -> None:
 
 def _warn_of_orders(report: Report) -> None:
     for stage in report.stages:
-        if stage.is_pinned and stage.agreement is not None:
+        if stage.is_pinned and stage.agreement is not None and stage.compared:
+            changed = round((1 - stage.agreement) * stage.compared)
             warnings.warn(
-                f"{stage.name}: {1 - stage.agreement:.0%} of {stage.compared} answers change with "
-                "the order of the fields, so all fields were sent as written. That shares fewer "
-                "prefixes. A larger model, labels or a clearer prompt may help.",
+                f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
+                "the fields, so all fields were sent as written. Prompts then share less. A larger "
+                "model, labels or a clearer prompt may help.",
                 OrderWarning,
                 stacklevel=4,
             )

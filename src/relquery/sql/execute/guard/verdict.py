@@ -16,6 +16,7 @@ import numpy as np
 
 from relquery.arrays import Int64s
 from relquery.prompt import Answer, Compared
+from relquery.report import in_digits
 from relquery.sql.execute.reading import read_answer
 from relquery.sql.functions.task import Task
 from relquery.sql.types.leaves import Leaf
@@ -56,7 +57,7 @@ class Verdict:
     @property
     def order(self) -> str:
         """The order of a stage whose fields are sent as written, for its report."""
-        return f"pinned: agreement {self.agreement:.2f} of {self.compared}"
+        return f"pinned: agreement {in_digits(self.agreement)} of {self.compared}"
 
 
 def sample_of(schedule: Schedule, most: int) -> Int64s:
