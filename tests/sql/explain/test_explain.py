@@ -348,7 +348,10 @@ def test_a_query_with_calls_is_not_analyzed(option, con: Connection, backend: Se
 
 @pytest.mark.parametrize(
     ("first", "message"),
-    [("SELECT 1", "precedes 2 statements"), ("SELECT LLM('up', id) FROM films", "one at a time")],
+    [
+        ("SELECT 1", "stands among 2 statements"),
+        ("SELECT LLM('up', id) FROM films", "one at a time"),
+    ],
 )
 def test_explain_is_not_for_several_statements(con: Connection, first: str, message: str) -> None:
     with pytest.raises(QueryError, match=message):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relquery.connection import Connection, connect
-from relquery.errors import PartialResultWarning, PromptWarning, QueryError
-from relquery.prompt import Answer, Finish
+from relquery.errors import ConfigError, PartialResultWarning, PromptWarning, QueryError
+from relquery.prompt import Answer, Finish, Sampling
 from tests.sql.conftest import SETUP
 from tests.sql.fakes import FakeBackend, Fields
 
@@ -345,3 +345,62 @@ def test_a_wrong_call_is_refused_before_anything_is_asked(call, message, con, ba
     with pytest.raises(QueryError, match=message):
         con.sql(f"SELECT {call} FROM films")
     assert backend.asked == []
+
+
+def test_a_type_that_the_model_cannot_follow_is_refused_before_the_first_call(con, backend) -> None:
+    def refuse(sampling: Sampling) -> None:
+        if sampling.schema is not None:
+            raise ConfigError("This schema cannot be followed.")
+
+    backend.check = refuse
+    with pytest.raises(ConfigError, match="cannot be followed"):
+        con.sql("SELECT AI_EXTRACT(title, 'n INTEGER') FROM films WHERE AI_FILTER('Good?', title)")
+    assert backend.asked == []
+
+
+def test_one_column_under_two_names_is_two_fields(con: Connection, backend: FakeBackend) -> None:
+    con.sql("SELECT LLM('x', title AS a, title AS b, title, title) FROM films WHERE id = 1")
+    assert backend.asked[0].fields == {"a": "Alien", "b": "Alien", "title": "Alien"}
+
+
+def test_names_hold_in_a_subquery_that_depends_on_a_row(con, backend) -> None:
+    con.sql(
+        "SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id "
+        "AND LLM('x', r.text AS a, f.id AS b, f.title) = 'Yes') AND f.id = 6"
+    )
+    assert backend.asked[0].fields == {"a": "long", "b": 6, "title": "Dune"}
+
+
+def test_fields_in_braces_have_their_table_where_names_would_clash(con, backend) -> None:
+    con.sql(
+        "SELECT LLM('Does {r.id} fit {f.id} of {title}?', r.id, f.id, f.title) FROM films f "
+        "JOIN reviews r ON f.id = r.film WHERE r.id = 12"
+    )
+    assert backend.asked[0].query == 'Does "r.id" fit "f.id" of "title"?'
+    assert backend.asked[0].fields == {"r.id": 12, "f.id": 2, "title": "Amelie"}
+
+
+def test_any_column_can_stand_in_braces(con: Connection, backend: FakeBackend) -> None:
+    con.sql("""SELECT LLM('Is {ü} {"a b"}?') FROM (SELECT id AS ü, genre AS "a b" FROM films)""")
+    assert backend.asked[0].query == 'Is "ü" "a b"?'
+    assert {"ü": 1, "a b": "horror"} in [asked.fields for asked in backend.asked]
+
+
+def test_an_alias_as_a_field_keeps_the_name_that_it_is_given(con, backend) -> None:
+    con.sql("SELECT upper(title) AS k, LLM('x', k AS name) FROM films WHERE id = 1")
+    assert backend.asked[0].fields == {"name": "ALIEN"}
+
+
+def test_a_failed_answer_skips_all_calls_that_read_it(con: Connection, backend) -> None:
+    ANSWERS["one"] = Answer(None, Finish.ERROR, "out of spice")
+    with pytest.warns(PartialResultWarning, match="out of spice"):
+        result = con.sql("SELECT LLM('three', LLM('two', LLM('one', id))) FROM films WHERE id = 1")
+    assert result.fetchall() == [(None,)]
+    assert [asked.query for asked in backend.asked] == ["one"]
+    assert len(result.errors) == 1
+
+
+def test_half_a_character_in_json_does_not_end_the_query(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"answer": "\\ud800"}'
+    rows = con.sql("SELECT AI_EXTRACT(title, 'JSON') FROM films WHERE id = 1").fetchall()
+    assert rows == [('"?"',)]
