@@ -98,6 +98,8 @@ def test_an_agreement_is_shown_in_text_in_a_terminal_and_in_json():
     shown = console.export_text()
     assert "ggr and pinned order" in shown
     assert "0.84 of 50 (0.71 to 0.92)" in shown
+    certain = replace(GUARDED, agreement=1.0, compared=1536)
+    assert "1.00 of 1536 (0.99 to 1.00)" in str(Report((certain,), 1.0))
     plain, guarded = json.loads(json.dumps(report.to_dict()))["stages"]
     assert (plain["agreement"], plain["compared"], plain["agreement_interval"]) == (None,) * 3
     assert (guarded["agreement"], guarded["compared"]) == (0.84, 50)

@@ -221,8 +221,8 @@ def _agreement(stage: StageReport) -> str:
     interval = stage.agreement_interval
     if stage.agreement is None or interval is None:
         return ""
-    low, high = interval
-    return f"{in_digits(stage.agreement)} of {stage.compared} ({low:.2f} to {high:.2f})"
+    low, high = in_digits(interval[0]), 1 - floor((1 - interval[1]) * 100 + _ROUNDING) / 100
+    return f"{in_digits(stage.agreement)} of {stage.compared} ({low} to {high:.2f})"
 
 
 def in_digits(agreement: float) -> str:
