@@ -82,7 +82,7 @@ def test_an_agreement_has_an_interval_that_is_wide_for_few_rows():
     assert STAGE.agreement_interval is None
     assert GUARDED.agreement_interval == pytest.approx((0.7149, 0.9166), abs=1e-4)
     low, high = replace(GUARDED, agreement=1.0, compared=10).agreement_interval or (0, 0)
-    assert (low, high) == pytest.approx((0.7225, 1), abs=1e-4)
+    assert (low, high) == (pytest.approx(0.7225, abs=1e-4), 1)
     assert replace(GUARDED, agreement=0.0, compared=10).agreement_interval == pytest.approx(
         (0, 0.2775), abs=1e-4
     )

@@ -95,7 +95,8 @@ class StageReport:
         middle = self.agreement + z**2 / (2 * count)
         spread = z * sqrt(self.agreement * (1 - self.agreement) / count + (z / (2 * count)) ** 2)
         low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
-        return max(0.0, low), min(1.0, high)
+        # Rounding must not leave the agreement itself outside.
+        return max(0.0, min(low, self.agreement)), min(1.0, max(high, self.agreement))
 
     def plus(self, more: StageReport) -> StageReport:
         """The same stage with some more rows: sums, and the mean hit rate of the calls."""
