@@ -102,7 +102,7 @@ def _of_template(template: Template, given: Arguments) -> Asked:
     if given.nodes:
         raise QueryError(
             f"{given.written} has fields after PROMPT(...). Give them inside of it, each with its "
-            "place in the text: PROMPT('... {{0}} ...', column)."
+            "place in the text: PROMPT('... {0} ...', column)."
         )
     parts: list[str | int] = []
     end = 0

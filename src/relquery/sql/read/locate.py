@@ -103,7 +103,17 @@ def _is_declared(tokens: list[Token], at: int) -> bool:
         return words != ["DISTINCT", "ON"]
     if before.token_type == TokenType.EXISTS:  # CREATE TABLE IF NOT EXISTS llm(a INTEGER)
         return at > 2 and tokens[at - 2].token_type == TokenType.NOT and _is_if(tokens[at - 3])
+    if before.token_type == TokenType.ALIAS and _is_macro(tokens, at):
+        return False  # `CREATE MACRO m(x) AS llm(...)`
     return before.token_type in _BEFORE_OTHERS and before.text.upper() not in _WORDS
+
+
+def _is_macro(tokens: list[Token], at: int) -> bool:
+    """Whether token `at` is in a statement that creates a macro."""
+    ends = [place for place in range(at) if tokens[place].token_type == TokenType.SEMICOLON]
+    first = ends[-1] + 1 if ends else 0
+    words = [token.text.upper() for token in tokens[first : first + 5]]
+    return words[:1] == ["CREATE"] and not {"MACRO", "FUNCTION"}.isdisjoint(words)
 
 
 def _is_if(token: Token) -> bool:
