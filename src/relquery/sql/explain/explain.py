@@ -24,6 +24,7 @@ from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.groups import Grouped
 from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
+from relquery.sql.explain.guarded import asked_twice
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
@@ -39,12 +40,16 @@ _SHOWN = 60  # characters of a prompt
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """calls, from_ledger: distinct inputs. exact: whether both are. effort: may be unknown."""
+    """calls, from_ledger: distinct inputs. exact: whether both are. effort: may be unknown.
+
+    compared: how many of the calls only serve a guard.
+    """
 
     calls: int | None
     from_ledger: int | None
     exact: bool
     effort: Effort | None
+    compared: int = 0
 
 
 @dataclass(slots=True)
@@ -107,6 +112,7 @@ class Foretelling:
                 modules=modules if has_modules else (),
                 plain=() if has_modules else modules,
                 effort=counts.effort,
+                compared=counts.compared,
             )
         )
 
@@ -127,20 +133,29 @@ class Foretelling:
                 return self._of_groups(call, rows, wanted, cells.fetch().column(0))
             if call.task.kind == "match":
                 return self._of_matches(call, rows, wanted, cells)
-            inputs = Inputs.of(Question("", call.task, count, cells, modules))
+            question = Question("", call.task, count, cells, modules)
+            inputs = Inputs.of(question)
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(rows.at_most(len(wanted)), None, False, None)
+        is_first = call.index not in rows.inputs
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
         prompts = inputs.prompts_as_written()
         places, repeats = self._missing(prompts, call.sampling)
+        again, known = places[:0], inputs.count - len(places)
+        # A guard compares answers of a call once, where it is first asked.
+        if is_first and (twice := asked_twice(question, inputs, self.asker)) is not None:
+            places, again, known = twice.inputs, twice.again, twice.known
+            repeats |= not twice.exact
         missing: Sequence[Prompt] = inputs.prompts(places, None)
-        known = inputs.count - len(missing)
         if (most := rows.at_most(len(missing))) < len(missing):
             missing = sorted(missing, key=_length, reverse=True)[:most]
             known = min(known, most)
+        if len(again):
+            again = again[: rows.at_most(len(again))]
+            missing = [*missing, *inputs.prompts(again, None)]
         work = effort(missing, call.sampling, self.asker.backend)
-        return _Counts(len(missing), known, not repeats, work)
+        return _Counts(len(missing), known, not repeats, work, len(again))
 
     def _of_groups(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray

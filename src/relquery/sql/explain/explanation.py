@@ -22,6 +22,7 @@ class ExplainedCall:
     they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
     the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
+    compared: how many of the calls ask again, with fields as written, for a guard.
     """
 
     stage: str
@@ -37,6 +38,7 @@ class ExplainedCall:
     effort: Effort | None
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    compared: int = 0
 
     def cells(self) -> dict[str, str]:
         """Readable cells by column title; "" if unknown."""
@@ -148,6 +150,12 @@ class SqlExplanation:
             "columns in braces instead: '... {column} ...'"
             for call in self.calls
             if call.order == "pinned"
+        ]
+        hints += [
+            f"{call.stage}: the guard asks {call.compared:,} of them a second time, with fields as "
+            "written"
+            for call in self.calls
+            if call.compared
         ]
         hints += self.warnings
         return hints if self.unpriced is None else [*hints, self.unpriced]
