@@ -16,6 +16,7 @@ QUERIES = [
     "SELECT 3 AS z, LLM('up', count(*)) FROM films GROUP BY z",
     "SELECT 3 AS z, LLM('up', count(*)) FROM empty GROUP BY z",
     "SELECT id, title FROM films WHERE LLM('up', id) <> '0' ORDER BY 2, 1 LIMIT 3",
+    "SELECT DISTINCT ON (LLM('yes', genre)) id, LLM('up', title) FROM films ORDER BY 1, 2",
     "SELECT title FROM (SELECT id, title FROM films WHERE LLM('up', id) <> '0') "
     "ORDER BY title, id LIMIT 2",
 ]

@@ -294,3 +294,15 @@ def test_answers_in_any_type_equal_those_of_the_same_text_in_a_column(con: Conne
         query = "SELECT {0}::INT + 1, {0}::DECIMAL(9,2), {0} = id, {0}::JSON FROM t WHERE id = 1"
         wanted = plain.execute(query.format("a")).fetchall()
     assert con.sql(query.format(A)).fetchall() == wanted
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [("[1, x]", "INT[]"), ("{'a': x}", "STRUCT(a INT)"), ("[[1], [x]]", "INT[][]")],
+)
+def test_a_list_or_struct_with_a_part_that_is_no_value_is_none(answer: str, kind: str) -> None:
+    backend = FakeBackend(lambda query, fields: answer)
+    with connect(backend, ledger=None) as con, pytest.warns(PartialResultWarning, match=kind[:3]):
+        result = con.sql(f"SELECT LLM('x')::{kind}")
+    assert result.fetchall() == [(None,)]
+    assert len(result.errors) == 1

@@ -334,6 +334,7 @@ def test_a_summary_is_an_aggregate_without_a_question(con: Connection, backend) 
         ("AI_COMPLETE('x', title, output := 'a INTEGER', labels := ['b'])", "labels and output"),
         ("AI_AGG(title)", "has no question"),
         ("AI_AGG('x')", "has no field"),
+        ("AI_AGG('x', ORDER BY id)", "has no field"),
         ("AI_RANK(title)", "has no criterion"),
         ("LLM(PROMPT('{1}', title))", "counted from 0"),
         ("LLM(PROMPT('{0}', title), genre)", "fields after PROMPT"),
@@ -573,3 +574,23 @@ def test_names_in_braces_that_are_not_sent_are_warned_about(call: str, con, back
 def test_labels_in_double_quotes_are_told(con: Connection) -> None:
     with pytest.raises(QueryError, match="single quotes"):
         con.sql('SELECT AI_CLASSIFY(title, ["good", "bad"]) FROM films')
+
+
+def test_braces_in_a_semi_join_may_name_columns_of_both_tables(con, backend) -> None:
+    con.sql(
+        "SELECT f.id FROM films f SEMI JOIN reviews r "
+        "ON f.id = r.film AND AI_FILTER('Is {r.text} about {f.title}?') ORDER BY f.id"
+    )
+    assert {frozenset(asked.fields) for asked in backend.asked} == {
+        frozenset({"r.text", "f.title"})
+    }
+
+
+def test_places_count_fields_with_and_without_names(con: Connection, backend) -> None:
+    con.sql("SELECT LLM('Is {0} of {1}?', id + 1, title AS name) FROM films WHERE id = 1")
+    assert backend.asked[0].query == 'Is "id" of "name"?'
+
+
+def test_a_summary_may_have_an_instruction(con: Connection, backend: FakeBackend) -> None:
+    con.sql("SELECT AI_SUMMARIZE_AGG(title, instruction := 'Be brief.') FROM films")
+    assert backend.asked[0].query == "Be brief."

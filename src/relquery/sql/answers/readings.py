@@ -66,12 +66,20 @@ def reading(text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Ex
         return _macro(ours.FINITE, value) if kind in ("FLOAT", "DOUBLE") else value
     if not kind.startswith(_ANY_TEXT):
         text = _macro(ours.TRIMMED, text)
+    if is_nested(kind):  # TRY_CAST would give NULL for a bad item alone
+        return exp.Try(this=exp.Cast(this=text, to=to))
     return exp.TryCast(this=text, to=to)
+
+
+def is_nested(kind: str) -> bool:
+    """Whether values of a type have items or fields."""
+    return kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
 
 
 def text_of(value: exp.Expr) -> exp.Expr:
     """The text inside a cast made by `reading`, or inside a plain TRY_CAST."""
     inner = value.expressions[0].this if is_macro(value) else value.this
+    inner = inner.this if isinstance(value, exp.Try) else inner
     found: exp.Expr = inner.expressions[0] if is_macro(inner) else inner
     return found
 

@@ -55,9 +55,11 @@ class Arguments:
             found._read(node)
         return found
 
-    def _read(self, node: exp.Expr) -> None:
+    def _read(self, node: exp.Expr | None) -> None:
         if isinstance(node, exp.Order):
             self.order, node = node.expressions, node.this
+        if node is None:  # ORDER BY without anything before it
+            return
         if isinstance(node, exp.Distinct):
             self.is_distinct = True
             for inner in node.expressions:

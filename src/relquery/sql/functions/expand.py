@@ -94,6 +94,9 @@ class Expansion:
         entries = tuple(cast(exp.CTE, stub(entry)) for entry in context.entries)
         probe = stub(from_only(select))
         assert isinstance(probe, exp.Select)
+        for join in probe.args.get("joins") or ():
+            if join.kind in ("SEMI", "ANTI"):  # its condition sees both tables
+                join.set("kind", None)
         try:
             return read_sources(self.database, probe, Context(entries, context.recursive))
         except QueryError:

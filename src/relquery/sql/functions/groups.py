@@ -30,7 +30,7 @@ def aggregate(given: Arguments, maker: Maker) -> Made:
 
 def summarize(given: Arguments, maker: Maker) -> Made:
     """AI_SUMMARIZE_AGG(field, ...): a summary of a group."""
-    return _of_group(given, maker, _SUMMARIZE)
+    return _of_group(given, maker, given.option("instruction", (str,), "a text", _SUMMARIZE))
 
 
 def rank(given: Arguments, maker: Maker) -> Made:
