@@ -269,6 +269,7 @@ class Connection:
         params: Sequence[Any] | Mapping[str, Any] | None = None,
         *,
         order: Order | None = None,
+        selectivity: float | Mapping[str, float] | None = None,
         **sampling: Any,
     ) -> SqlExplanation: ...
 
@@ -289,7 +290,9 @@ class Connection:
         """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. params, order and sampling: see `sql`. For a span query: rules, prompts, tokens, what
+        known. params, order and sampling: see `sql`. selectivity: the share of rows that pass each
+        condition on answers, or a dict by stage, {"filter 1": 0.3}; later stages then show what is
+        expected, not a bound. For a span query: rules, prompts, tokens, what
         is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations first, see
         relquery.spans.explain.
         """
@@ -303,11 +306,18 @@ class Connection:
             return explain(query, self.backend, orders=self.orders, **options)
 
     def _explain_sql(
-        self, query: str, params: object, *, order: Order | None = None, **sampling: Any
+        self,
+        query: str,
+        params: object,
+        *,
+        order: Order | None = None,
+        selectivity: float | Mapping[str, float] | None = None,
+        **sampling: Any,
     ) -> SqlExplanation:
         config = replace(self.config, order=order or self.config.order)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
-        return explain_query(query, self.database, asker, _sampling(sampling), params)
+        settings = _sampling(sampling)
+        return explain_query(query, self.database, asker, settings, params, selectivity)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from relquery.prompt import Sampling
 from relquery.sql.asked import Paid
 from relquery.sql.execute.asker import Asker
 from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.explain.shares import read_shares
 from relquery.sql.foresee import foresee
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
@@ -53,12 +54,20 @@ def run_query(
 
 
 def explain_query(
-    sql: str, database: Database, asker: Asker, defaults: Sampling, params: object = None
+    sql: str,
+    database: Database,
+    asker: Asker,
+    defaults: Sampling,
+    params: object = None,
+    selectivity: object = None,
 ) -> SqlExplanation:
     """Report the calls a statement would make, without making any. It may start with EXPLAIN.
 
+    selectivity: see `Connection.explain`.
+
     Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which would run the statement.
     """
+    shares = read_shares(selectivity)
     with database.held():
         texts = split(sql, database)
         text = texts[0]
@@ -80,7 +89,7 @@ def explain_query(
                 plan = database.result(read.text.given, read.values).column(1).to_pylist()
                 return SqlExplanation((), "\n".join(plan))
             check_option(read)
-            return explain(read, database, asker, defaults)
+            return explain(read, database, asker, defaults, shares)
 
 
 def _run_one(

@@ -20,6 +20,7 @@ from relquery.sql.explain.explain import Foretelling
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.inserts import check_insert
 from relquery.sql.explain.rehearse import Rehearsal
+from relquery.sql.explain.shares import Shares, check_stages
 from relquery.sql.form.normalize import check_forms
 from relquery.sql.functions.expand import Expansion
 from relquery.sql.host.database import Database, Scratch
@@ -70,17 +71,28 @@ def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
 
 
 def explain(
-    calling: Calling, database: Database, asker: Asker, defaults: Sampling
+    calling: Calling,
+    database: Database,
+    asker: Asker,
+    defaults: Sampling,
+    shares: Shares | None = None,
 ) -> SqlExplanation:
-    """What a statement would ask. Raises QueryError as `run` does."""
+    """What a statement would ask; shares: of rows that pass. Raises QueryError as `run` does."""
     with _ready(calling, database, defaults) as tree, Scratch(database) as scratch:
-        aggregates = Aggregates.of(database, tree)
-        foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
-        macros = Macros(database, aggregates)
-        walk = Walk(calling.source, database, macros, defaults, foretold)
-        walk.statement(tree.copy())
+        macros = Macros(database, Aggregates.of(database, tree))
+        while True:
+            before = None if shares is None else len(shares.missed)
+            foretold = Foretelling(Rehearsal(database, scratch, macros.aggregates), asker, shares)
+            walk = Walk(calling.source, database, macros, defaults, foretold)
+            walk.statement(tree.copy())
+            if shares is None or before == len(shares.missed):
+                break
+        if shares is not None:
+            check_stages(shares, list(foretold.calls))
         return SqlExplanation(
-            tuple(foretold.calls), unpriced=unpriced(asker.backend), warnings=tuple(walk.notes)
+            tuple(foretold.calls.values()),
+            unpriced=unpriced(asker.backend),
+            warnings=tuple(walk.notes),
         )
 
 

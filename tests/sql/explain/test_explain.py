@@ -107,12 +107,14 @@ def test_a_filter_and_a_projection_are_told_in_the_order_in_which_they_run(con: 
             "counts": "exact",
             "prompt_tokens": 698,
             "counted_by": "tokenizer",
+            "hit_rate": None,
             "refused": 0,
             "order": "tree",
             "answers": "decoded until it decides, at most 256 tokens",
             "seconds": 0.698,
             "usd": None,
             "hint": "add labels := ['Yes', 'No']",
+            "note": None,
         },
         {
             "stage": "projection 1",
@@ -124,12 +126,14 @@ def test_a_filter_and_a_projection_are_told_in_the_order_in_which_they_run(con: 
             "counts": "at most",
             "prompt_tokens": 752,
             "counted_by": "tokenizer",
+            "hit_rate": None,
             "refused": 0,
             "order": "tree",
             "answers": "decoded, at most 256 tokens",
             "seconds": 0.752,
             "usd": None,
             "hint": None,
+            "note": None,
         },
     ]
 
@@ -348,7 +352,10 @@ def test_a_query_with_calls_is_not_analyzed(option, con: Connection, backend: Se
 
 @pytest.mark.parametrize(
     ("first", "message"),
-    [("SELECT 1", "precedes 2 statements"), ("SELECT LLM('up', id) FROM films", "one at a time")],
+    [
+        ("SELECT 1", "stands among 2 statements"),
+        ("SELECT LLM('up', id) FROM films", "one at a time"),
+    ],
 )
 def test_explain_is_not_for_several_statements(con: Connection, first: str, message: str) -> None:
     with pytest.raises(QueryError, match=message):
