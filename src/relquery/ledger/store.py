@@ -131,7 +131,7 @@ class Ledger:
                 _patiently(lambda: self._insert(rows, scores))
             self.stored += len(rows)
             if self.noted is not None:
-                self.noted |= stored
+                self.noted.update(stored)
 
     @property
     def has_answers(self) -> bool:

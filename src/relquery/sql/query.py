@@ -31,7 +31,8 @@ def run_query(
 ) -> Result:
     """Run the statements of a text in order. The result has the rows of the last one.
 
-    A statement with LLM calls that starts with EXPLAIN is explained instead, as by `explain_query`.
+    A statement with LLM calls that starts with EXPLAIN is explained instead, as by `explain_query`;
+    one that starts with EXPLAIN ANALYZE is run and gives what was predicted and measured.
     params: values of the parameters in the text; see `Connection.sql`.
 
     Raises QueryError if the query is wrong, before any call is made. Issues PartialResultWarning
@@ -110,7 +111,8 @@ def _run_one(
         read.effect(database.kept)
         if new is not None:
             database.kept.define(new)
-    elif text.option is None:
+    elif text.option is None or text.analyzes:
+        check_option(read)
         table = run(read, database, asker, defaults, paid)
     else:
         check_option(read)
