@@ -17,9 +17,9 @@ from rich.console import Console
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.sql.explained import shown
+from relquery.cli.sql.explained import analyzed, shown
 from relquery.cli.sql.kept import Came, what_is_kept
-from relquery.cli.sql.params import read_params
+from relquery.cli.sql.params import read_params, read_selectivity
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
@@ -35,6 +35,7 @@ from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.report import Report
+from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.explain.explanation import SqlExplanation
@@ -120,6 +121,14 @@ def sql(
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
+    selectivity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]SHARE",
+            help="With --explain: the share of rows that pass a condition on answers, e.g. 0.3, or "
+            "'filter 1=0.3' for one stage. Later stages then show what is expected.",
+        ),
+    ] = None,
     cost: Cost = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
@@ -148,6 +157,9 @@ def sql(
     text = _text(query)
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
+    shares = read_selectivity(selectivity or [])
+    if shares is not None and not asks_to_explain:
+        raise ConfigError("--selectivity is for --explain. Add --explain, or leave it out.")
     if output is not None and asks_to_explain:
         raise ConfigError(
             f"--output {output} would be overwritten with an explanation. Remove --output, or "
@@ -171,7 +183,9 @@ def sql(
             try:
                 with interruptible():
                     if asks_to_explain:
-                        explanation = connection.explain(text, params, **sampling)
+                        explanation = connection.explain(
+                            text, params, selectivity=shares, **sampling
+                        )
                         result = Result(explanation.arrow(), (), Report())
                     else:
                         advanced = came.counting(advance)
@@ -207,7 +221,9 @@ def _order(name: str) -> Order:
 
 
 def _print(result: Result, form: Format) -> None:
-    if form is Format.TABLE:
+    if form is Format.TABLE and is_analysis(result.table):
+        Console().print(analyzed(result.table))
+    elif form is Format.TABLE:
         Console().print(result_table(result, _SHOWN))
     elif form is Format.CSV:
         pa_csv.write_csv(for_csv(result.table, _names(result)), sys.stdout.buffer)

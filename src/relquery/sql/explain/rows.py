@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from relquery.arrays import Int64s
+from relquery.arrays import Bools, Int64s
 from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.execute.rows import Rows
@@ -25,6 +25,8 @@ from relquery.sql.read.source import to_sql
 from relquery.sql.walk.choices import SAMPLE, SEED
 from relquery.sql.walk.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
 from relquery.table.columns import encode
+
+_CHOICES = 16  # of units that pass, of which the most typical one is taken
 
 
 @dataclass(slots=True)
@@ -240,18 +242,32 @@ class ForeseenRows(Rows):
 
 
 def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: int, seed: list[int]) -> Int64s:
-    """About so many of some rows: all or none of each unit, and of a known unit as before."""
+    """About so many of some rows: all or none of each unit, and of a known unit as before.
+
+    Of some random choices of units, the one whose number of units is most typical.
+    """
     judged = np.flatnonzero(tally.judged)
     is_known, holds = np.zeros((2, int(units.max()) + 1), np.bool_)
     is_known[units[judged]] = True
     holds[units[judged]] = tally.holds[judged]
     passed, left = rows[holds[units[rows]]], rows[~is_known[units[rows]]]
     _, inverse, sizes = np.unique(units[left], return_inverse=True, return_counts=True)
-    shuffled = np.random.default_rng(seed).permutation(len(sizes))
+    rng, missing = np.random.default_rng(seed), wanted - len(passed)
+    typical = missing * len(sizes) / max(1, len(left))
+    choices = (
+        _choice(rng, sizes, missing) for _ in range(_CHOICES if len(left) > len(sizes) else 1)
+    )
+    is_in = min(choices, key=lambda choice: abs(int(choice.sum()) - typical))
+    return np.concatenate([passed, left[is_in[inverse]]])
+
+
+def _choice(rng: np.random.Generator, sizes: Int64s, wanted: int) -> Bools:
+    """Random units that have about so many rows together."""
+    shuffled = rng.permutation(len(sizes))
     middles = np.cumsum(sizes[shuffled]) - sizes[shuffled] / 2
     is_in = np.zeros(len(sizes), np.bool_)
-    is_in[shuffled[middles <= wanted - len(passed)]] = True
-    return np.concatenate([passed, left[is_in[inverse]]])
+    is_in[shuffled[middles <= wanted]] = True
+    return is_in
 
 
 def _emptied(plan: SelectPlan) -> SelectPlan:
