@@ -13,9 +13,11 @@ from relquery.errors import QueryError
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.shares import Place
 from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.plan.planner import SelectPlan
 from relquery.sql.read.scopes import Context
-from relquery.sql.walk.criteria import Tallies, criteria_in
+from relquery.sql.walk.criteria import Count, Criterion, Tallies, criteria_in
+from relquery.table.columns import encode
 
 
 @dataclass(slots=True)
@@ -33,10 +35,22 @@ class MeasuredRows(Rows):
                 tally = self.tallies.of(one, self)
                 holds = exp.not_(one.node.copy()) if tally.inverted else one.node
                 try:
-                    tally.add(new, Rows.matching(self, holds, new))
+                    passed = Rows.matching(self, holds, new)
                 except QueryError:  # it may fail for a row in which the predicate does not read it
-                    tally.add(new, np.intersect1d(new, found))
+                    passed = np.intersect1d(new, found)
+                inputs = self._inputs(one, new)
+                passing = inputs[np.isin(new, passed)]
+                tally.add(new, passed, len(np.unique(inputs)), len(np.unique(passing)))
         return found
+
+    def _inputs(self, one: Criterion, rows: Int64s) -> Int64s:
+        """(rows,), equal numbers where the calls of a criterion have equal inputs."""
+        codes = [np.zeros((len(rows), 1), np.int64)]
+        for call in one.calls:
+            fields = self.plan.calls[call].fields
+            tables = [self.cells((part,), rows).fetch() for part in fields]
+            codes += [encode(table).codes.astype(np.int64) for table in tables]
+        return distinct_rows(np.concatenate(codes, axis=1))[1]
 
 
 @dataclass(slots=True)
@@ -55,8 +69,8 @@ class Measuring:
         return rows
 
     @property
-    def counts(self) -> Mapping[Place, Sequence[tuple[int, int]]]:
-        """By criterion, how many rows were judged and for how many it holds, each time."""
+    def counts(self) -> Mapping[Place, Sequence[Count]]:
+        """What was decided by each criterion, each time."""
         return {
             (number, text): tally.counts
             for number, rows in enumerate(self.selects)

@@ -14,7 +14,7 @@ from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.bounds import ALL, Known, known_base
-from relquery.sql.explain.shares import Shares
+from relquery.sql.explain.shares import Passing, Shares
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.plan.asking import has_sides
@@ -241,7 +241,7 @@ class ForeseenRows(Rows):
         return table
 
 
-def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: int, seed: list[int]) -> Int64s:
+def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: Passing, seed: list[int]) -> Int64s:
     """About so many of some rows: all or none of each unit, and of a known unit as before.
 
     Of some random choices of units, the one whose number of units is most typical.
@@ -252,8 +252,10 @@ def _part(rows: Int64s, units: Int64s, tally: Tally, wanted: int, seed: list[int
     holds[units[judged]] = tally.holds[judged]
     passed, left = rows[holds[units[rows]]], rows[~is_known[units[rows]]]
     _, inverse, sizes = np.unique(units[left], return_inverse=True, return_counts=True)
-    rng, missing = np.random.default_rng(seed), wanted - len(passed)
+    rng, missing = np.random.default_rng(seed), wanted.rows - len(passed)
     typical = missing * len(sizes) / max(1, len(left))
+    if wanted.inputs is not None:
+        typical = wanted.inputs - len(np.unique(units[passed]))
     choices = (
         _choice(rng, sizes, missing) for _ in range(_CHOICES if len(left) > len(sizes) else 1)
     )

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from relquery.errors import ConfigError, unknown
+from relquery.sql.walk.criteria import Count
 
 Place = tuple[int, str]
 """A criterion over answers: the number of its SELECT, in the order in which they run; its text."""
+
+
+class Passing(NamedTuple):
+    """How many rows pass, and how many distinct inputs they have; None if not known."""
+
+    rows: int
+    inputs: int | None = None
 
 
 @dataclass(slots=True)
@@ -18,39 +26,37 @@ class Shares:
     """What is known of the criteria in a statement.
 
     every: the share of rows of each criterion; None if not given. by_stage: the same by the stage
-    whose answers a criterion reads, which goes first. measured: how many rows were judged and how
-    many passed, each time. lengths: tokens of a stage's answers on average. missed: stages whose
+    whose answers a criterion reads, which goes first. measured: what a run decided, each
+    time. lengths: tokens of a stage's answers on average. missed: stages whose
     criteria have no share; they keep all rows.
     """
 
     every: float | None = None
     by_stage: Mapping[str, float] = field(default_factory=dict)
-    measured: Mapping[Place, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    measured: Mapping[Place, Sequence[Count]] = field(default_factory=dict)
     lengths: Mapping[str, float] = field(default_factory=dict)
     missed: set[str] = field(default_factory=set)
 
-    def passing(
-        self, place: Place, stage: str, before: Sequence[tuple[int, int]], rows: int
-    ) -> int:
-        """How many of some rows pass. before: how many were judged and passed, each time before."""
+    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> Passing:
+        """How many of some rows pass. before: what was decided each time before."""
         counts = self.measured.get(place)
+        if counts and len(before) < len(counts):
+            count = counts[len(before)]
+            inputs = round(count.passing * rows / count.rows) if count.inputs else None
+            return Passing(round(rows * count.passed / count.rows), inputs)
         if counts:
-            if len(before) < len(counts):
-                judged, passed = counts[len(before)]
-                return round(rows * passed / judged)
-            return _rest(
-                rows, sum(one[1] for one in counts) / sum(one[0] for one in counts), before
-            )
-        share = self.by_stage.get(stage, self.every)
-        if share is None:
+            share = sum(one.passed for one in counts) / sum(one.rows for one in counts)
+            return Passing(_rest(rows, share, before))
+        given = self.by_stage.get(stage, self.every)
+        if given is None:
             self.missed.add(stage)
-            return rows
-        return _rest(rows, share, before)
+            return Passing(rows)
+        return Passing(_rest(rows, given, before))
 
 
-def _rest(rows: int, share: float, before: Sequence[tuple[int, int]]) -> int:
+def _rest(rows: int, share: float, before: Sequence[Count]) -> int:
     """How many rows must pass so that of all rows the share does."""
-    judged, passed = (sum(one[at] for one in before) for at in (0, 1))
+    judged, passed = sum(one.rows for one in before), sum(one.passed for one in before)
     return min(rows, max(0, round(share * (judged + rows)) - passed))
 
 

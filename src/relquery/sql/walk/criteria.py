@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from sqlglot import exp
@@ -87,29 +88,40 @@ def _parts(node: exp.Expr) -> list[exp.Expr | None] | None:
     return None
 
 
+class Count(NamedTuple):
+    """Rows for which a criterion was decided, and for how many of them it holds; and how many
+    distinct inputs these and those have, where that was counted.
+    """
+
+    rows: int
+    passed: int
+    inputs: int = 0
+    passing: int = 0
+
+
 @dataclass(slots=True)
 class Tally:
     """Of one criterion: the rows for which it was decided, and those for which it holds.
 
     judged, holds: (rows,). inverted: whether what holds is its opposite, as the query first asks.
-    counts: (rows judged, rows for which it holds), each time that there were new ones.
+    counts: each time that there were new rows.
     """
 
     judged: Bools
     holds: Bools
     inverted: bool
-    counts: list[tuple[int, int]] = field(default_factory=list)
+    counts: list[Count] = field(default_factory=list)
 
     @classmethod
     def of(cls, rows: int, inverted: bool) -> Tally:
         """Nothing judged."""
         return cls(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), inverted)
 
-    def add(self, rows: Int64s, holds: Int64s) -> None:
-        """Note that some rows were judged, and for which of them it holds."""
+    def add(self, rows: Int64s, holds: Int64s, inputs: int = 0, passing: int = 0) -> None:
+        """Note that some rows were judged, and for which of them it holds; see Count."""
         self.judged[rows] = True
         self.holds[holds] = True
-        self.counts.append((len(rows), len(holds)))
+        self.counts.append(Count(len(rows), len(holds), inputs, passing))
 
 
 @dataclass(slots=True)
