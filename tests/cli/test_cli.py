@@ -216,6 +216,33 @@ def test_a_wrong_parameter_is_an_error(params: list[str], said: str, relquery: R
     assert said in err
 
 
+def test_explain_shows_what_is_expected_of_later_stages(relquery: Run, table: str) -> None:
+    query = "SELECT LLM('Why?', b) FROM t WHERE LLM('Good?', a) = 'Yes'"
+    arguments = ("sql", query, "-t", table, "-m", MODEL)
+    for share in ("0.34", "filter 1=0.34"):
+        out, _ = relquery(*arguments, "--explain", "--selectivity", share)
+        assert " ".join(out.splitlines()[-1].split()).startswith("projection 1 about 1 about 1 ")
+    for wrong, said in (
+        (("--explain", "--selectivity", "much"), "expected a number from 0 to 1"),
+        (("--explain", "--selectivity", "filter 9=0.5"), "filter 1"),
+        (("--selectivity", "0.5"), "Add --explain"),
+    ):
+        _, err = relquery(*arguments, *wrong, code=1)
+        assert said in " ".join(err.split())
+
+
+def test_explain_analyze_runs_a_query_and_shows_predicted_and_measured(
+    relquery: Run, table: str
+) -> None:
+    query = "EXPLAIN ANALYZE SELECT LLM('Good?', a, labels := ['Yes', 'No']) FROM t"
+    out, err = relquery("sql", query, "-t", table, "-m", MODEL)
+    title, heads, row = (" ".join(line.split()) for line in out.splitlines())
+    assert title.startswith("Predicted")
+    assert heads.startswith("stage predicted rows rows")
+    assert row.startswith("projection 1 3 3 3 3 ")
+    assert "3 LLM calls" in err
+
+
 def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     with duckdb.connect(path) as database:
