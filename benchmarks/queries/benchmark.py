@@ -6,6 +6,7 @@ from benchmarks.parts import in_parts
 from benchmarks.queries.parts.calls import Calls
 from benchmarks.queries.parts.constrained import Constrained
 from benchmarks.queries.parts.explain import Explain
+from benchmarks.queries.parts.groups import Groups
 from benchmarks.queries.parts.million import Million
 from benchmarks.queries.parts.paper import Paper
 from benchmarks.templates import template
@@ -13,7 +14,7 @@ from benchmarks.templates import template
 BENCHMARK = in_parts(
     "queries",
     "the queries of paper 000 on the engine; calls against an oracle; EXPLAIN against the run",
-    (Paper, Calls, Explain, Million, Constrained),
+    (Paper, Calls, Explain, Groups, Million, Constrained),
     file="queries.md",
     introduction=template("queries").block("introduction"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -10,23 +11,43 @@ from typing import Any, NamedTuple
 from relquery.prompt import Prompt, Role
 
 _QUERY = "Answer the below query:\n"
-_DATA = "\n\nGiven the following data:\n"
+_DATA = re.compile(r"\n\nGiven the following (?:data|answers for parts of the data):\n")
+_QUERY_OF_EACH = "Answer the below query for each candidate:\n"
+_CANDIDATE = re.compile(r"^\d+\. (\{.*\})$", re.MULTILINE)
 
 
 class Asked(NamedTuple):
-    """What a prompt asks, and the fields of the row that it asks it of."""
+    """What a prompt asks, and the fields of the row that it asks it of.
+
+    The texts of a group are one field, `texts`.
+    """
 
     prompt: str
     fields: dict[str, Any]
 
 
 def read(prompt: Prompt) -> Asked | None:
-    """Take apart what `LLM(...)` sends. None for any other prompt."""
-    text = "".join(str(span.content) for span in prompt if span.role is Role.USER)
+    """Take apart what `LLM(...)` or `AI_AGG(...)` sends. None for any other prompt."""
+    text = _text(prompt)
     if not text.startswith(_QUERY):
         return None
-    query, found, data = text.removeprefix(_QUERY).partition(_DATA)
-    return Asked(query, json.loads(data) if found else {})
+    query, *data = _DATA.split(text.removeprefix(_QUERY), maxsplit=1)
+    fields = json.loads(data[0]) if data else {}
+    return Asked(query, {"texts": fields} if isinstance(fields, list) else fields)
+
+
+def read_candidates(prompt: Prompt) -> list[Asked] | None:
+    """Take apart a join condition with `classify`: what it asks of each pair. None for others."""
+    text = _text(prompt)
+    if not text.startswith(_QUERY_OF_EACH):
+        return None
+    query, data = _DATA.split(text.removeprefix(_QUERY_OF_EACH), maxsplit=1)
+    question, row = query.partition("\n")[0], json.loads(data)
+    return [Asked(question, row | json.loads(one)) for one in _CANDIDATE.findall(query)]
+
+
+def _text(prompt: Prompt) -> str:
+    return "".join(str(span.content) for span in prompt if span.role is Role.USER)
 
 
 def number(prompt: str, fields: Mapping[str, Any]) -> float:

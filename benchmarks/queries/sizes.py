@@ -13,7 +13,8 @@ class Sizes:
     of the paper's queries. shorter: answers have one token in this many. rows_asked: tickets over
     which calls are counted. rows_explained: tickets over which queries are explained. small: a
     network that only counts tokens. structs: rows answered with a STRUCT, in so many rounds.
-    rows_planned: of the query that is only planned.
+    rows_planned: of the query that is only planned. narrow: a network with a short context.
+    groups, characters: how many groups of so many characters are aggregated.
     """
 
     model: str = "random:layers=4,hidden=256,heads=4,ffn=1024"
@@ -26,6 +27,9 @@ class Sizes:
     rounds: int = 5
     rows_planned: int = 1_000_000
     small: str = "random:layers=1,hidden=64,heads=2"
+    narrow: str = "random:layers=1,hidden=64,heads=2,context=2048"
+    groups: int = 12
+    characters: int = 9_000
 
 
 FULL = Sizes()

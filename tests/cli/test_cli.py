@@ -248,8 +248,8 @@ def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:
     with duckdb.connect(path) as database:
         database.execute("CREATE TABLE t AS SELECT 1 AS a")
     for query, message in (
-        ("SELECT 1; DELETE FROM t", "precedes 2 statements"),
-        ("EXPLAIN SELECT 1; DELETE FROM t", "precedes 2 statements"),
+        ("SELECT 1; DELETE FROM t", "stands among 2 statements"),
+        ("EXPLAIN SELECT 1; DELETE FROM t", "stands among 2 statements"),
         ("EXPLAIN ANALYZE DELETE FROM t", "EXPLAIN ANALYZE runs the statement"),
         ("EXPLAIN /* it */ ANALYZE -- now\n DELETE FROM t", "runs the statement"),
         ("EXPLAIN ( /* it */ ANALYZE) DELETE FROM t", "runs the statement"),

@@ -108,3 +108,11 @@ CASES = (
     ),
 )
 """Each at most 1.3 times the calls of its oracle."""
+
+CLASSIFIED = Case(
+    "SELECT supplier, customer FROM suppliers JOIN customers "
+    f"ON AI_FILTER('{SAME}', supplier, customer, classify := true)",
+    oracles.join_as_classification,
+    most=30,
+)
+"""A join that asks about each supplier and all customers at once."""

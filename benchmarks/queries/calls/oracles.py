@@ -133,6 +133,18 @@ def join_on_plain(world: World) -> Needed:
     return Needed(list(rows), len(set(pairs)), len(pairs))
 
 
+def join_as_classification(world: World) -> Needed:
+    """Which customers match, of each supplier."""
+    rows = [
+        (one["supplier"], other["customer"])
+        for one in world.suppliers
+        for other in world.customers
+        if is_yes(SAME, supplier=one["supplier"], customer=other["customer"])
+    ]
+    pairs = len(world.suppliers) * len(world.customers)
+    return Needed(list(rows), len(world.suppliers), pairs)
+
+
 def join_then_ask(world: World) -> Needed:
     """Whether each distinct review of a cheap product complains, and the kind of each distinct name
     of a product with such a review."""

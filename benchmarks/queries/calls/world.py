@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from benchmarks.queries.prompts import Asked, number, read
+from benchmarks.queries.prompts import Asked, number, read, read_candidates
 from relquery.backends.base import Answers, Backend
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 
@@ -86,8 +87,15 @@ class StandIn(Backend):
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend.answer."""
         for index, prompt in enumerate(prompts):
-            asked = read(prompt)
-            if asked is None:
+            asked, pairs = read(prompt), read_candidates(prompt)
+            if asked is not None:
+                self.asked.append(asked)
+                yield index, Answer(text(asked.prompt, **asked.fields), Finish.STOP)
+            elif pairs:
+                self.asked.append(Asked(pairs[0].prompt, {"pairs": len(pairs)}))
+                numbers = [
+                    at for at, one in enumerate(pairs, 1) if is_yes(one.prompt, **one.fields)
+                ]
+                yield index, Answer(json.dumps({"answer": numbers}), Finish.STOP)
+            else:
                 raise ValueError(f"{prompt!r:.80} is not the prompt of an LLM call.")
-            self.asked.append(asked)
-            yield index, Answer(text(asked.prompt, **asked.fields), Finish.STOP)

@@ -54,8 +54,12 @@ def run(
             return _described(tree, source, database, defaults)
         with Scratch(database) as scratch:
             macros = Macros(database, Aggregates.of(database, tree))
-            for note in _rehearse(calling, tree, database, defaults, scratch, macros):
+            notes, samplings = _rehearse(calling, tree, database, defaults, scratch, macros)
+            for note in notes:
                 warnings.warn(note, PromptWarning, stacklevel=5)
+            for sampling in samplings:
+                if sampling.schema is not None or sampling.stop:  # opens the backend
+                    asker.backend.check(sampling)
             asked = Asked(database, scratch, asker, paid, text.number if text.of > 1 else None)
             walk = Walk(source, database, macros, defaults, asked, paid.kinds)
             if text.analyzes:
@@ -189,17 +193,15 @@ def _rehearse(
     defaults: Sampling,
     scratch: Scratch,
     macros: Macros,
-) -> list[str]:
-    """Run a statement on stand-ins for answers. Returns warnings about its prompts."""
+) -> tuple[list[str], list[Sampling]]:
+    """Run a statement on stand-ins for answers. Returns (warnings about prompts, samplings)."""
     rehearsal = Rehearsal(database, scratch, macros.aggregates)
     walk = Walk(calling.source, database, macros, defaults, rehearsal)
     rehearsed = walk.statement(tree.copy())
-    for note in walk.notes:
-        warnings.warn(note, PromptWarning, stacklevel=6)
     database.bind(rehearsed.sql)
     rehearsal.outer(rehearsed.outer)
     check_insert(database, rehearsed.sql, rehearsal.stand_ins)
-    return walk.notes
+    return walk.notes, rehearsal.samplings
 
 
 def _described(

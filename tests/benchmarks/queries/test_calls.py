@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.harness import Settings
 from benchmarks.queries.benchmark import BENCHMARK
-from benchmarks.queries.calls.cases import CASES, Case
+from benchmarks.queries.calls.cases import CASES, CLASSIFIED, Case
 from benchmarks.queries.calls.count import count
 from benchmarks.queries.calls.oracles import Needed
 from benchmarks.queries.calls.world import SHARES, World, build, is_yes
@@ -17,7 +17,10 @@ from benchmarks.queries.parts.calls import cells, figures
 WORLD = build(tickets=60, seed=1)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+ALL = (*CASES, CLASSIFIED)
+
+
+@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
 def test_a_query_has_the_rows_of_the_naive_plan_in_no_fewer_calls_than_the_oracle(
     case: Case,
 ) -> None:
@@ -39,10 +42,10 @@ def test_wrong_rows_are_told() -> None:
 
 
 def test_a_refused_query_has_no_figure_but_a_reason() -> None:
-    at = count(Case("SELECT LLM(body) FROM tickets", nothing, most=1), WORLD)
+    at = count(Case("SELECT LLM(3, body) FROM tickets", nothing, most=1), WORLD)
     for figure in figures(at):
         assert figure.value is None
-        assert "must be a string literal" in figure.note
+        assert "must be text" in figure.note
     assert cells(at)[1] == "refused"
 
 
@@ -56,8 +59,8 @@ def test_a_run_judges_each_query_and_shows_its_sql(tmp_path: Path) -> None:
     settings = Settings(quick=True, data=tmp_path, parts=("calls",), write=tmp_path)
     found = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
     assert found["calls_same_rows"].value == 1
-    assert {f"calls_{case.name}" for case in CASES} < set(found)
-    assert {"most_limit", "most_join_on_plain"} < set(found)
+    assert {f"calls_{case.name}" for case in ALL} < set(found)
+    assert {"most_limit", "most_join_on_plain", "most_join_as_classification"} < set(found)
     assert all(figure.holds is not None for figure in found.values())
     page = (tmp_path / "queries.md").read_text(encoding="utf-8")
-    assert all(f"`{case.sql}`" in page for case in CASES)
+    assert all(f"`{case.sql}`" in page for case in ALL)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from relquery.connection import Connection, connect
-from relquery.errors import PartialResultWarning, QueryError
+from relquery.errors import PartialResultWarning, RequestError
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.inputs.forest import Forest, Room
 from tests.sql.fakes import FakeBackend, Fields, text_of
@@ -114,10 +115,23 @@ def test_a_part_without_an_answer_is_an_error_of_its_group_alone(backend: Narrow
     assert len(result.errors) == 1
 
 
-def test_a_context_without_room_for_two_answers_is_refused_before_any_call(con, backend) -> None:
-    with pytest.raises(QueryError, match="Set max_tokens := 20"):
-        con.sql(QUERY.replace("max_tokens := 4", "max_tokens := 80"))
-    assert backend.asked == []
+def test_a_group_that_no_tree_can_answer_is_an_error_of_its_row_alone(con, backend) -> None:
+    con.database.execute("INSERT INTO t VALUES (3, 'short')")
+    query = QUERY.replace("max_tokens := 4", "max_tokens := 60")
+    with pytest.warns(PartialResultWarning, match="Set max_tokens := "):
+        result = con.sql(query)
+    assert result.fetchall() == [(0, None), (1, None), (2, None), (3, "1")]
+    with pytest.raises(RequestError, match="does not fit in a prompt"):
+        con.sql(query, on_error="raise")
+
+
+def test_the_remedy_helps(con: Connection, backend: Narrow) -> None:
+    with pytest.warns(PartialResultWarning) as told:
+        con.sql(QUERY.replace("max_tokens := 4", "max_tokens := 60"))
+    fits = re.search(r"max_tokens := (\d+)", str(told[0].message))
+    assert fits is not None
+    rows = con.sql(QUERY.replace("max_tokens := 4", f"max_tokens := {fits[1]}")).fetchall()
+    assert rows == [(0, "30"), (1, "30"), (2, "30")]
 
 
 def test_a_second_run_finds_all_calls_in_the_ledger(backend: Narrow) -> None:

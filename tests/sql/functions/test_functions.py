@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from relquery.connection import Connection, connect
-from relquery.errors import PartialResultWarning, PromptWarning, QueryError
-from relquery.prompt import Answer, Finish
+from relquery.errors import ConfigError, PartialResultWarning, PromptWarning, QueryError
+from relquery.prompt import Answer, Finish, Sampling
 from tests.sql.conftest import SETUP
 from tests.sql.fakes import FakeBackend, Fields
 
@@ -161,6 +162,7 @@ def test_a_class_is_one_of_the_labels_in_any_order_of_arguments(call, con, backe
 
 
 def test_labels_may_be_described(con: Connection, backend: FakeBackend) -> None:
+    ANSWERS["Classify the data."] = "a"
     con.sql(
         "SELECT AI_CLASSIFY(title, [{'label': 'a', 'description': 'first'}, {'label': 'b', "
         "'description': 'second'}]) FROM films WHERE id = 1"
@@ -345,3 +347,167 @@ def test_a_wrong_call_is_refused_before_anything_is_asked(call, message, con, ba
     with pytest.raises(QueryError, match=message):
         con.sql(f"SELECT {call} FROM films")
     assert backend.asked == []
+
+
+def test_a_type_that_the_model_cannot_follow_is_refused_before_the_first_call(con, backend) -> None:
+    def refuse(sampling: Sampling) -> None:
+        if sampling.schema is not None:
+            raise ConfigError("This schema cannot be followed.")
+
+    backend.check = refuse
+    with pytest.raises(ConfigError, match="cannot be followed"):
+        con.sql("SELECT AI_EXTRACT(title, 'n INTEGER') FROM films WHERE AI_FILTER('Good?', title)")
+    assert backend.asked == []
+
+
+def test_one_column_under_two_names_is_two_fields(con: Connection, backend: FakeBackend) -> None:
+    con.sql("SELECT LLM('x', title AS a, title AS b, title, title) FROM films WHERE id = 1")
+    assert backend.asked[0].fields == {"a": "Alien", "b": "Alien", "title": "Alien"}
+
+
+def test_names_hold_in_a_subquery_that_depends_on_a_row(con, backend) -> None:
+    con.sql(
+        "SELECT id FROM films f WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.film = f.id "
+        "AND LLM('x', r.text AS a, f.id AS b, f.title) = 'Yes') AND f.id = 6"
+    )
+    assert backend.asked[0].fields == {"a": "long", "b": 6, "title": "Dune"}
+
+
+def test_fields_in_braces_have_their_table_where_names_would_clash(con, backend) -> None:
+    con.sql(
+        "SELECT LLM('Does {r.id} fit {f.id} of {title}?', r.id, f.id, f.title) FROM films f "
+        "JOIN reviews r ON f.id = r.film WHERE r.id = 12"
+    )
+    assert backend.asked[0].query == 'Does "r.id" fit "f.id" of "title"?'
+    assert backend.asked[0].fields == {"r.id": 12, "f.id": 2, "title": "Amelie"}
+
+
+def test_any_column_can_stand_in_braces(con: Connection, backend: FakeBackend) -> None:
+    con.sql("""SELECT LLM('Is {ü} {"a b"}?') FROM (SELECT id AS ü, genre AS "a b" FROM films)""")
+    assert backend.asked[0].query == 'Is "ü" "a b"?'
+    assert {"ü": 1, "a b": "horror"} in [asked.fields for asked in backend.asked]
+
+
+def test_an_alias_as_a_field_keeps_the_name_that_it_is_given(con, backend) -> None:
+    con.sql("SELECT upper(title) AS k, LLM('x', k AS name) FROM films WHERE id = 1")
+    assert backend.asked[0].fields == {"name": "ALIEN"}
+
+
+def test_a_failed_answer_skips_all_calls_that_read_it(con: Connection, backend) -> None:
+    ANSWERS["one"] = Answer(None, Finish.ERROR, "out of spice")
+    with pytest.warns(PartialResultWarning, match="out of spice"):
+        result = con.sql("SELECT LLM('three', LLM('two', LLM('one', id))) FROM films WHERE id = 1")
+    assert result.fetchall() == [(None,)]
+    assert [asked.query for asked in backend.asked] == ["one"]
+    assert len(result.errors) == 1
+
+
+def test_half_a_character_in_json_does_not_end_the_query(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"answer": "\\ud800"}'
+    rows = con.sql("SELECT AI_EXTRACT(title, 'JSON') FROM films WHERE id = 1").fetchall()
+    assert rows == [('"?"',)]
+
+
+def test_a_label_that_the_model_may_not_give_is_an_error_of_the_row(con: Connection) -> None:
+    ANSWERS["How is it?"] = "fine"
+    with pytest.warns(PartialResultWarning, match="none of the labels 'good', 'bad'"):
+        rows = con.sql(
+            "SELECT AI_CLASSIFY('How is it?', title, ['good', 'bad']) FROM films LIMIT 1"
+        )
+    assert rows.fetchall() == [(None,)]
+
+
+def test_white_space_around_a_label_is_no_part_of_it(con: Connection) -> None:
+    ANSWERS["Good?"] = " Yes\n"
+    assert con.sql("SELECT AI_FILTER('Good?', title) FROM films LIMIT 1").fetchall() == [(True,)]
+
+
+@pytest.mark.parametrize("scores", [{"No": -0.5}, {"Yes": float("nan"), "No": 0.0}])
+def test_odd_probabilities_do_not_end_the_query(scores: dict[str, float], con, backend) -> None:
+    ANSWERS["Good?"] = Answer("Yes", Finish.STOP, scores=scores)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialResultWarning)
+        ((value,),) = con.sql("SELECT AI_SCORE('Good?', title) FROM films LIMIT 1").fetchall()
+    assert value in (0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("SELECT id FROM films WHERE AI_RANK('x', title) < 3", "WHERE"),
+        ("SELECT max(AI_RANK('x', title)) FROM films", "an aggregate"),
+        (
+            "SELECT AI_RANK('x', title) AS r, count(*) FROM films GROUP BY AI_RANK('x', title)",
+            "GROUP",
+        ),
+    ],
+)
+def test_a_rank_where_rows_have_none_yet_names_a_way(query: str, place: str, con, backend) -> None:
+    with pytest.raises(QueryError, match=f"is in {place}.*QUALIFY"):
+        con.sql(query)
+    assert backend.asked == []
+
+
+def test_a_rank_takes_its_arguments_in_both_orders(con: Connection) -> None:
+    ANSWERS["Is this a good match for: sandy?"] = _by_length
+    query = "SELECT AI_RANK(title, 'sandy') FROM films QUALIFY AI_RANK(title, 'sandy') = 1"
+    result = con.sql(query)
+    assert result.fetchall() == [(1,)]
+    assert result.columns == ["ai_rank(title, 'sandy')"]
+
+
+def test_a_macro_can_name_its_fields(con: Connection, backend: FakeBackend) -> None:
+    con.sql("CREATE MACRO good(x) AS AI_FILTER('Good?', x AS film)")
+    con.sql("SELECT id FROM films WHERE good(title)")
+    assert backend.asked[0].fields.keys() == {"film"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "response_format => {'who': 'Who wrote it?'}",
+        "response_format => ['who']",
+        "response_format => {'type': 'json', 'schema': {'type': 'object', 'properties': "
+        "{'who': {'type': 'string'}}}}",
+        "response_format => {'type': 'json_schema', 'json_schema': {'name': 'n', 'schema': "
+        "{'type': 'object', 'properties': {'who': {'type': 'string'}}}}}",
+    ],
+)
+def test_a_response_format_has_the_forms_of_other_systems(given: str, con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"who": "Ann"}'
+    query = f"SELECT AI_EXTRACT(title, {given}) FROM films LIMIT 1"
+    assert con.sql(query).fetchall() == [({"who": "Ann"},)]
+
+
+def test_a_class_without_a_schema_is_an_error_of_ours(con: Connection) -> None:
+    class Broken:
+        @classmethod
+        def model_json_schema(cls) -> dict[str, object]:
+            raise ValueError("no schema today")
+
+    with pytest.raises(QueryError, match="no schema today"):
+        con.sql("SELECT AI_EXTRACT(title, $shape) FROM films", {"shape": Broken})
+
+
+def test_a_list_of_questions_may_be_a_parameter(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"who": "Ann"}'
+    query = "SELECT AI_EXTRACT(title, $1) FROM films LIMIT 1"
+    assert con.sql(query, [["who"]]).fetchall() == [({"who": "Ann"},)]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("INSERT INTO empty SELECT 1, 'a' RETURNING LLM('x', text)", "RETURNING"),
+        ("SELECT PROMPT('Is {0} late?', title) FROM films", "only an argument"),
+        ("SELECT MODULE(title) FROM films", "only an argument"),
+    ],
+)
+def test_a_function_where_it_cannot_be_is_told(query: str, message: str, con: Connection) -> None:
+    with pytest.raises(QueryError, match=message):
+        con.sql(query)
+
+
+def test_a_call_without_columns_is_no_key_of_group_by_all(con: Connection) -> None:
+    query = "SELECT LLM('Hi') AS k, count(*) FROM films WHERE false GROUP BY ALL"
+    assert con.sql(query).fetchall() == [("No", 0)]

@@ -50,6 +50,8 @@ def ask_groups(question: Question, asker: Asker) -> Replies:
     if asker.progress is not None:
         asker.progress(question.name, 0, total)
     roots = grouped.answers(task, answers)
+    if asker.config.on_error == "raise" and None in grouped.forest.roots:
+        raise RequestError(failed(question.name, {}, grouped.forest.trouble))
     sent = sum(answer.attempts > 0 for answer in given)
     return Replies(roots, grouped.of_row, Spent.of(given), sent, len(given) - sent)
 
@@ -82,7 +84,8 @@ class Grouped:
                 given[at] = Answer(
                     None, Finish.ERROR, f"A part of the group: {trouble}", attempts=0
                 )
-        return [given[at] for at in self.forest.roots]
+        refused = Answer(None, Finish.ERROR, self.forest.trouble, attempts=0)
+        return [refused if at is None else given[at] for at in self.forest.roots]
 
     def _trouble(self, at: int, given: dict[int, Answer], task: Task) -> str | None:
         """Why an answer that a call reads is missing; None if all are there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, inf, isfinite
 from typing import Any
 
 from relquery.prompt import Answer, Finish, Sampling
@@ -17,6 +17,8 @@ def read_answer(answer: Answer, task: Task) -> tuple[Any, str | None]:
         return None, trouble
     if task.kind == "score":
         return _score(answer, task.sampling.labels)
+    if task.sampling.labels:
+        return _label(answer.text, task.sampling.labels)
     if task.output is None or task.kind == "match":
         # DuckDB does not accept lone surrogates.
         return answer.text.encode("utf-8", "replace").decode(), None
@@ -47,11 +49,21 @@ def short(text: str | None) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
+def _label(text: str, labels: tuple[str, ...]) -> tuple[str | None, str | None]:
+    """The answer as one of the labels; a server that is asked in words may give another."""
+    for given in (text, text.strip()):
+        if given in labels:
+            return given, None
+    return None, f"The answer {short(text)} is none of the labels {', '.join(map(repr, labels))}."
+
+
 def _score(answer: Answer, labels: tuple[str, ...]) -> tuple[str | None, str | None]:
     """The probability of the first label, as text; the mean if all labels are numbers."""
     if answer.scores is None:
         return None, "The model gave no probabilities of the labels. Take AI_CLASSIFY, or LLM."
-    weights = [exp(answer.scores[label]) for label in labels]
+    weights = [exp(answer.scores.get(label, -inf)) for label in labels]
+    if not isfinite(sum(weights)):
+        return None, "The model gave probabilities that are not numbers."
     try:
         values = [float(label) for label in labels]
     except ValueError:

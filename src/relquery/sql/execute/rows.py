@@ -124,12 +124,15 @@ class Rows:
         return found
 
     def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
-        """The rows in which no field of a call depends on a lost answer."""
+        """The rows in which no field of a call depends on a lost answer; else it is lost, too."""
+        kept = rows
         for need in call.needs:
-            lost = rows[self.of_call(need.call).lost[rows]]
+            lost = kept[self.of_call(need.call).lost[kept]]
             if len(lost):
-                rows = np.setdiff1d(rows, self.matching(need.reads, lost))
-        return rows
+                kept = np.setdiff1d(kept, self.matching(need.reads, lost))
+        if len(kept) < len(rows):
+            self.of_call(call.index).lost[np.setdiff1d(rows, kept)] = True
+        return kept
 
     def failures(self, checks: tuple[Check, ...], rows: Int64s, stage: str) -> list[Failure]:
         """Rows, of these, that fail a check whose calls are answered. Each is returned once."""

@@ -14,6 +14,7 @@ from sqlglot.helper import ensure_list
 
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
+from relquery.prompt import Sampling
 from relquery.sql.answers.checks import Check
 from relquery.sql.explain.bounds import Known, known_rows, reading
 from relquery.sql.explain.certain import certain_queries
@@ -34,13 +35,15 @@ _AFTER_WINDOWS = ("qualify", "distinct", "order", "limit", "offset")
 class Rehearsal:
     """Stages that make no calls; see statement.Stages. NULL stands in for all answers.
 
-    stand_ins: what is known about the tables that contain the rows of subqueries.
+    stand_ins: what is known about the tables that contain the rows of subqueries. samplings: of the
+    calls.
     """
 
     database: Database
     scratch: Scratch
     aggregates: Aggregates
     stand_ins: dict[str, Known] = field(default_factory=dict)
+    samplings: list[Sampling] = field(default_factory=list)
 
     def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
         """Base rows, as far as they are known."""
@@ -59,6 +62,8 @@ class Rehearsal:
         Raises QueryError if that fails.
         """
         del name
+        if call.sampling not in self.samplings:
+            self.samplings.append(call.sampling)
         rows.of_call(call.index).asked[wanted] = True
         rows.compute(call.fields, wanted if _is_certain(call, rows, where) else wanted[_NONE])
 

@@ -45,7 +45,12 @@ def keys_of(select: exp.Select, aggregates: Aggregates) -> list[exp.Expr]:
     group = select.args.get("group")
     if group is not None and group.args.get("all"):
         items = map(without_alias, select.expressions)
-        return [item for item in items if next(aggregates.inside(item), None) is None]
+        # DuckDB does not count items without a column, so a table without rows has a group.
+        return [
+            item
+            for item in items
+            if next(aggregates.inside(item), None) is None and item.find(exp.Column)
+        ]
     return group_keys(select)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from sqlglot import exp
 
 from relquery.sql import names as ours
-from relquery.sql.form.normalize import is_order_name, item_at
+from relquery.sql.form.normalize import as_key, is_order_name, item_at
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.scopes import has_call
 
@@ -83,7 +83,8 @@ def _without_names(order: exp.Expr, select: exp.Select, names: frozenset[str]) -
         if is_order_name(key.this, names):
             if key.this.name.lower() not in named:
                 return None
-            key.set("this", exp.paren(named[key.this.name.lower()]))
-        else:
-            key.set("this", item_at(key.this, select))
+            item = as_key(named[key.this.name.lower()].copy())
+        elif (item := item_at(key.this, select)) is key.this:
+            continue
+        key.set("this", exp.paren(item))  # not a name any more
     return order

@@ -22,6 +22,8 @@ from relquery.sql.read.scopes import Context, calls_in, has_call
 from relquery.sql.read.source import FIELD_NAME, FUNCTION, to_sql
 
 _SETS_OF_KEYS = (exp.Rollup, exp.Cube, exp.GroupingSets, exp.Tuple)
+# What has keys, for which a literal would be a position.
+_KEYS = (exp.Group, exp.Ordered, *_SETS_OF_KEYS)
 _BEFORE_ROWS = ("from_", "joins", "laterals", "sample", "limit", "offset")
 
 
@@ -199,8 +201,16 @@ def item_at(key: exp.Expr, select: exp.Select) -> exp.Expr:
     if isinstance(key, exp.Literal) and not key.is_string and key.this.isdigit():
         position = int(key.this)
         if 1 <= position <= len(select.expressions):
-            return without_alias(select.expressions[position - 1]).copy()
+            return as_key(without_alias(select.expressions[position - 1]).copy())
     return key
+
+
+def as_key(item: exp.Expr) -> exp.Expr:
+    """An item as a key of GROUP BY or ORDER BY, where a literal would be a position."""
+    bare = item.unnest()
+    if isinstance(bare, exp.Literal | exp.Neg | exp.Null | exp.Boolean):
+        return exp.Coalesce(this=bare.copy(), expressions=[bare.copy()])
+    return item
 
 
 @dataclass(slots=True)
@@ -280,9 +290,11 @@ class _Aliases:
                 self._put(column, self._for_subquery(column, query))
 
     def _put(self, column: exp.Column, named: exp.Expr) -> None:
-        if not isinstance(named, exp.Column | exp.Anonymous | exp.Literal):
+        if isinstance(column.parent, _KEYS):
+            named = as_key(named)
+        if not isinstance(named, exp.Column | exp.Anonymous | exp.Literal | exp.Coalesce):
             named = exp.paren(named, copy=False)
-        named.meta[FIELD_NAME] = column.name
+        named.meta[FIELD_NAME] = column.meta.get(FIELD_NAME, column.name)
         column.replace(named)
 
     def _is_from_outside(self, column: exp.Column, query: exp.Expr) -> bool:

@@ -45,14 +45,14 @@ FUNCTIONS: dict[str, Callable[[Arguments, Maker], Made]] = {
 class Expansion:
     """Expands the functions of one statement.
 
-    defaults: sampling for calls that set nothing; its labels are for LLM alone. kinds: by number of
-    a call, the type of the function's value. notes: warnings about prompts.
+    defaults: sampling for calls that set nothing; its labels are for LLM alone. nulls: by number of
+    a call, SQL that stands for the function's value; none for text. notes: warnings about prompts.
     """
 
     source: Source
     database: Database
     defaults: Sampling
-    kinds: dict[int, str] = field(default_factory=dict)
+    nulls: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def expand(self, tree: exp.Expr) -> exp.Expr:
@@ -72,7 +72,8 @@ class Expansion:
         defaults = self.defaults if function == "llm" else _without_labels(self.defaults)
         maker = Maker(node, self.database, defaults, lambda column: self._knows(column, node))
         made = FUNCTIONS[function](given, maker)
-        self.kinds[number] = made.kind
+        if made.kind != "VARCHAR":
+            self.nulls[number] = made.null
         self.notes += [note for note in maker.notes if note not in self.notes]
         if FIELD_NAME in node.meta:
             made.value.meta[FIELD_NAME] = node.meta[FIELD_NAME]

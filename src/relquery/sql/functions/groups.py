@@ -39,7 +39,8 @@ def rank(given: Arguments, maker: Maker) -> Made:
     The rows are ordered by how likely the model finds that they fit. As a key of ORDER BY it is
     that order itself.
     """
-    criterion = given.take_first(str)
+    _check_place(given, maker)
+    criterion = given.take(str)
     if criterion is None:
         raise QueryError(
             f"{given.written} has no criterion. Expected AI_RANK('most urgent', column, ...)."
@@ -52,7 +53,29 @@ def rank(given: Arguments, maker: Maker) -> Made:
     order = exp.Order(expressions=[exp.Ordered(this=value, desc=True, nulls_first=False)])
     window = exp.Window(this=exp.Anonymous(this="rank"), order=order)
     is_known = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
-    return Made(exp.Case(ifs=[exp.If(this=is_known, true=window)]), "BIGINT")
+    return Made(exp.Case(ifs=[exp.If(this=is_known, true=window)]), "BIGINT", is_window=True)
+
+
+def _check_place(given: Arguments, maker: Maker) -> None:
+    """Raises QueryError where a row has no rank yet, or where it may be of another group."""
+    inside = maker.node.find_ancestor(
+        exp.Where, exp.Having, exp.Group, exp.Join, exp.AggFunc, exp.Window, exp.Select
+    )
+    if inside is not None and not isinstance(inside, exp.Select):
+        raise QueryError(
+            f"{given.written} is in {_PLACES.get(type(inside), 'an aggregate')}, where rows have "
+            "no rank yet. Write QUALIFY AI_RANK(...) <= 10, compute the rank in a subquery, or use "
+            "AI_SCORE."
+        )
+
+
+_PLACES: dict[type[exp.Expr], str] = {
+    exp.Where: "WHERE",
+    exp.Having: "HAVING",
+    exp.Group: "GROUP BY",
+    exp.Join: "the condition of a join",
+    exp.Window: "a window function",
+}
 
 
 def _is_of_select(key: exp.Ordered) -> bool:

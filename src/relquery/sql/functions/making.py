@@ -19,10 +19,20 @@ from relquery.sql.types.shape import Output
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A function's value: an expression with its call, and its type as DuckDB names it."""
+    """A function's value: an expression with its call, and its type as DuckDB names it.
+
+    is_window: whether it is computed over all rows.
+    """
 
     value: exp.Expr
     kind: str
+    is_window: bool = False
+
+    @property
+    def null(self) -> str:
+        """SQL that stands for the value where DuckDB names columns."""
+        null = f"CAST(NULL AS {self.kind})"
+        return f"max({null}) OVER ()" if self.is_window else null
 
 
 @dataclass(frozen=True, slots=True)

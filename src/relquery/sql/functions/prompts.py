@@ -8,16 +8,17 @@ LLM(question, passage)                            the prompt is the value of a c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from relquery.errors import QueryError
 from relquery.sql.functions.arguments import MISSING, MODULE, Arguments, Template, literal_of, shown
+from relquery.sql.functions.naming import field_name
 from relquery.sql.read.source import FIELD_NAME
 
-_NAME = r'(?:[A-Za-z_]\w*|"[^"{}]+")'
+_NAME = r'(?:[^\W\d]\w*|"(?:[^"{}]|"")+")'
 _PLACE = re.compile(rf"\{{\{{({_NAME}(?:\.{_NAME})?|\d+)\}}\}}|\{{({_NAME}(?:\.{_NAME})?|\d+)\}}")
 
 Knows = Callable[[exp.Column], bool]
@@ -64,23 +65,27 @@ def take_prompt(given: Arguments, knows: Knows) -> Asked:
 def of_text(text: str, fields: list[exp.Expr], knows: Knows, written: str) -> Asked:
     """A prompt that is sent before its fields. Names in braces become fields if they can be."""
     fields, notes = list(fields), []
-    by_name = {_own_name(one).lower(): one for one in reversed(fields)}
+    shown = _shown(fields)
+    known = {
+        name.lower(): own
+        for one, own in reversed(list(zip(fields, shown, strict=True)))
+        for name in (*_names(one), own)
+    }
 
     def named(found: re.Match[str]) -> str:
         if found[1] is not None:  # {{name}} is {name} in the prompt
             return f"{{{found[1]}}}"
         name = found[2]
         if name.isdigit():
-            if int(name) < len(fields):
-                return f'"{_own_name(fields[int(name)])}"'
+            if int(name) < len(shown):
+                return f'"{shown[int(name)]}"'
         else:
             column = _column(name)
-            plain = name.replace('"', "")
-            if plain.lower() in by_name:
-                return f'"{plain}"'
+            plain = ".".join(_parts(name))
+            if plain.lower() in known:
+                return f'"{known[plain.lower()]}"'
             if knows(column):
-                column.meta[FIELD_NAME] = plain
-                by_name[plain.lower()] = column
+                column.meta[FIELD_NAME] = known[plain.lower()] = plain
                 fields.append(column)
                 return f'"{plain}"'
         notes.append(
@@ -97,7 +102,7 @@ def _of_template(template: Template, given: Arguments) -> Asked:
     if given.nodes:
         raise QueryError(
             f"{given.written} has fields after PROMPT(...). Give them inside of it, each with its "
-            "place in the text: PROMPT('... {{0}} ...', column)."
+            "place in the text: PROMPT('... {0} ...', column)."
         )
     parts: list[str | int] = []
     end = 0
@@ -127,11 +132,31 @@ def _example(given: Arguments) -> str:
     return f"{given.function.upper()}('prompt', column, ...)"
 
 
-def _own_name(field: exp.Expr) -> str:
-    given = field.meta.get(FIELD_NAME)
-    return str(given) if given else field.name if isinstance(field, exp.Column) else ""
+def _shown(fields: list[exp.Expr]) -> list[str]:
+    """The names of fields as the model sees them: with the table, where two have one name."""
+    names = [str(field.meta.get(FIELD_NAME) or field_name(field)) for field in fields]
+    return [
+        f"{field.table}.{name}"
+        if names.count(name) > 1 and isinstance(field, exp.Column) and field.table
+        else name
+        for field, name in zip(fields, names, strict=True)
+    ]
+
+
+def _names(field: exp.Expr) -> Iterator[str]:
+    """The names that may mean a field in a prompt, beside its own."""
+    if isinstance(field, exp.Column) and not isinstance(field.this, exp.Star):
+        yield field.name
+        if field.table:
+            yield f"{field.table}.{field.name}"
+
+
+def _parts(name: str) -> list[str]:
+    """`a` and `odd.name` of `a."odd.name"`."""
+    found = re.findall(_NAME, name)
+    return [part[1:-1].replace('""', '"') if part[0] == '"' else part for part in found]
 
 
 def _column(name: str) -> exp.Column:
-    *table, column = [part.strip('"') for part in re.findall(_NAME, name)]
+    *table, column = _parts(name)
     return exp.column(column, table=table[0] if table else None, quoted=True)

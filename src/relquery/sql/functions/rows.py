@@ -150,14 +150,20 @@ def _output(given: Arguments, maker: Maker) -> Output | None:
     value = given.option("output", _ANY, "a type")
     if isinstance(value, exp.Expr):
         raise QueryError(f"output of {given.written} must be a type as text, e.g. 'name VARCHAR'.")
+    if isinstance(value, tuple | list) or (isinstance(value, dict) and _asks(value)):
+        return _of_questions(value, given, maker)
     return None if value is None else maker.output(value)
+
+
+def _asks(value: dict[str, Any]) -> bool:
+    """Whether a struct has questions by name, and is no JSON Schema."""
+    has_texts = all(isinstance(one, str) for one in value.values())
+    return has_texts and not {"type", "schema", "$ref", "enum"} & set(value)
 
 
 def _type_of_extract(given: Arguments, maker: Maker) -> Output:
     """The type among the arguments: a list, a struct, or a text."""
-    questions = given.take(tuple)
-    if questions is None:
-        questions = given.take(dict)
+    questions = given.take(tuple) or given.take(list) or given.take(dict)
     if questions is not None:
         return _of_questions(questions, given, maker)
     found = given.take(str) or given.take(type)

@@ -27,7 +27,8 @@ _NO_TABLE = re.compile(r"Table with name (.*?) does not exist")
 _NO_COLUMN = re.compile(r'Referenced column "(.+?)" (?:was )?not found')
 _NO_COLUMN_OF = re.compile(r'(?:Table|Values list) "(.+?)" does not have a column named "(.+?)"')
 _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
-_NO_LLM = re.compile(r"Function with name llm does not exist", re.IGNORECASE)
+_OURS = "|".join((*sorted(ours.FUNCTIONS), "prompt", "module", rf"{ours.CALL}\d+"))
+_NO_LLM = re.compile(rf"Function with name ({_OURS}) does not exist", re.IGNORECASE)
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -60,6 +61,9 @@ def _connection_error(error: Exception) -> QueryError | None:
     return None
 
 
+_EXAMPLES = {"PROMPT": "PROMPT('Is {0} late?', column)", "MODULE": "'prompt', MODULE(column)"}
+
+
 def _file_error(error: Exception) -> TableError | None:
     message = str(error)
     if isinstance(error, duckdb.IOException | duckdb.HTTPException):
@@ -68,10 +72,17 @@ def _file_error(error: Exception) -> TableError | None:
 
 
 def _misused_call(message: str) -> QueryError | None:
-    if _NO_LLM.search(message):
+    if found := _NO_LLM.search(message):
+        name = "LLM" if found[1].lower().startswith(ours.CALL) else found[1].upper()
+        if name in ("PROMPT", "MODULE"):
+            return UnsupportedQueryError(
+                f"{name} is only an argument of LLM, AI_FILTER and the like. Write "
+                f"LLM({_EXAMPLES[name]})."
+            )
         return UnsupportedQueryError(
-            "LLM is called in a form that is not supported. Write LLM('prompt', column, ...) in "
-            "a SELECT, without a schema or value before it (s.LLM, x.LLM)."
+            f"{name} is called in a form that is not supported. Write {name}('prompt', column, "
+            "...) in a SELECT, without a schema or value before it (s.LLM, x.LLM). Its answers "
+            "cannot be read in FROM or RETURNING; write them to a table first."
         )
     if _TEXT_ARGUMENT.search(message):
         return QueryError(

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from relquery.backends.base import Backend
-from relquery.errors import QueryError
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Prompt, Role, Sampling
@@ -43,25 +42,29 @@ class Tree:
 
 @dataclass(slots=True)
 class Forest:
-    """Distinct calls for some groups, each after those that it reads. roots: of each group."""
+    """Distinct calls for some groups, each after those that it reads.
+
+    roots: of each group; None for one that cannot be answered, for which `trouble` says why.
+    """
 
     question: str
+    trouble: str
     trees: list[Tree] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
+    roots: list[int | None] = field(default_factory=list)
     _known: dict[Tree, int] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, question: str, groups: Sequence[Sequence[str]], sampling: Sampling, backend: Backend
     ) -> Forest:
-        """Lay out the calls for groups of items, given as JSON texts.
-
-        Raises QueryError if the model's context has no room for two answers beside the question.
-        """
-        forest = cls(question)
+        """Lay out the calls for groups of items, given as JSON texts."""
         room = Room.of(question, sampling, backend)
+        forest = cls(question, room.trouble)
         for group in groups:
             parts = room.parts(group)
+            if not parts or (len(parts) > 1 and room.answers < 2):
+                forest.roots.append(None)
+                continue
             level = [forest._add(Tree(part, (), len(parts) > 1)) for part in parts]
             while len(level) > 1:
                 bounds = _bounds(len(level), room.answers)
@@ -111,24 +114,35 @@ class Room:
 
     @classmethod
     def of(cls, question: str, sampling: Sampling, backend: Backend) -> Room:
-        """The room beside a question. Raises QueryError if there is hardly any."""
+        """The room beside a question."""
         limits = [size for size in (backend.context, backend.cache_tokens) if size is not None]
         longest = min(limits, default=_CONTEXT) - sampling.max_tokens
         empty = _prompt(question, [], _ANSWERS, is_part=True)
         (around,) = _counted([empty], sampling, backend)
-        tokens = longest - around
+        tokens = longest - around if around else 0
         each = int(sampling.max_tokens * _SPREAD) + _PER_ANSWER
-        if not around or tokens < 2 * each:
-            raise QueryError(
-                f"The model has room for {max(0, longest)} tokens before an answer of "
-                f"{sampling.max_tokens}, which is too few to put two answers together. Set "
-                f"max_tokens := {max(1, sampling.max_tokens // 4)}, or use a model with a longer "
-                "context."
-            )
         return cls(question, tokens, tokens // each, longest, backend, sampling, around)
 
+    @property
+    def trouble(self) -> str:
+        """Why a group that does not fit in a prompt cannot be answered, and what helps."""
+        # Both answers, and the one to come, with max_tokens each.
+        room = self.longest + self.sampling.max_tokens - self.around - 2 * _PER_ANSWER
+        fits = int(room / (2 * _SPREAD + 1))
+        remedy = f"Set max_tokens := {fits}, or use" if fits > 0 and self.around else "Use"
+        return (
+            f"The group does not fit in a prompt, and the model's context has no room to put two "
+            f"answers of {self.sampling.max_tokens} tokens together. {remedy} a model with a "
+            "longer context."
+        )
+
     def parts(self, items: Sequence[str]) -> list[tuple[str, ...]]:
-        """The items in parts that fit, in order; an item that does not fit alone is cut."""
+        """The items in parts that fit, in order; an item that does not fit alone is cut.
+
+        There are no parts if the question itself leaves no room.
+        """
+        if self.tokens <= 0:
+            return []
         parts: list[list[str]] = [[]]
         used = 0
         for item, size in self._sized(items):

@@ -42,7 +42,7 @@ class Given:
 def name_fields(
     fields: Iterable[Given], sources: Sources, *, keep: bool = False
 ) -> tuple[Field, ...]:
-    """Name fields; one given twice is sent once, as a module if the first is one.
+    """Name fields; one given twice under one name is sent once, as a module if the first is one.
 
     A column keeps its own name, or becomes table.column if two fields of the call would clash.
     Other fields that would clash are numbered. keep: whether each keeps its place, even if given
@@ -50,7 +50,8 @@ def name_fields(
     """
     distinct: dict[object, Given] = {}
     for at, field in enumerate(fields):
-        distinct.setdefault(at if keep else to_sql(field.value), field)
+        same = to_sql(field.value), field.expression.meta.get(FIELD_NAME)
+        distinct.setdefault(at if keep else same, field)
     short = [_name(field.expression, sources) for field in distinct.values()]
     counts = Counter(short)
     names = [

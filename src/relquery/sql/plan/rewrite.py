@@ -123,7 +123,7 @@ class Rewriter:
             return copy
         if has_call(compared):
             raise UnsupportedQueryError(
-                f"{readable(node)} compares an LLM call with a subquery that depends on the row. "
+                f"{readable(compared)[:80]} is compared with a subquery that depends on the row. "
                 "Join the subquery's table instead."
             )
         return self._rewrite_dependent(node)

@@ -74,12 +74,12 @@ def columns_of_query(
 
 
 def result_names(
-    database: Database, source: Source, tree: exp.Expr, kinds: Mapping[int, str]
+    database: Database, source: Source, tree: exp.Expr, nulls: Mapping[int, str]
 ) -> list[str] | None:
     """Names of the result's columns as DuckDB would give them for the text as written.
 
-    kinds: types of the functions with calls, by number. None if the statement returns no rows, or
-    if DESCRIBE does not accept it.
+    nulls: SQL that stands for the functions with calls, by number; none for text. None if the
+    statement returns no rows, or if DESCRIBE does not accept it.
     """
     if not isinstance(tree, exp.Query):
         return None
@@ -88,9 +88,9 @@ def result_names(
     first = _first_of_equals(calls)
 
     def stand_in(index: int) -> str:
-        if kinds.get(index, "VARCHAR") == "VARCHAR":
+        if index not in nulls:
             return f"{_macro(index in numeric)}({first.get(index, index)})"
-        return f"{ours.TYPED_STAND_IN}({first.get(index, index)}, CAST(NULL AS {kinds[index]}))"
+        return f"{ours.TYPED_STAND_IN}({first.get(index, index)}, {nulls[index]})"
 
     text = source.with_calls(stand_in)
     try:

@@ -21,7 +21,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable
 from relquery.sql.read.scopes import has_call
-from relquery.sql.read.source import DIALECT, readable
+from relquery.sql.read.source import DIALECT, FIELD_NAME, readable
 
 KNOWN_FUNCTIONS = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
 # Replace a parameter without parentheses around them.
@@ -166,7 +166,9 @@ def put_arguments(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
         if value is None:
             return node
         if not node.table:
-            return value.copy() if isinstance(value, _ATOMS) else exp.paren(value)
+            put = value.copy() if isinstance(value, _ATOMS) else exp.paren(value)
+            put.meta.update({key: node.meta[key] for key in (FIELD_NAME,) if key in node.meta})
+            return put
         return exp.Dot(this=exp.paren(value), expression=node.this.copy())
 
     return body.transform(put)

@@ -8,16 +8,18 @@ its own text, and the names of result columns can be taken from the original tex
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import Token, TokenType, exp
+from sqlglot import TokenType, exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
 from relquery.errors import SqlSyntaxError
 from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
+from relquery.sql.read.locate import CallText, locate
+from relquery.sql.read.tokens import UnbalancedError
 
 DIALECT = "duckdb"
 # Metadata of a node that a query's parameter became: its value, as Python has it.
@@ -27,47 +29,8 @@ FIELD_NAME = "field_name"
 # Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
 FUNCTION = "function"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
-_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-# Tokens before a schema's function, an alias with columns, or a table or macro to create.
-_BEFORE_OTHERS = (
-    TokenType.DOT,
-    TokenType.ALIAS,
-    TokenType.INTO,
-    TokenType.TABLE,
-    TokenType.VIEW,
-    TokenType.FUNCTION,
-    *_NAMES,
-)
-_WORDS = ("IF", "ZONE")  # names to the tokenizer, but an expression may follow them
 _MAYBE_A_CALL = re.compile(rf"\b(?:{'|'.join(sorted(ours.FUNCTIONS))})\b", re.IGNORECASE)
 _ANY_CASE = re.compile(rf"{ours.CALL}\d+", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """The name given to an argument: `AS total` from `start` to `end`."""
-
-    argument: int
-    name: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class CallText:
-    """The position of one call: its name is from `name` to `opening`; `end` is after its `)`, or
-    after that of its FILTER.
-
-    function: its name in lower case. names: those given to its arguments.
-    """
-
-    name: int
-    opening: int
-    end: int
-    function: str
-    names: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +94,17 @@ def _as_written(sql: str) -> ParseError | TokenError | None:
 
 
 def read_source(sql: str) -> Source:
-    """Find the LLM calls of a statement that DuckDB parses; drops semicolons at the end."""
+    """Find the LLM calls of a statement that DuckDB parses; drops semicolons at the end.
+
+    Raises SqlSyntaxError, and UnbalancedError for what DuckDB does not parse.
+    """
     try:
         tokens = sqlglot.tokenize(sql, read=DIALECT)
     except TokenError as error:
         raise from_sqlglot(error, sql) from error
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
-    starts = [at for at in range(len(tokens) - 1) if _starts_call(tokens, at)]
-    calls = tuple(_call_text(tokens, at) for at in starts)
-    return Source(sql[: tokens[-1].end + 1] if tokens else sql, calls)
+    return Source(sql[: tokens[-1].end + 1] if tokens else sql, locate(tokens))
 
 
 def may_call(sql: str) -> bool:
@@ -154,7 +118,7 @@ def without_names(sql: str) -> str:
         return sql
     try:
         source = read_source(sql)
-    except (SqlSyntaxError, AssertionError):  # not parsed yet; DuckDB will say what is wrong
+    except (SqlSyntaxError, UnbalancedError):  # DuckDB will say what is wrong
         return sql
     for call in source.calls:
         for name in call.names:
@@ -196,92 +160,3 @@ def _as_written_before(node: exp.Expr) -> exp.Expr:
     if isinstance(node, exp.Column) and node.text("db") == ours.OUTER:
         return exp.column(node.this.copy(), table=node.args["table"].copy())
     return node
-
-
-def _starts_call(tokens: list[Token], at: int) -> bool:
-    """Whether a token is the name of a call, not of something else called `llm`."""
-    token = tokens[at]
-    return (
-        token.token_type in _NAMES
-        and token.text.lower() in ours.FUNCTIONS
-        and tokens[at + 1].token_type == TokenType.L_PAREN
-        and not _is_declared(tokens, at)
-        and not _is_with_entry(tokens, at)
-    )
-
-
-def _call_text(tokens: list[Token], at: int) -> CallText:
-    """The position of the call whose name is token `at`."""
-    closing, function = _closing(tokens, at + 1), tokens[at].text.lower()
-    names = tuple(_names_in(tokens, at + 1, closing))
-    end = closing
-    words = [token.text.upper() for token in tokens[closing + 1 : closing + 3]]
-    if function in ours.AGGREGATES and words == ["FILTER", "("]:
-        end = _closing(tokens, closing + 2)
-    return CallText(tokens[at].start, tokens[at + 1].start, tokens[end].end + 1, function, names)
-
-
-def _names_in(tokens: list[Token], opening: int, closing: int) -> Iterator[Name]:
-    """The names given to arguments: `AS total` before a comma or the end."""
-    depth = argument = 0
-    for at in range(opening, closing):
-        kind = tokens[at].token_type
-        depth += (kind in _OPENING) - (kind in _CLOSING)
-        argument += kind == TokenType.COMMA and depth == 1
-        if kind == TokenType.ALIAS and depth == 1 and at + 2 <= closing:
-            after = tokens[at + 2].token_type
-            if after == TokenType.COMMA or at + 2 == closing:
-                name = tokens[at + 1]
-                yield Name(argument, name.text, tokens[at].start, name.end + 1)
-
-
-def _is_declared(tokens: list[Token], at: int) -> bool:
-    """Whether a name belongs to an alias with columns, a table, or a function in a schema."""
-    if not at:
-        return False
-    before = tokens[at - 1]
-    if before.token_type == TokenType.R_PAREN:  # `(SELECT ...) llm(a)`
-        opening = _opening(tokens, at - 1)
-        words = [token.text.upper() for token in tokens[max(0, opening - 2) : opening]]
-        return words != ["DISTINCT", "ON"]
-    if before.token_type == TokenType.EXISTS:  # CREATE TABLE IF NOT EXISTS llm(a INTEGER)
-        return at > 2 and tokens[at - 2].token_type == TokenType.NOT and _is_if(tokens[at - 3])
-    return before.token_type in _BEFORE_OTHERS and before.text.upper() not in _WORDS
-
-
-def _is_if(token: Token) -> bool:
-    return token.text.upper() == "IF"
-
-
-def _is_with_entry(tokens: list[Token], at: int) -> bool:
-    """Whether a name is a WITH entry: `llm(a, b) AS (`, `llm(a, b) AS MATERIALIZED (`."""
-    before = tokens[at - 1].token_type if at else None
-    if before not in (TokenType.WITH, TokenType.RECURSIVE, TokenType.COMMA):
-        return False
-    after = tokens[_closing(tokens, at + 1) + 1 :][:4]
-    words = [token.text.upper() for token in after]
-    if words[:1] != ["AS"]:
-        return False
-    return "(" in words[1:2] or "MATERIALIZED" in words[1:3]
-
-
-def _opening(tokens: list[Token], closing: int) -> int:
-    """Index of the token that opens the parenthesis closed at `closing`."""
-    depth = 0
-    for at in range(closing, -1, -1):
-        kind = tokens[at].token_type
-        depth += (kind == TokenType.R_PAREN) - (kind == TokenType.L_PAREN)
-        if depth == 0:
-            return at
-    raise AssertionError("DuckDB parsed a parenthesis that nothing opens")
-
-
-def _closing(tokens: list[Token], opening: int) -> int:
-    """Index of the token that closes the parenthesis at `opening`."""
-    depth = 0
-    for at in range(opening, len(tokens)):
-        kind = tokens[at].token_type
-        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-        if depth == 0:
-            return at
-    raise AssertionError("DuckDB parsed a call whose parenthesis does not close")

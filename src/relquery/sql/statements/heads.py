@@ -13,9 +13,8 @@ from sqlglot import Token, TokenType
 from relquery.errors import UnsupportedQueryError
 from relquery.sql.host.kept import Definition, Key, Kind
 from relquery.sql.read.source import DIALECT
+from relquery.sql.read.tokens import between_commas, closing
 
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _KINDS = {"VIEW": "VIEW", "MACRO": "MACRO", "FUNCTION": "MACRO", "TABLE": "TABLE"}
 
 
@@ -89,8 +88,8 @@ def read_definition(sql: str, head: Head) -> tuple[Definition, int]:
     names: list[Token] = []
     defaults: dict[str, str] = {}
     if tokens and tokens[0].token_type == TokenType.L_PAREN:
-        closing = _closing(tokens)
-        for part in _between_commas(tokens[1:closing]):
+        last = closing(tokens, 0)
+        for part in between_commas(tokens[1:last]):
             names.append(part[0])
             if len(part) > 2 and part[1].token_type == TokenType.COLON_EQ:
                 defaults[part[0].text.lower()] = sql[part[2].start : part[-1].end + 1]
@@ -100,9 +99,9 @@ def read_definition(sql: str, head: Head) -> tuple[Definition, int]:
                     "macro with LLM calls does not support. Leave the type out, and cast the "
                     "parameter in the body."
                 )
-        tokens = tokens[closing + 1 :]
+        tokens = tokens[last + 1 :]
     body = tokens[2 if head.kind == "TABLE MACRO" else 1 :]
-    if head.kind == "MACRO" and len(_between_commas(body)) > 1:
+    if head.kind == "MACRO" and len(between_commas(body)) > 1:
         raise UnsupportedQueryError(
             f"The macro {head.name} has several forms, which a macro with LLM calls does not "
             "support. Create a macro of its own for each."
@@ -127,27 +126,5 @@ def _path(tokens: list[Token], at: int) -> tuple[tuple[str, ...], int]:
 def _is_table_macro(head: Head) -> bool:
     if head.kind != "MACRO" or not head.rest or head.rest[0].token_type != TokenType.L_PAREN:
         return False
-    after = head.rest[_closing(list(head.rest)) + 1 :]
+    after = head.rest[closing(list(head.rest), 0) + 1 :]
     return [token.text.upper() for token in after[:2]] == ["AS", "TABLE"]
-
-
-def _closing(tokens: list[Token]) -> int:
-    """Index of the token that closes the parenthesis at the first."""
-    depth = 0
-    for at, token in enumerate(tokens):
-        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-        if depth == 0:
-            return at
-    raise AssertionError("DuckDB parsed a parenthesis that does not close")
-
-
-def _between_commas(tokens: list[Token]) -> list[list[Token]]:
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-        if token.token_type == TokenType.COMMA and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return [part for part in parts if part]

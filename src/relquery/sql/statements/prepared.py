@@ -14,12 +14,11 @@ from sqlglot import Token, TokenType
 
 from relquery.errors import QueryError
 from relquery.sql.read.source import DIALECT
+from relquery.sql.read.tokens import between_commas
 
 _VERB = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(PREPARE|EXECUTE|DEALLOCATE)\b", re.IGNORECASE | re.DOTALL
 )
-_OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
-_CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +87,9 @@ def executed(body: str, prepared: Prepared) -> str:
 def _arguments(sql: str, tokens: list[Token]) -> dict[str, str]:
     """The texts of the arguments in EXECUTE name(...)."""
     values: dict[str, str] = {}
-    for number, part in enumerate(_between_commas(tokens[1:-1]), 1):
+    for number, part in enumerate(between_commas(tokens[1:-1]), 1):
         named = len(part) > 2 and part[1].token_type in (TokenType.COLON_EQ, TokenType.FARROW)
         value = part[2:] if named else part
         name = part[0].text.lower() if named else str(number)
         values[name] = sql[value[0].start : value[-1].end + 1]
     return values
-
-
-def _between_commas(tokens: list[Token]) -> list[list[Token]]:
-    parts: list[list[Token]] = [[]]
-    depth = 0
-    for token in tokens:
-        depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
-        if token.token_type == TokenType.COMMA and depth == 0:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    return [part for part in parts if part]

@@ -36,8 +36,11 @@ def shape_of_schema(given: object) -> Shape:
     What SQL types cannot say (minimum, pattern, ...) is refused, since it would not be checked.
     """
     schema = _loaded(given)
-    if "schema" in schema and "type" not in schema:  # as providers wrap it
-        schema = schema["schema"]
+    for wrapper in ("json_schema", "schema"):  # as providers wrap it
+        if wrapper in schema and "properties" not in schema:
+            schema = schema[wrapper]
+        if not isinstance(schema, Mapping):
+            break
     if not isinstance(schema, Mapping):
         raise QueryError("The JSON Schema of an answer must be an object with a type.")
     shape, _ = _Schema(schema).shape(schema, "The answer", 0)
@@ -52,7 +55,10 @@ def _loaded(given: object) -> Mapping[str, Any]:
             raise QueryError(f"The JSON Schema of an answer is not valid JSON: {error}.") from error
     by_class = getattr(given, "model_json_schema", None)
     if callable(by_class):
-        given = by_class()
+        try:
+            given = by_class()
+        except Exception as error:  # whatever the user's class raises
+            raise QueryError(f"{given!r} gives no JSON Schema: {error}") from error
     if not isinstance(given, Mapping):
         raise QueryError(
             f"The type of an answer is {type(given).__name__}. Give a type as text, a JSON Schema "

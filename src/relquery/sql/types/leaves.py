@@ -69,7 +69,7 @@ class Leaf:
     def read(self, value: object) -> str | None:
         """The text of a JSON value for DuckDB to cast; None if it is no value of the type."""
         if _family(self.kind) == "JSON":
-            return dumped(value)
+            return _valid(dumped(value))
         text = _scalar(value)
         if text is None:
             return None
@@ -102,8 +102,12 @@ def dumped(value: object) -> str:
 def _scalar(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
-    # DuckDB does not accept lone surrogates.
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+    return _valid(value) if isinstance(value, str) else None
+
+
+def _valid(text: str) -> str:
+    """A text without lone surrogates, which DuckDB does not accept."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _family(kind: str) -> str:

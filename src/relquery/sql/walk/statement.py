@@ -89,7 +89,7 @@ class Walk(Generic[R]):
             return Done(stubbed(tree), None)
         if not has_data:
             return Done(f"{with_nulls(self.database, self.source, tree)} WITH NO DATA", None)
-        names = result_names(self.database, self.source, tree, functions.kinds)
+        names = result_names(self.database, self.source, tree, functions.nulls)
         _note_fields(tree)
         tree = rewrite(tree, Lookup(self.database, self.source, self.macros.aggregates))
         texts: dict[str, frozenset[str]] = {}

@@ -22,11 +22,12 @@ from sqlglot import exp
 
 from relquery.sql import names as ours
 from relquery.sql.form.normalize import conjuncts
+from relquery.sql.functions.naming import field_name
 from relquery.sql.read.from_clause import from_only
 from relquery.sql.read.methods import restore_columns
 from relquery.sql.read.numbers import needs_number
 from relquery.sql.read.scopes import calls_directly, calls_in, check_not_recursive, has_call
-from relquery.sql.read.source import FIELD_NAME, call_number, readable, to_sql
+from relquery.sql.read.source import FIELD_NAME, call_number, to_sql
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.pairs.entries import name_tables
 from relquery.sql.rewrite.pairs.owners import WHERE, Owners, is_inner, outer_name
@@ -220,16 +221,17 @@ class _Split:
     def _moved(self, node: exp.Expr) -> exp.Expr:
         """A copy of an expression that reads the outer columns from the outer rows."""
         for call in calls_in(node):
-            for argument in call.expressions:
-                if not isinstance(argument, exp.Column):
-                    argument.meta.setdefault(FIELD_NAME, readable(argument))
+            for argument in call.expressions[1:]:
+                argument.meta.setdefault(FIELD_NAME, field_name(argument))
 
         def move(part: exp.Expr) -> exp.Expr:
             found = outer_name(part) if isinstance(part, exp.Column) else None
             if found is None:
                 return part
             self.read.setdefault(found, len(self.read))
-            return _outer_column(*found, *_fields_of(part, found))
+            moved = _outer_column(*found, *_fields_of(part, found))
+            moved.meta.update({key: part.meta[key] for key in (FIELD_NAME,) if key in part.meta})
+            return moved
 
         return node.transform(move)
 

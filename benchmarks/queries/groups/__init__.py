@@ -1,0 +1,1 @@
+"""Groups that do not fit in a prompt."""
