@@ -161,9 +161,9 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     out, err = relquery("sql", query, "--explain", "-t", table, "-m", MODEL)
     assert [" ".join(line.split()) for line in out.splitlines()] == [
         "2 LLM calls, tree order",
-        "stage rows calls prompt tokens answers asks",
-        "filter 1 2 2 472 usually one forward pass, at most 256 tokens Good? (a)",
-        "projection 1 at most 2 at most 2 at most 486 decoded, at most 256 tokens Why? (a, b)",
+        "stage rows calls prompt tokens hit rate answers asks",
+        "filter 1 2 2 472 47% usually one forward pass, at most 256 tokens Good? (a)",
+        "projection 1 at most 2 at most 2 at most 486 82% decoded, at most 256 tokens Why? (a, b)",
     ]
     assert err == ""
     many = "'" + "', '".join(f"w{number}" for number in range(10, 30)) + "'"
@@ -237,9 +237,9 @@ def test_explain_analyze_runs_a_query_and_shows_predicted_and_measured(
     query = "EXPLAIN ANALYZE SELECT LLM('Good?', a, labels := ['Yes', 'No']) FROM t"
     out, err = relquery("sql", query, "-t", table, "-m", MODEL)
     title, heads, row = (" ".join(line.split()) for line in out.splitlines())
-    assert title.startswith("Predicted")
-    assert heads.startswith("stage predicted rows rows")
-    assert row.startswith("projection 1 3 3 3 3 ")
+    assert title == "Predicted, given the rows that passed / measured"
+    assert heads == "stage rows calls prompt tokens hit rate seconds asks"
+    assert row.startswith("projection 1 3 / 3 3 / 3 ")
     assert "3 LLM calls" in err
 
 

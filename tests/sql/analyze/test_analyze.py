@@ -144,7 +144,6 @@ def test_nothing_stays_behind(con: Connection):
 def test_what_is_known_of_no_stage_is_not_shown(con: Connection):
     table = con.sql(f"EXPLAIN ANALYZE {LATER[0]}").arrow()
     shown = dict(cells(table))
-    assert shown["rows"] == ["200", "100"]
+    assert shown["rows"] == ["200 / 200", "100 / 100"]
     assert shown["asks"] == ["yes (a)", "up (b)"]
-    assert "predicted seconds" not in shown  # the backend does not say what steps cost
-    assert "predicted hit rate" in shown
+    assert "/" not in "".join(shown["seconds"])  # the backend does not say what steps cost

@@ -157,9 +157,7 @@ def sql(
     text = _text(query)
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
-    shares = read_selectivity(selectivity or [])
-    if shares is not None and not asks_to_explain:
-        raise ConfigError("--selectivity is for --explain. Add --explain, or leave it out.")
+    shares = read_selectivity(selectivity or [], explains=asks_to_explain)
     if output is not None and asks_to_explain:
         raise ConfigError(
             f"--output {output} would be overwritten with an explanation. Remove --output, or "
@@ -202,10 +200,7 @@ def sql(
                 raise typer.Exit(ERROR) from None
     if write is not None:
         write(result)
-    if explanation is not None and form is Format.TABLE:
-        Console().print(shown(explanation))
-    else:
-        _print(result, form)
+    _print(result, form, explanation)
     _report(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
@@ -220,8 +215,10 @@ def _order(name: str) -> Order:
     return name  # type: ignore[return-value]  # QueryConfig checks it
 
 
-def _print(result: Result, form: Format) -> None:
-    if form is Format.TABLE and is_analysis(result.table):
+def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> None:
+    if form is Format.TABLE and explanation is not None:
+        Console().print(shown(explanation))
+    elif form is Format.TABLE and is_analysis(result.table):
         Console().print(analyzed(result.table))
     elif form is Format.TABLE:
         Console().print(result_table(result, _SHOWN))

@@ -25,7 +25,7 @@ def shown(explanation: SqlExplanation) -> Group | Text:
 
 def analyzed(table: pa.Table) -> Table:
     """What EXPLAIN ANALYZE returns: a row per stage."""
-    return _table(dict(cells(table)), "Predicted, given the shares of rows that passed; measured")
+    return _table(dict(cells(table)), "Predicted, given the rows that passed / measured")
 
 
 def _table(columns: Mapping[str, Sequence[str]], title: str) -> Table:

@@ -28,8 +28,13 @@ def read_params(given: Sequence[str]) -> dict[str, Any] | None:
     return values or None
 
 
-def read_selectivity(given: Sequence[str]) -> float | dict[str, float] | None:
-    """`0.3` for all stages, `filter 1=0.3` for one; None if none is given. Raises ConfigError."""
+def read_selectivity(given: Sequence[str], *, explains: bool) -> float | dict[str, float] | None:
+    """`0.3` for all stages, `filter 1=0.3` for one; None if none is given. Raises ConfigError.
+
+    explains: whether the query is only explained.
+    """
+    if given and not explains:
+        raise ConfigError("--selectivity is for --explain. Add --explain, or leave it out.")
     by_stage: dict[str, float] = {}
     for one in given:
         name, equals, text = one.rpartition("=")

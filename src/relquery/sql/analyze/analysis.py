@@ -77,14 +77,20 @@ def is_analysis(table: pa.Table) -> bool:
 
 
 def cells(table: pa.Table) -> Iterator[tuple[str, Sequence[str]]]:
-    """What to show, column by column with its title; what is not known of any stage is left out."""
+    """What to show, column by column with its title: `predicted / measured`.
+
+    Of what is predicted of no stage, only what was measured.
+    """
     columns = dict(zip(table.column_names, (one.to_pylist() for one in table.columns), strict=True))
     yield "stage", columns["stage"]
     for name in COMPARED:
-        for title in (f"predicted_{name}", name):
-            texts = [_written(name, value) for value in columns[title]]
-            if any(texts):
-                yield title.replace("_", " "), texts
+        said, found = (
+            [_written(name, value) for value in columns[title]]
+            for title in (f"predicted_{name}", name)
+        )
+        if any(said):
+            found = [f"{one or '?'} / {other}" for one, other in zip(said, found, strict=True)]
+        yield name.replace("_", " "), found
     yield (
         "asks",
         [
