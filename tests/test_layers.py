@@ -52,6 +52,7 @@ ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
         "rewrite", "plan", "inputs", "execute", "walk", "explain",
+        "analyze",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

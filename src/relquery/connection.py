@@ -275,6 +275,7 @@ class Connection:
         order: Order | None = None,
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
+        selectivity: float | Mapping[str, float] | None = None,
         **sampling: Any,
     ) -> SqlExplanation: ...
 
@@ -295,9 +296,11 @@ class Connection:
         """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. params, order, guard, guard_rows and sampling: see `sql`. For a span query: rules,
-        prompts, tokens, what is in the cache. for_, arity, corpora: see `run`; warm: run the inner
-        generations first, see relquery.spans.explain.
+        known. params, order, guard, guard_rows and sampling: see `sql`. selectivity: the share of
+        rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
+        stages then show what is expected, not a bound. For a span query: rules, prompts, tokens,
+        what is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations
+        first, see relquery.spans.explain.
         """
         if isinstance(query, str):
             return self._explain_sql(query, params, **options)
@@ -316,11 +319,13 @@ class Connection:
         order: Order | None = None,
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
+        selectivity: float | Mapping[str, float] | None = None,
         **sampling: Any,
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
-        return explain_query(query, self.database, asker, _sampling(sampling), params)
+        settings = _sampling(sampling)
+        return explain_query(query, self.database, asker, settings, params, selectivity)
 
     def _config(
         self, order: Order | None, guard: float | None, guard_rows: int | None

@@ -161,9 +161,9 @@ def test_explain_shows_calls_before_they_are_made_and_how_they_would_be_cheaper(
     out, err = relquery("sql", query, "--explain", "-t", table, "-m", MODEL)
     assert [" ".join(line.split()) for line in out.splitlines()] == [
         "2 LLM calls, tree order",
-        "stage rows calls prompt tokens answers asks",
-        "filter 1 2 2 472 usually one forward pass, at most 256 tokens Good? (a)",
-        "projection 1 at most 2 at most 2 at most 486 decoded, at most 256 tokens Why? (a, b)",
+        "stage rows calls prompt tokens hit rate answers asks",
+        "filter 1 2 2 472 47% usually one forward pass, at most 256 tokens Good? (a)",
+        "projection 1 at most 2 at most 2 at most 486 82% decoded, at most 256 tokens Why? (a, b)",
     ]
     assert err == ""
     many = "'" + "', '".join(f"w{number}" for number in range(10, 30)) + "'"
@@ -214,6 +214,33 @@ def test_a_parameter_may_be_a_prompt(relquery: Run, table: str) -> None:
 def test_a_wrong_parameter_is_an_error(params: list[str], said: str, relquery: Run) -> None:
     _, err = relquery("sql", "SELECT $n", *params, code=1)
     assert said in err
+
+
+def test_explain_shows_what_is_expected_of_later_stages(relquery: Run, table: str) -> None:
+    query = "SELECT LLM('Why?', b) FROM t WHERE LLM('Good?', a) = 'Yes'"
+    arguments = ("sql", query, "-t", table, "-m", MODEL)
+    for share in ("0.34", "filter 1=0.34"):
+        out, _ = relquery(*arguments, "--explain", "--selectivity", share)
+        assert " ".join(out.splitlines()[-1].split()).startswith("projection 1 about 1 about 1 ")
+    for wrong, said in (
+        (("--explain", "--selectivity", "much"), "expected a number from 0 to 1"),
+        (("--explain", "--selectivity", "filter 9=0.5"), "filter 1"),
+        (("--selectivity", "0.5"), "Add --explain"),
+    ):
+        _, err = relquery(*arguments, *wrong, code=1)
+        assert said in " ".join(err.split())
+
+
+def test_explain_analyze_runs_a_query_and_shows_predicted_and_measured(
+    relquery: Run, table: str
+) -> None:
+    query = "EXPLAIN ANALYZE SELECT LLM('Good?', a, labels := ['Yes', 'No']) FROM t"
+    out, err = relquery("sql", query, "-t", table, "-m", MODEL)
+    title, heads, row = (" ".join(line.split()) for line in out.splitlines())
+    assert title == "Predicted, given the rows that passed / measured"
+    assert heads == "stage rows calls prompt tokens hit rate seconds asks"
+    assert row.startswith("projection 1 3 / 3 3 / 3 ")
+    assert "3 LLM calls" in err
 
 
 def test_explain_runs_nothing(relquery: Run, tmp_path: Path) -> None:

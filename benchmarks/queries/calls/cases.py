@@ -70,11 +70,13 @@ CASES = (
         f"SELECT id FROM tickets WHERE LLM('{COMMON}', body) = 'Yes' "
         f"AND LLM('{RARE}', body) = 'Yes'",
         oracles.both,
+        stops_early=True,
     ),
     Case(
         f"SELECT id FROM tickets WHERE LLM('{RARE}', body) = 'Yes' "
         f"OR LLM('{COMMON}', body) = 'Yes'",
         oracles.either,
+        stops_early=True,
     ),
     Case(
         f"SELECT id, LLM('{SUMMARY}', body) FROM tickets ORDER BY day DESC, id LIMIT {SHOWN}",

@@ -90,6 +90,13 @@ class Backend(ABC):
         return None
 
     @property
+    def block_tokens(self) -> int | None:
+        """Tokens of the blocks in which that cache serves what prompts begin with; 0 if it does
+        not.
+        """
+        return None
+
+    @property
     def has_modules(self) -> bool:
         """Whether independent spans are computed by themselves, and their states reused."""
         return False

@@ -57,6 +57,11 @@ class LazyBackend(Backend):
         return self._backend.cache_tokens
 
     @property
+    def block_tokens(self) -> int | None:
+        """See Backend."""
+        return self._backend.block_tokens
+
+    @property
     def has_modules(self) -> bool:
         """See Backend."""
         return self._backend.has_modules

@@ -55,6 +55,10 @@ class Keys:
         start = hashlib.sha256(mark.encode())
         return Keys(_after(start, self.whole), _after(start, self.decided), self.scored)
 
+    def of_prompt(self, index: int) -> tuple[bytes, ...]:
+        """The keys under which an answer to a prompt may be."""
+        return (self.whole[index], *self.decided[index : index + 1])
+
     def entry(self, index: int, answer: Answer) -> tuple[bytes, Answer]:
         """The key that an answer is stored under, and what is stored of it."""
         place = (self.decided if answer.finish is Finish.DECIDED else self.whole)[index]

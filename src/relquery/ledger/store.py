@@ -42,13 +42,15 @@ class Ledger:
 
     path: the file; None if in memory. may_be_older: whether it may contain answers of a local model
     under the model's name, as written by versions without fingerprints.
-    stored: the number of answers stored through this object.
+    stored: the number of answers stored through this object. noted: their keys, while somebody
+    wants to know them.
     """
 
     connection: Any
     path: Path | None
     may_be_older: bool = False
     stored: int = 0
+    noted: set[bytes] | None = None
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
@@ -131,6 +133,8 @@ class Ledger:
             with self._lock:
                 _patiently(lambda: self._insert(rows, scores))
             self.stored += len(rows) if are_new else 0
+            if self.noted is not None:
+                self.noted.update(stored)
 
     @property
     def has_answers(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -74,11 +74,15 @@ class Paid:
         return Report(stages, seconds)
 
 
+Start = Callable[[SelectPlan, Context, Database, Scratch], Rows]
+
+
 @dataclass(slots=True)
 class Asked:
     """Runs the stages of one statement; see statement.Stages.
 
-    paid: adds up what they cost. statement: its number, None if it is the only one.
+    paid: adds up what they cost. statement: its number, None if it is the only one. start: gives
+    the rows that a SELECT starts with.
     """
 
     database: Database
@@ -86,9 +90,10 @@ class Asked:
     asker: Asker
     paid: Paid
     statement: int | None = None
+    start: Start = Rows.of
 
     def rows(self, plan: SelectPlan, context: Context) -> Rows:
-        return Rows.of(plan, context, self.database, self.scratch)
+        return self.start(plan, context, self.database, self.scratch)
 
     def ask(
         self, name: str, call: PlannedCall, rows: Rows, wanted: Int64s, where: exp.Expr | None

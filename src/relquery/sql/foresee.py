@@ -43,7 +43,7 @@ def foresee(
             if has_asked and written is not None and _is_apart(read, written, database):
                 _check(read, database, defaults)
         read.effect(kept)
-        has_asked |= isinstance(read, Calling) and text.option is None
+        has_asked |= isinstance(read, Calling) and (text.option is None or text.analyzes)
         names = _written(read)
         written = None if names is None or written is None else written | names
 
@@ -84,7 +84,8 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
 def _written(read: Statement) -> set[str] | None:
     """Names among which are all that a statement writes to; None if it may change anything."""
     kind = read.text.kind
-    if isinstance(read, Keeping) or read.text.option is not None or kind in _QUERIES:
+    analyzes = read.text.analyzes  # DuckDB calls its kind EXPLAIN, though it writes
+    if isinstance(read, Keeping) or (not analyzes and (read.text.option or kind in _QUERIES)):
         return set()
     tree = read.tree if isinstance(read, Calling) else _tree(read.text)
     if isinstance(tree, exp.Query | exp.Describe):
@@ -93,7 +94,7 @@ def _written(read: Statement) -> set[str] | None:
         target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
         if isinstance(target, exp.Table):
             return {target.name.lower()}
-    if kind not in _WRITES:
+    if kind not in _WRITES and not analyzes:
         return None
     return {token.text.lower() for token in sqlglot.tokenize(read.text.query, read=DIALECT)}
 

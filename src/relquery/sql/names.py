@@ -52,6 +52,11 @@ TRIMMED, DECIMAL, FINITE = f"{PREFIX}trimmed", f"{PREFIX}decimal", f"{PREFIX}fin
 """Macros that read an answer as a number."""
 
 
+def criterion(number: int) -> str:
+    """The column that says for which rows a criterion over answers is taken to hold."""
+    return f"{PREFIX}criterion_{number}"
+
+
 def answer(call: int) -> str:
     """The column of a call's answers."""
     return f"{TEXT_STAND_IN}_{call}"

@@ -15,6 +15,7 @@ from relquery.report import Report
 from relquery.sql.asked import Paid
 from relquery.sql.execute.asker import Asker
 from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.explain.shares import read_shares
 from relquery.sql.foresee import foresee
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
@@ -31,7 +32,8 @@ def run_query(
 ) -> Result:
     """Run the statements of a text in order. The result has the rows of the last one.
 
-    A statement with LLM calls that starts with EXPLAIN is explained instead, as by `explain_query`.
+    A statement with LLM calls that starts with EXPLAIN is explained instead, as by `explain_query`;
+    one that starts with EXPLAIN ANALYZE is run and gives what was predicted and measured.
     params: values of the parameters in the text; see `Connection.sql`.
 
     Raises QueryError if the query is wrong, before any call is made. Issues PartialResultWarning
@@ -56,12 +58,20 @@ def run_query(
 
 
 def explain_query(
-    sql: str, database: Database, asker: Asker, defaults: Sampling, params: object = None
+    sql: str,
+    database: Database,
+    asker: Asker,
+    defaults: Sampling,
+    params: object = None,
+    selectivity: object = None,
 ) -> SqlExplanation:
     """Report the calls a statement would make, without making any. It may start with EXPLAIN.
 
+    selectivity: see `Connection.explain`.
+
     Raises QueryError as `run_query` does, and for EXPLAIN ANALYZE, which would run the statement.
     """
+    shares = read_shares(selectivity)
     with database.held():
         texts = split(sql, database)
         text = texts[0]
@@ -83,7 +93,7 @@ def explain_query(
                 plan = database.result(read.text.given, read.values).column(1).to_pylist()
                 return SqlExplanation((), "\n".join(plan))
             check_option(read)
-            return explain(read, database, asker, defaults)
+            return explain(read, database, asker, defaults, shares)
 
 
 def _run_one(
@@ -104,7 +114,8 @@ def _run_one(
         read.effect(database.kept)
         if new is not None:
             database.kept.define(new)
-    elif text.option is None:
+    elif text.option is None or text.analyzes:
+        check_option(read)
         table = run(read, database, asker, defaults, paid)
     else:
         check_option(read)

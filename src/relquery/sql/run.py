@@ -13,13 +13,16 @@ from sqlglot import exp
 from relquery.errors import PromptWarning, QueryError, RelqueryError, UnsupportedQueryError
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
+from relquery.sql.analyzing import Analysis
 from relquery.sql.asked import Asked, Paid
 from relquery.sql.execute.asker import Asker
+from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.effort import unpriced
 from relquery.sql.explain.explain import Foretelling
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.explain.inserts import check_insert
 from relquery.sql.explain.rehearse import Rehearsal
+from relquery.sql.explain.shares import Shares, check_stages
 from relquery.sql.form.normalize import check_forms
 from relquery.sql.functions.expand import Expansion
 from relquery.sql.host.database import Database, Scratch
@@ -42,6 +45,7 @@ def run(
 ) -> pa.Table:
     """The rows of a statement. paid: adds up what its calls cost.
 
+    With EXPLAIN ANALYZE: what was predicted of its stages, and what they took.
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
     """
     source, text = calling.source, calling.text
@@ -58,10 +62,25 @@ def run(
                     asker.backend.check(sampling)
             asked = Asked(database, scratch, asker, paid, text.number if text.of > 1 else None)
             walk = Walk(source, database, macros, defaults, asked, paid.kinds)
+            if text.analyzes:
+                return _analyzed(tree, walk, asked, Rehearsal(database, scratch, macros.aggregates))
             done = walk.statement(tree.copy())
             asked.check_outer(done.checks)
             table = database.result(done.sql)
     return table if done.names is None else table.rename_columns(done.names)
+
+
+def _analyzed(tree: exp.Expr, walk: Walk[Rows], asked: Asked, rehearsal: Rehearsal) -> pa.Table:
+    """Run a statement; what was predicted of its stages, and what they took."""
+    analysis = Analysis(asked)
+    with analysis.measured():
+        done = walk.statement(tree.copy())
+        asked.check_outer(done.checks)
+    foretold = analysis.foretelling(rehearsal)
+    again = Walk(walk.source, walk.database, walk.macros, walk.defaults, foretold, analysis.kinds)
+    again.statement(tree.copy())
+    walk.database.execute(done.sql)
+    return analysis.table(foretold)
 
 
 def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
@@ -74,17 +93,28 @@ def rehearse(calling: Calling, database: Database, defaults: Sampling) -> None:
 
 
 def explain(
-    calling: Calling, database: Database, asker: Asker, defaults: Sampling
+    calling: Calling,
+    database: Database,
+    asker: Asker,
+    defaults: Sampling,
+    shares: Shares | None = None,
 ) -> SqlExplanation:
-    """What a statement would ask. Raises QueryError as `run` does."""
+    """What a statement would ask; shares: of rows that pass. Raises QueryError as `run` does."""
     with _ready(calling, database, defaults) as tree, Scratch(database) as scratch:
-        aggregates = Aggregates.of(database, tree)
-        foretold = Foretelling(Rehearsal(database, scratch, aggregates), asker)
-        macros = Macros(database, aggregates)
-        walk = Walk(calling.source, database, macros, defaults, foretold)
-        walk.statement(tree.copy())
+        macros = Macros(database, Aggregates.of(database, tree))
+        while True:
+            before = None if shares is None else len(shares.missed)
+            foretold = Foretelling(Rehearsal(database, scratch, macros.aggregates), asker, shares)
+            walk = Walk(calling.source, database, macros, defaults, foretold)
+            walk.statement(tree.copy())
+            if shares is None or before == len(shares.missed):
+                break
+        if shares is not None:
+            check_stages(shares, list(foretold.calls))
         return SqlExplanation(
-            tuple(foretold.calls), unpriced=unpriced(asker.backend), warnings=tuple(walk.notes)
+            tuple(foretold.calls.values()),
+            unpriced=unpriced(asker.backend),
+            warnings=tuple(walk.notes),
         )
 
 
@@ -136,11 +166,11 @@ def check_form(calling: Calling, database: Database, defaults: Sampling) -> None
 
 
 def check_option(calling: Calling) -> None:
-    """Raises UnsupportedQueryError for EXPLAIN with an option."""
-    if option := calling.text.option:
+    """Raises UnsupportedQueryError for EXPLAIN with an option other than ANALYZE."""
+    if calling.text.option and not calling.text.only_analyzes:
         raise UnsupportedQueryError(
-            f"EXPLAIN {option} with LLM calls is not supported. Write plain EXPLAIN to see what "
-            "the query will ask; to see what it cost, run it and read result.report."
+            f"EXPLAIN {calling.text.option} with LLM calls is not supported. Write EXPLAIN to see "
+            "what the query will ask, or EXPLAIN ANALYZE to run it and compare."
         )
 
 

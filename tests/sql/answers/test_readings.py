@@ -1,4 +1,7 @@
-"""A cast of answers gives what DuckDB's TRY_CAST gives, and a row error where that is NULL."""
+"""A cast of answers gives what DuckDB's TRY_CAST gives, and a row error where that is NULL.
+
+A list, struct or map with a part that is no value is NULL as a whole.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,15 @@ ANY_TEXT = ["BLOB", "VARIANT", "UNION(a INTEGER, b VARCHAR)"]
 OTHERS = [
     "BOOLEAN", "DATE", "TIME", "TIME_NS", "TIMETZ", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS",
     "TIMESTAMP_NS", "TIMESTAMPTZ", "INTERVAL", "UUID", "BIT", "JSON", "ENUM('good', 'bad')",
-    "INTEGER[]", "VARCHAR[]", "INTEGER[2]", "STRUCT(a INTEGER, b DATE)", "MAP(VARCHAR, INTEGER)",
 ]  # fmt: skip
-TYPES = [*NUMBERS, *ANY_TEXT, *OTHERS]
+NESTED = [
+    "INTEGER[]",
+    "VARCHAR[]",
+    "INTEGER[2]",
+    "STRUCT(a INTEGER, b DATE)",
+    "MAP(VARCHAR, INTEGER)",
+]
+TYPES = [*NUMBERS, *ANY_TEXT, *OTHERS, *NESTED]
 DECIMAL_NOTATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 WHITE_SPACE = " \t\n\r\f\v"
 FENCED = re.compile(r"\s*```(?:[\w+-]*\n)?([^`]+)```\s*", re.ASCII)
@@ -75,7 +84,9 @@ def reference(text: str, kind: str, plain: duckdb.DuckDBPyConnection) -> str | N
         text = (fenced[1] if fenced else text).strip(WHITE_SPACE)
     if kind in NUMBERS and not DECIMAL_NOTATION.fullmatch(text):
         return None
-    (value,) = plain.execute(f"SELECT CAST(TRY_CAST(? AS {kind}) AS VARCHAR)", [text]).fetchone()
+    # TRY_CAST turns parts of a list or struct that are no values into NULL; a cast refuses them.
+    cast = f"TRY(CAST(? AS {kind}))" if kind in NESTED else f"TRY_CAST(? AS {kind})"
+    (value,) = plain.execute(f"SELECT CAST({cast} AS VARCHAR)", [text]).fetchone()
     return None if kind in ("FLOAT", "DOUBLE") and value in ("inf", "-inf") else value
 
 

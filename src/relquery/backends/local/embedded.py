@@ -367,6 +367,11 @@ class EmbeddedBackend(Backend):
         return self.config.cache_tokens
 
     @property
+    def block_tokens(self) -> int:
+        """See Backend."""
+        return self.config.block_size if self.config.prefix_caching else 0
+
+    @property
     def has_modules(self) -> bool:
         """See Backend."""
         return True

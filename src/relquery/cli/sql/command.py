@@ -17,9 +17,9 @@ from rich.console import Console
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.sql.explained import shown
+from relquery.cli.sql.explained import analyzed, shown
 from relquery.cli.sql.kept import Came, what_is_kept
-from relquery.cli.sql.params import read_params
+from relquery.cli.sql.params import read_params, read_selectivity
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
@@ -35,6 +35,7 @@ from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.report import Report
+from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv, for_parquet
 from relquery.sql.explain.explanation import SqlExplanation
@@ -130,6 +131,14 @@ def sql(
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
+    selectivity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]SHARE",
+            help="With --explain: the share of rows that pass a condition on answers, e.g. 0.3, or "
+            "'filter 1=0.3' for one stage. Later stages then show what is expected.",
+        ),
+    ] = None,
     cost: Cost = None,
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
@@ -158,6 +167,7 @@ def sql(
     text = _text(query)
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
+    shares = read_selectivity(selectivity or [], explains=asks_to_explain)
     if output is not None and asks_to_explain:
         raise ConfigError(
             f"--output {output} would be overwritten with an explanation. Remove --output, or "
@@ -187,7 +197,9 @@ def sql(
             try:
                 with interruptible():
                     if asks_to_explain:
-                        explanation = connection.explain(text, params, **sampling)
+                        explanation = connection.explain(
+                            text, params, selectivity=shares, **sampling
+                        )
                         result = Result(explanation.arrow(), (), Report())
                     else:
                         advanced = came.counting(advance)
@@ -204,10 +216,7 @@ def sql(
                 raise typer.Exit(ERROR) from None
     if write is not None:
         write(result)
-    if explanation is not None and form is Format.TABLE:
-        Console().print(shown(explanation))
-    else:
-        _print(result, form)
+    _print(result, form, explanation)
     _report(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
@@ -222,8 +231,12 @@ def _order(name: str) -> Order:
     return name  # type: ignore[return-value]  # QueryConfig checks it
 
 
-def _print(result: Result, form: Format) -> None:
-    if form is Format.TABLE:
+def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> None:
+    if form is Format.TABLE and explanation is not None:
+        Console().print(shown(explanation))
+    elif form is Format.TABLE and is_analysis(result.table):
+        Console().print(analyzed(result.table))
+    elif form is Format.TABLE:
         Console().print(result_table(result, _SHOWN))
     elif form is Format.CSV:
         pa_csv.write_csv(for_csv(result.table, _names(result)), sys.stdout.buffer)

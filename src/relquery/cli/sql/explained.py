@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
 from rich.console import Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from relquery.sql.analyze.analysis import cells
 from relquery.sql.explain.explanation import SqlExplanation
 
 _WORDS = ("stage", "answers", "asks")
@@ -15,11 +19,20 @@ def shown(explanation: SqlExplanation) -> Group | Text:
     """A row per call, what is not known left out, and below it how calls would be cheaper."""
     if not explanation.calls:
         return Text(str(explanation))
-    view = Table(title=explanation.title, title_justify="left", box=None, pad_edge=False)
-    columns = explanation.columns()
-    for title in columns:
-        justify: JustifyMethod = "left" if title in _WORDS else "right"
-        view.add_column(title, justify=justify, overflow="fold")
+    view = _table(explanation.columns(), explanation.title)
+    return Group(view, *map(Text, explanation.notes))
+
+
+def analyzed(table: pa.Table) -> Table:
+    """What EXPLAIN ANALYZE returns: a row per stage."""
+    return _table(dict(cells(table)), "Predicted, given the rows that passed / measured")
+
+
+def _table(columns: Mapping[str, Sequence[str]], title: str) -> Table:
+    view = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in columns:
+        justify: JustifyMethod = "left" if name in _WORDS else "right"
+        view.add_column(name, justify=justify, overflow="fold")
     for row in zip(*columns.values(), strict=True):
         view.add_row(*map(Text, row))
-    return Group(view, *map(Text, explanation.notes))
+    return view

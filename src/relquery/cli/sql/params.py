@@ -1,4 +1,4 @@
-"""Values of a query's parameters, as given on the command line."""
+"""Values of a query's parameters, and shares of rows, as given on the command line."""
 
 from __future__ import annotations
 
@@ -26,6 +26,35 @@ def read_params(given: Sequence[str]) -> dict[str, Any] | None:
             raise ConfigError(f"--param {name} is given twice. Give it once.")
         values[name] = _value(text)
     return values or None
+
+
+def read_selectivity(given: Sequence[str], *, explains: bool) -> float | dict[str, float] | None:
+    """`0.3` for all stages, `filter 1=0.3` for one; None if none is given. Raises ConfigError.
+
+    explains: whether the query is only explained.
+    """
+    if given and not explains:
+        raise ConfigError("--selectivity is for --explain. Add --explain, or leave it out.")
+    by_stage: dict[str, float] = {}
+    for one in given:
+        name, equals, text = one.rpartition("=")
+        name = name.strip()
+        try:
+            share = float(text)
+        except ValueError:
+            raise ConfigError(
+                f"--selectivity {one}: expected a number from 0 to 1, or NAME=NUMBER, e.g. "
+                "--selectivity 'filter 1=0.3'."
+            ) from None
+        if not equals and len(given) == 1:
+            return share
+        if not name or name in by_stage:
+            raise ConfigError(
+                f"--selectivity {one}: give one number for all stages, or one for each by its "
+                "name, e.g. --selectivity 'filter 1=0.3'."
+            )
+        by_stage[name] = share
+    return by_stage or None
 
 
 def _value(text: str) -> Any:

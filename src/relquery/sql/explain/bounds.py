@@ -7,7 +7,7 @@ this cannot mislead: it has a single source, and only columns without answers de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -31,13 +31,20 @@ class Known:
 
     most: the maximum number of rows; None if unknown. exact: whether there are exactly that many.
     held: whether the table at hand contains all of them; it may contain more unless `exact`.
-    open: lower-case names of the columns that depend on answers.
+    open: lower-case names of the columns that depend on answers. expected: whether the rows at hand
+    are a sample that answers are expected to leave, and not a bound.
     """
 
     most: int | None = None
     exact: bool = True
     held: bool = True
     open: frozenset[str] = frozenset()
+    expected: bool = False
+
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether what is done with the rows at hand says how many rows it leaves."""
+        return self.held and (self.exact or self.expected)
 
     def is_open(self, node: exp.Expr, reads: Callable[[exp.Query], bool] = _always) -> bool:
         """Whether the value of an expression depends, or may depend, on answers.
@@ -75,7 +82,7 @@ def known_base(inner: exp.Select, context: Context, stand_ins: Mapping[str, Know
     table = replace(found, open=found.open | {source.alias_or_name.lower()})
     cuts = [inner.args[key] for key in ("limit", "offset") if inner.args.get(key)]
     deciding = [inner.args[key] for key in ("where", "order") if inner.args.get(key)]
-    if any(map(table.is_open, deciding)) or (cuts and not table.exact):
+    if any(map(table.is_open, deciding)) or (cuts and not table.is_at_hand):
         return Known(table.most, exact=False, held=False)
     columns = (item.alias.lower() for item in inner.expressions if table.is_open(item))
     return replace(table, open=frozenset(columns))
@@ -95,15 +102,23 @@ def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known
     folds = aggregates.in_select(select)
     keys = keys_of(select, aggregates)
     most = 1 if folds and not keys else rows.most
-    if any(select.args.get(key) for key in _CUTS) or any(map(rows.is_open, keys)):
+    cuts = [select.args[key] for key in _CUTS if select.args.get(key)]
+    if any(map(rows.is_open, keys)) or (cuts and not _are_expected(cuts, select, rows)):
         return Known(most, exact=False, held=False)
     columns = {
         item.alias.lower()
         for item in items
         if rows.is_open(item) or not (rows.exact or _is_of_one_row(item, aggregates))
     }
-    exact = rows.exact or (folds and not keys)
-    return Known(most, exact, rows.held or (folds and not keys), frozenset(columns))
+    is_one = folds and not keys
+    exact = (rows.exact and not cuts) or is_one
+    return Known(most, exact, rows.held or is_one, frozenset(columns), rows.expected)
+
+
+def _are_expected(cuts: Sequence[exp.Expr], select: exp.Select, rows: Known) -> bool:
+    """Whether clauses leave as many of the rows at hand as they are expected to leave."""
+    decided = [*cuts, *select.expressions] if select.args.get("distinct") else cuts
+    return rows.expected and not any(map(rows.is_open, decided))
 
 
 def _entries(context: Context) -> dict[str, exp.CTE]:

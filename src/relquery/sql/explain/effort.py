@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from relquery.backends.base import Backend
 from relquery.prompt import Compared, Prompt, Sampling
 from relquery.table.cost.price import PRICES
 
+Figure = TypeVar("Figure", int, float)
 CountedBy = Literal["tokenizer", "sample", "characters"]
 
 _CHARACTERS = 4  # per token; typical of English with most tokenizers
@@ -35,9 +36,24 @@ class Effort:
     seconds: float | None
     usd: float | None
 
+    def plus(self, more: Effort) -> Effort:
+        """What all of the prompts take."""
+        return Effort(
+            self.prompt_tokens + more.prompt_tokens,
+            self.counted_by if self.counted_by != "tokenizer" else more.counted_by,
+            _sum(self.refused, more.refused),
+            _sum(self.seconds, more.seconds),
+            _sum(self.usd, more.usd),
+        )
 
-def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> Effort:
-    """Count tokens and derive time and price from them. Computes no answers."""
+
+def effort(
+    prompts: Sequence[Prompt], sampling: Sampling, backend: Backend, hit_rate: float = 0.0
+) -> Effort:
+    """Count tokens and derive time and price from them. Computes no answers.
+
+    hit_rate: the share of the prompt tokens that the cache serves.
+    """
     picked = range(len(prompts))
     if len(prompts) > _COUNTED:
         picked = np.linspace(0, len(prompts) - 1, _COUNTED).astype(int).tolist()
@@ -50,8 +66,13 @@ def effort(prompts: Sequence[Prompt], sampling: Sampling, backend: Backend) -> E
     if by == "sample":
         mean = sum(counts) / len(counts)
         counts = [round(mean)] * len(prompts)
-    seconds = backend.predict(counts, sampling) if counts else 0.0
+    cached = int(hit_rate * sum(counts))
+    seconds = backend.predict(counts, sampling, cached) if counts else 0.0
     return Effort(sum(counts), by, refused, seconds, _usd(backend, counts, sampling))
+
+
+def _sum(one: Figure | None, more: Figure | None) -> Figure | None:
+    return None if one is None or more is None else one + more
 
 
 def answers(sampling: Sampling, backend: Backend) -> str:

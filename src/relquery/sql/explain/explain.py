@@ -2,14 +2,14 @@
 
 It goes through the SELECTs as if they were run (see sql.walk.statement), with NULL for all
 answers. Rows that have not passed a filter are counted exactly. Rows that a filter may drop are
-still counted, so the counts for later stages are upper bounds.
+still counted, so the counts for later stages are upper bounds. If it is known which share of the
+rows passes, a random part of them goes on, and the counts are what is expected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from sqlglot import exp
 from relquery.arrays import Int64s
 from relquery.errors import QueryError
 from relquery.ledger import has_one_answer, look_up
-from relquery.prompt import Compared, Prompt, Sampling
+from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
 from relquery.sql.answers.checks import Check
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.groups import Grouped
@@ -26,8 +26,10 @@ from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
 from relquery.sql.explain.guarded import asked_twice
 from relquery.sql.explain.labels import hint
+from relquery.sql.explain.prefixes import HitRate, Prefixes
 from relquery.sql.explain.rehearse import Rehearsal
 from relquery.sql.explain.rows import ForeseenRows
+from relquery.sql.explain.shares import Shares
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import Inputs, Question
 from relquery.sql.inputs.matches import Matches
@@ -36,11 +38,12 @@ from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 
 _SHOWN = 60  # characters of a prompt
+_ORDERED = 100_000  # at most this many inputs are put in order
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """calls, from_ledger: distinct inputs. exact: whether both are. effort: may be unknown.
+    """calls, from_ledger: distinct inputs. exact: whether both are. effort, hits: if known.
 
     compared: how many of the calls only serve a guard.
     """
@@ -50,23 +53,36 @@ class _Counts:
     exact: bool
     effort: Effort | None
     compared: int = 0
+    hits: HitRate | None = None
 
 
 @dataclass(slots=True)
 class Foretelling:
     """Describes stages instead of running them; see statement.Stages.
 
-    calls: the calls described so far.
+    shares: of the rows that pass; None if nothing is known. hidden: keys in the ledger that are
+    taken not to be there. calls: those described so far, by stage.
     """
 
     rehearsal: Rehearsal
     asker: Asker
-    calls: list[ExplainedCall] = field(default_factory=list)
+    shares: Shares | None = None
+    hidden: Set[bytes] = frozenset()
+    calls: dict[str, ExplainedCall] = field(default_factory=dict)
+    _selects: int = 0
+    _stage: str = ""
     _keys: set[bytes] = field(default_factory=set)
+    _prefixes: Prefixes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._prefixes = Prefixes(self.asker.backend)
 
     def rows(self, plan: SelectPlan, context: Context) -> ForeseenRows:
         """Base rows, as far as they are known."""
-        return self.rehearsal.rows(plan, context)
+        rows = self.rehearsal.rows(plan, context)
+        rows.shares, rows.select = self.shares, self._selects
+        self._selects += 1
+        return rows
 
     def table(self, rows: ForeseenRows) -> str:
         """A stand-in; see sql.explain.bounds."""
@@ -90,31 +106,61 @@ class Foretelling:
         where: exp.Expr | None,
     ) -> None:
         """Record what a call would ask."""
+        self._stage = name
+        rows.stages.setdefault(call.index, name)
+        new = wanted if self.shares is None else rows.new_inputs(call, wanted)
         self.rehearsal.ask(name, call, rows, wanted, where)
-        counts = self._counts(call, rows, wanted)
+        counts = self._counts(call, rows, new)
         is_open = bool(call.needs) or (where is not None and rows.is_open(where))
-        is_known = rows.known.exact and not is_open and not rows.may_stop
+        is_known = rows.known.exact and not is_open and not rows.may_stop and counts.exact
         asked = rows.at_most(len(wanted)) if rows.known.held else rows.known.most
         modules = tuple(call.fields[at].name for at in call.modules)
         has_modules = bool(self.asker.modules(call))
-        self.calls.append(
-            ExplainedCall(
-                stage=name,
-                prompt=_short(call.prompt),
-                fields=", ".join(map(_shown, call.fields)),
-                rows=asked,
-                calls=counts.calls,
-                from_ledger=counts.from_ledger,
-                counts=_in_words(asked, counts.calls, is_known and counts.exact),
-                order="pinned" if call.is_pinned else self.asker.config.order,
-                answers=answers(call.sampling, self.asker.backend),
-                hint=self._hint(call.sampling),
-                modules=modules if has_modules else (),
-                plain=() if has_modules else modules,
-                effort=counts.effort,
-                compared=counts.compared,
-            )
+        told = ExplainedCall(
+            stage=name,
+            prompt=_short(call.prompt),
+            fields=", ".join(map(_shown, call.fields)),
+            rows=asked,
+            calls=counts.calls,
+            from_ledger=counts.from_ledger,
+            counts=None if asked is None and counts.calls is None else "at most",
+            order="pinned" if call.is_pinned else self.asker.config.order,
+            answers=answers(call.sampling, self.asker.backend),
+            hint=self._hint(call.sampling),
+            modules=modules if has_modules else (),
+            plain=() if has_modules else modules,
+            effort=counts.effort,
+            compared=counts.compared,
+            hits=counts.hits,
         )
+        if told.counts is not None and is_known:
+            told = replace(told, counts="exact")
+        elif told.counts is not None and counts.effort and self._is_expected(rows):
+            told = replace(told, counts="expected")
+        earlier = self.calls.get(name)
+        self.calls[name] = told if earlier is None else earlier.plus(told)
+        self._note(call, rows, wanted, told, name)
+
+    def _is_expected(self, rows: ForeseenRows) -> bool:
+        return self.shares is not None and rows.known.is_at_hand
+
+    def _note(
+        self,
+        call: PlannedCall,
+        rows: ForeseenRows,
+        wanted: Int64s,
+        told: ExplainedCall,
+        name: str,
+    ) -> None:
+        """Note what answers cost, as the walk decides by it which filter goes first."""
+        work = told.effort
+        if self.shares is None or work is None or not told.calls or work.counted_by == "characters":
+            return
+        length = self.shares.lengths.get(name)
+        if length is not None:
+            mean = round(work.prompt_tokens / told.calls)
+            answer = Answer(None, Finish.STOP, prompt_tokens=mean, output_tokens=round(length))
+            rows.of_call(call.index).answers[wanted] = answer
 
     def final(self, rows: ForeseenRows) -> str:
         """Required by the protocol; its result is not used."""
@@ -148,14 +194,40 @@ class Foretelling:
             places, again, known = twice.inputs, twice.again, twice.known
             repeats |= not twice.exact
         missing: Sequence[Prompt] = inputs.prompts(places, None)
+        hits, ordered = None, self._in_order(inputs, places)
+        if ordered is not None:
+            hits = self._prefixes.send(ordered)
+            missing = ordered if len(ordered) == len(missing) else missing
+            if hits is not None and len(ordered) < len(missing):
+                hits = replace(hits, is_sample=True)
         if (most := rows.at_most(len(missing))) < len(missing):
             missing = sorted(missing, key=_length, reverse=True)[:most]
             known = min(known, most)
         if len(again):
             again = again[: rows.at_most(len(again))]
             missing = [*missing, *inputs.prompts(again, None)]
-        work = effort(missing, call.sampling, self.asker.backend)
-        return _Counts(len(missing), known, not repeats, work, len(again))
+        work = self._effort(missing, call, hits)
+        return _Counts(len(missing), known, not repeats, work, len(again), hits)
+
+    def _in_order(self, inputs: Inputs, places: Int64s) -> Sequence[Prompt] | None:
+        """The prompts of some inputs as they will be sent; of very many, the prompts of a sample.
+
+        None if nothing would be learnt from them.
+        """
+        if not self._prefixes.is_known:
+            return None
+        if len(places) > _ORDERED:
+            places = places[np.linspace(0, len(places) - 1, _ORDERED).astype(int)]
+        schedule = inputs.schedule(places, self.asker.config.order)
+        return inputs.prompts(places if schedule is None else places[schedule.rows], schedule)
+
+    def _effort(self, prompts: Sequence[Prompt], call: PlannedCall, hits: HitRate | None) -> Effort:
+        """What prompts take: at most, or if the length of their answers is known, as expected."""
+        length = None if self.shares is None else self.shares.lengths.get(self._stage)
+        if length is None or hits is None:
+            return effort(prompts, call.sampling, self.asker.backend)
+        sampling = replace(call.sampling, max_tokens=max(1, round(length)))
+        return effort(prompts, sampling, self.asker.backend, hits.rate)
 
     def _of_groups(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray
@@ -173,11 +245,12 @@ class Foretelling:
             for at, one in enumerate(forest.trees)
             if one.below
         ]
-        work = effort([*missing, *later], call.sampling, self.asker.backend)
+        hits = self._prefixes.send([*missing, *later])
+        work = self._effort([*missing, *later], call, hits)
         if later and work.counted_by == "tokenizer":
             work = replace(work, counted_by="sample", refused=None)
         calls = len(missing) + len(later)
-        return _Counts(calls, len(first) - len(missing), not repeats, work)
+        return _Counts(calls, len(first) - len(missing), not repeats, work, hits=hits)
 
     def _of_matches(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, cells: Cells
@@ -187,8 +260,9 @@ class Foretelling:
         rows.note_inputs(call, wanted, matches.of_row)
         places, repeats = self._missing(matches.prompts, call.sampling)
         missing = [matches.prompts[at] for at in places]
-        work = effort(missing, call.sampling, self.asker.backend)
-        return _Counts(len(missing), len(matches.prompts) - len(missing), not repeats, work)
+        hits = self._prefixes.send(missing)
+        work, known = self._effort(missing, call, hits), len(matches.prompts) - len(missing)
+        return _Counts(len(missing), known, not repeats, work, hits=hits)
 
     def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> tuple[Int64s, bool]:
         """The places of prompts that the ledger cannot answer, and whether it may be able to later.
@@ -201,7 +275,10 @@ class Foretelling:
         # Getting the name may open the backend.
         names = self.asker.names if ledger.has_answers else ("",)
         keys, known = look_up(ledger, names, prompts, sampling)
-        missing = [at for at in range(len(prompts)) if at not in known]
+        there = {at for at in known if self.hidden.isdisjoint(keys.of_prompt(at))}
+        if self.shares is not None:
+            there |= {at for at, key in enumerate(keys.whole) if key in self._keys}
+        missing = [at for at in range(len(prompts)) if at not in there]
         new = {keys.whole[at] for at in missing}
         repeats = not self._keys.isdisjoint(new)
         self._keys.update(new)
@@ -222,14 +299,6 @@ def _length(prompt: Prompt) -> int:
 
 def _shown(field: Field) -> str:
     return f"MODULE({field.name})" if field.is_module else field.name
-
-
-def _in_words(
-    rows: int | None, calls: int | None, is_exact: bool
-) -> Literal["exact", "at most"] | None:
-    if rows is None and calls is None:
-        return None
-    return "exact" if is_exact else "at most"
 
 
 def _short(prompt: str) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
 
 from relquery.config import Order
 from relquery.sql.explain.effort import Effort
+from relquery.sql.explain.prefixes import HitRate
 
 _ESTIMATED = ("sample", "characters")
+_RELIABLE = ("exact", "expected", "at most", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class ExplainedCall:
     the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
     compared: how many of the calls ask again, with fields as written, for a guard.
+    hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
     """
 
     stage: str
@@ -31,7 +34,7 @@ class ExplainedCall:
     rows: int | None
     calls: int | None
     from_ledger: int | None
-    counts: Literal["exact", "at most"] | None
+    counts: Literal["exact", "expected", "at most"] | None
     order: Order | Literal["pinned"]
     answers: str
     hint: str | None
@@ -39,6 +42,68 @@ class ExplainedCall:
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     compared: int = 0
+    hits: HitRate | None = None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Of the cache, from 0 to 1."""
+        return None if self.hits is None else self.hits.rate
+
+    @property
+    def notes(self) -> list[str]:
+        """How it would be cheaper, and what is special about it."""
+        hints = [f"{self.hint} so that it takes one forward pass"] if self.hint else []
+        return [*hints, *self.remarks]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is special about it."""
+        found = []
+        if self.modules:
+            found.append(
+                f"MODULE: each value of {' and '.join(self.modules)} is read by itself, so answers "
+                "may differ from those without MODULE"
+            )
+        if self.plain:
+            found.append(
+                f"MODULE has no effect: a provider's model is sent {' and '.join(self.plain)} as "
+                "ordinary text"
+            )
+        if self.order == "pinned":
+            found.append(
+                "PROMPT pins the order of the fields, so prompts share less. Name columns in "
+                "braces instead: '... {column} ...'"
+            )
+        if self.compared:
+            found.append(
+                f"the guard asks {self.compared:,} of them a second time, with fields as written"
+            )
+        return found
+
+    def plus(self, more: ExplainedCall) -> ExplainedCall:
+        """The same stage, asked for some more rows."""
+        works = self.effort, more.effort
+        known = None if works[0] is None or works[1] is None else works[0].plus(works[1])
+        return replace(
+            self,
+            rows=_sum(self.rows, more.rows),
+            calls=_sum(self.calls, more.calls),
+            from_ledger=_sum(self.from_ledger, more.from_ledger),
+            counts=max(self.counts, more.counts, key=_RELIABLE.index),
+            effort=known,
+            compared=self.compared + more.compared,
+            hits=self._hits_with(more),
+        )
+
+    def _hits_with(self, more: ExplainedCall) -> HitRate | None:
+        weights = [0 if one.effort is None else one.effort.prompt_tokens for one in (self, more)]
+        if self.hits is None or more.hits is None or not all(weights):
+            return more.hits if not weights[0] else self.hits if not weights[1] else None
+        hits = (
+            one.rate * weight for one, weight in zip((self.hits, more.hits), weights, strict=True)
+        )
+        is_sample = self.hits.is_sample or more.hits.is_sample
+        return HitRate(sum(hits) / sum(weights), is_sample)
 
     def cells(self) -> dict[str, str]:
         """Readable cells by column title; "" if unknown."""
@@ -50,6 +115,7 @@ class ExplainedCall:
             "calls": self._count(self.calls),
             "from ledger": f"{self.from_ledger:,}" if self.from_ledger else "",
             "prompt tokens": self._count(work.prompt_tokens, about) if work else "",
+            "hit rate": _shown(self.hits),
             "refused": f"{work.refused:,}" if work and work.refused else "",
             "seconds at most": _rounded(work.seconds) if work else "",
             "USD at most": _rounded(work.usd) if work else "",
@@ -61,7 +127,16 @@ class ExplainedCall:
         """A number, marked if it is a bound or an estimate."""
         if number is None:
             return ""
-        return f"{'' if self.counts == 'exact' else 'at most '}{about}{number:,}"
+        words = {"exact": "", "expected": "about ", "at most": f"at most {about}"}
+        return f"{words[self.counts or 'at most'] or about}{number:,}"
+
+
+def _shown(hits: HitRate | None) -> str:
+    return "" if hits is None else f"{'about ' if hits.is_sample else ''}{hits.rate:.0%}"
+
+
+def _sum(one: int | None, more: int | None) -> int | None:
+    return None if one is None or more is None else one + more
 
 
 def _rounded(figure: float | None) -> str:
@@ -82,12 +157,14 @@ SCHEMA = pa.schema(
         "counts": pa.string(),
         "prompt_tokens": pa.int64(),
         "counted_by": pa.string(),
+        "hit_rate": pa.float64(),
         "refused": pa.int64(),
         "order": pa.string(),
         "answers": pa.string(),
         "seconds": pa.float64(),
         "usd": pa.float64(),
         "hint": pa.string(),
+        "note": pa.string(),
     }
 )
 """One row per call; see ExplainedCall."""
@@ -112,8 +189,16 @@ class SqlExplanation:
         """As a table with one row per call, or DuckDB's plan if there are no calls."""
         if self.plan is not None:
             return pa.table({"explain_key": ["physical_plan"], "explain_value": [self.plan]})
-        rows = [asdict(call) for call in self.calls]
-        return pa.Table.from_pylist([row | (row["effort"] or {}) for row in rows], SCHEMA)
+        rows = []
+        for at, call in enumerate(self.calls):
+            row = asdict(call)
+            notes = [*call.remarks, *(self.general if at == 0 else [])]
+            rows.append(
+                row
+                | (row["effort"] or {})
+                | {"hit_rate": call.hit_rate, "note": "; ".join(notes) or None}
+            )
+        return pa.Table.from_pylist(rows, SCHEMA)
 
     @property
     def title(self) -> str:
@@ -128,37 +213,13 @@ class SqlExplanation:
     @property
     def notes(self) -> list[str]:
         """How calls would be cheaper, what is approximated, and why no price is told."""
-        hints = [
-            f"{call.stage}: {call.hint} so that it takes one forward pass"
-            for call in self.calls
-            if call.hint
-        ]
-        hints += [
-            f"{call.stage}: MODULE: each value of {' and '.join(call.modules)} is read by itself, "
-            "so answers may differ from those without MODULE"
-            for call in self.calls
-            if call.modules
-        ]
-        hints += [
-            f"{call.stage}: MODULE has no effect: a provider's model is sent "
-            f"{' and '.join(call.plain)} as ordinary text"
-            for call in self.calls
-            if call.plain
-        ]
-        hints += [
-            f"{call.stage}: PROMPT pins the order of the fields, so prompts share less. Name "
-            "columns in braces instead: '... {column} ...'"
-            for call in self.calls
-            if call.order == "pinned"
-        ]
-        hints += [
-            f"{call.stage}: the guard asks {call.compared:,} of them a second time, with fields as "
-            "written"
-            for call in self.calls
-            if call.compared
-        ]
-        hints += self.warnings
-        return hints if self.unpriced is None else [*hints, self.unpriced]
+        found = [f"{call.stage}: {note}" for call in self.calls for note in call.notes]
+        return [*found, *self.general]
+
+    @property
+    def general(self) -> list[str]:
+        """Notes that are not about one call."""
+        return [*self.warnings, *([] if self.unpriced is None else [self.unpriced])]
 
     def columns(self) -> dict[str, list[str]]:
         """Cells to show, by title; columns unknown for all calls are left out."""

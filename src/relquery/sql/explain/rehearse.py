@@ -83,7 +83,7 @@ class Rehearsal:
         self.compute(rows)
         sql = rows.final()
         empty = f"SELECT * FROM ({sql}) WHERE false"
-        known = known_rows(rows.plan.final, rows.known, self.aggregates)
+        known = known_rows(rows.plan.final, rows.at_hand, self.aggregates)
         try:
             name = self.scratch.table(sql if known.held else empty)
         except QueryError:  # due to rows that a filter would drop, or to NULL for an answer

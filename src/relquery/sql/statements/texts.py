@@ -44,6 +44,12 @@ class Text:
         """Whether it starts with EXPLAIN ANALYZE, which runs it."""
         return "ANALYZE" in (self.option or "").upper()
 
+    @property
+    def only_analyzes(self) -> bool:
+        """Whether ANALYZE is the only option."""
+        words = [token.text.upper() for token in sqlglot.tokenize(self.option or "", read=DIALECT)]
+        return words in (["ANALYZE"], ["(", "ANALYZE", ")"])
+
 
 def split(sql: str, database: Database) -> list[Text]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""

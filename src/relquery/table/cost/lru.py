@@ -8,7 +8,7 @@ import numpy as np
 
 from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
-from relquery.table.compiled import compiled
+from relquery.table.compiled import compiled, is_ready
 from relquery.table.cost.prefix_tree import mix
 from relquery.table.cost.tokens import Tokens
 
@@ -28,6 +28,11 @@ def lru_hits(tokens: Tokens, blocks: int, block_size: int = 16) -> Int64s:
         if value < 1:
             raise ConfigError(f"{name} is {value}; an LRU cache needs at least 1.")
     return _lru(tokens.ids, tokens.offsets, blocks, block_size)
+
+
+def is_compiled() -> bool:
+    """Whether counting need not be compiled first."""
+    return is_ready(_lru)
 
 
 class _Pages(NamedTuple):

@@ -1,0 +1,116 @@
+"""How many prompt tokens a cache will serve, counted on the prompts in the order to send."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from relquery.arrays import Int64s, TokenIds
+from relquery.backends.base import Backend
+from relquery.errors import RequestError
+from relquery.prompt import Prompt
+from relquery.table.compiled import interpreted
+from relquery.table.cost.billing import bill
+from relquery.table.cost.lru import is_compiled, lru_hits
+from relquery.table.cost.pieces import EstimatedTokens
+from relquery.table.cost.price import PRICES, Price
+from relquery.table.cost.tokens import Tokens, tokenize
+
+_COUNTED = 4096  # at most this many prompts are counted; of more, some runs of neighbours
+_RUNS = 4
+_KEPT = 1024  # prompts of earlier stages that are looked at
+_INTERPRETED = 100_000  # tokens that are counted sooner than the counting is compiled
+
+
+@dataclass(frozen=True, slots=True)
+class HitRate:
+    """The share of prompt tokens that the cache serves. is_sample: whether some were counted."""
+
+    rate: float
+    is_sample: bool
+
+
+@dataclass(slots=True)
+class Prefixes:
+    """What the prompts of a statement share, stage by stage, if the cache is empty at first."""
+
+    backend: Backend
+    _sent: list[TokenIds] = field(default_factory=list)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything is known about the backend's cache."""
+        return self.backend.block_tokens is not None or self._price is not None
+
+    @property
+    def _price(self) -> Price | None:
+        price = PRICES.get(self.backend.name.removeprefix("openai:"))
+        return price if price is not None and not price.breakpoints else None
+
+    def send(self, prompts: Sequence[Prompt]) -> HitRate | None:
+        """What is shared if these are sent next; None if it is not known."""
+        if not prompts:
+            return None
+        picked, firsts = _picked(len(prompts))
+        some = [prompts[at] for at in picked]
+        is_sample = len(picked) < len(prompts)
+        size = self.backend.block_tokens
+        if size is None:
+            return self._billed(some)
+        new = self._tokens(some)
+        if new is None:
+            return None
+        hits = self._hits(new, size)
+        lengths = np.array([len(ids) for ids in new])
+        counted = np.ones(len(new), np.bool_)
+        counted[[at for at in firsts if at < len(new)]] = False  # they have lost their neighbours
+        total = int(lengths[counted].sum())
+        return HitRate(float(hits[counted].sum()) / total if total else 0.0, is_sample)
+
+    def _hits(self, new: list[TokenIds], size: int) -> Int64s:
+        before, cache = self._sent, self.backend.cache_tokens or 0
+        self._sent = [*before, *new][-_KEPT:]
+        if not size:
+            return np.zeros(len(new), np.int64)
+        # The last token of a prompt is computed in any case.
+        tokens = Tokens.of([ids[:-1] for ids in (*before, *new)])
+        quick = len(tokens.ids) <= _INTERPRETED and not is_compiled()
+        with interpreted() if quick else nullcontext():
+            return lru_hits(tokens, max(1, cache // size), size)[len(before) :]
+
+    def _tokens(self, prompts: Sequence[Prompt]) -> list[TokenIds] | None:
+        """The token ids of prompts, without those that cannot be rendered; None if one of them has
+        spans that are reused by themselves.
+        """
+        found = []
+        for prompt in prompts:
+            try:
+                runs = self.backend.runs(prompt)
+            except RequestError:
+                continue
+            if runs is None or len(runs) != 1:
+                return None
+            found.append(runs[0])
+        return found
+
+    def _billed(self, prompts: Sequence[Prompt]) -> HitRate | None:
+        """By the rules of a provider; words and their pieces stand for tokens."""
+        price = self._price
+        if price is None:
+            return None
+        texts = ["".join(str(span.content) for span in prompt) for prompt in prompts]
+        found = bill(tokenize(texts, EstimatedTokens()), price)
+        return HitRate(found.read / found.tokens if found.tokens else 0.0, True)
+
+
+def _picked(count: int) -> tuple[list[int], list[int]]:
+    """Which of the prompts are counted, and where runs of them begin that are not the first."""
+    if count <= _COUNTED:
+        return list(range(count)), []
+    length = _COUNTED // _RUNS
+    starts = np.linspace(0, count - length, _RUNS).astype(int).tolist()
+    places = [at for start in starts for at in range(start, start + length)]
+    return places, [run * length for run in range(1, _RUNS)]

@@ -1,0 +1,88 @@
+"""Which share of the rows passes what a query asks of its answers: given, or measured in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, NamedTuple
+
+from relquery.errors import ConfigError, unknown
+from relquery.sql.walk.criteria import Count
+
+Place = tuple[int, str]
+"""A criterion over answers: the number of its SELECT, in the order in which they run; its text."""
+
+
+class Passing(NamedTuple):
+    """How many rows pass, and how many distinct inputs they have; None if not known."""
+
+    rows: int
+    inputs: int | None = None
+
+
+@dataclass(slots=True)
+class Shares:
+    """What is known of the criteria in a statement.
+
+    every: the share of rows of each criterion; None if not given. by_stage: the same by the stage
+    whose answers a criterion reads, which goes first. measured: what a run decided, each
+    time. lengths: tokens of a stage's answers on average. missed: stages whose
+    criteria have no share; they keep all rows.
+    """
+
+    every: float | None = None
+    by_stage: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[Place, Sequence[Count]] = field(default_factory=dict)
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    missed: set[str] = field(default_factory=set)
+
+    def passing(self, place: Place, stage: str, before: Sequence[Count], rows: int) -> Passing:
+        """How many of some rows pass. before: what was decided each time before."""
+        counts = self.measured.get(place)
+        if counts and len(before) < len(counts):
+            count = counts[len(before)]
+            inputs = round(count.passing * rows / count.rows) if count.inputs else None
+            return Passing(round(rows * count.passed / count.rows), inputs)
+        if counts:
+            share = sum(one.passed for one in counts) / sum(one.rows for one in counts)
+            return Passing(_rest(rows, share, before))
+        given = self.by_stage.get(stage, self.every)
+        if given is None:
+            self.missed.add(stage)
+            return Passing(rows)
+        return Passing(_rest(rows, given, before))
+
+
+def _rest(rows: int, share: float, before: Sequence[Count]) -> int:
+    """How many rows must pass so that of all rows the share does."""
+    judged, passed = sum(one.rows for one in before), sum(one.passed for one in before)
+    return min(rows, max(0, round(share * (judged + rows)) - passed))
+
+
+def read_shares(given: Any) -> Shares | None:
+    """From a number, or a dict by stage; None for None. Raises ConfigError."""
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return Shares(
+            by_stage={str(name): _share(one, f" of '{name}'") for name, one in given.items()}
+        )
+    return Shares(every=_share(given))
+
+
+def _share(given: Any, of: str = "") -> float:
+    is_number = isinstance(given, Real) and not isinstance(given, bool)
+    if not is_number or not 0 <= float(given) <= 1:
+        raise ConfigError(
+            f"selectivity{of} is {given!r}; it must be a number from 0 to 1, the share of rows "
+            "that pass, or such numbers by stage: {'filter 1': 0.3}."
+        )
+    return float(given)
+
+
+def check_stages(shares: Shares, stages: Sequence[str]) -> None:
+    """Raises ConfigError for a share of a stage that the statement does not have."""
+    for name in shares.by_stage:
+        if name not in stages:
+            raise ConfigError(unknown("stage", name, stages, of="this query"))
