@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import ConfigError, QueryError
+from relquery.errors import ConfigError, PromptWarning, QueryError
 from relquery.prompt import Role, Sampling, Span
 from relquery.sql.inputs.prompt import SYSTEM
 from tests.sql.fakes import FakeBackend
@@ -70,7 +70,8 @@ def test_values_of_every_type_are_written_readably(con, backend):
 def test_no_character_of_a_prompt_a_name_or_a_cell_is_lost(con, backend):
     con.register("nasty", pa.table({NASTY.replace("\0", ""): [NASTY]}))
     prompt = NASTY.replace("'", "''")
-    result = con.sql(f"SELECT LLM('{prompt}', nasty.*) FROM nasty")
+    with pytest.warns(PromptWarning, match="has {braces}"):
+        result = con.sql(f"SELECT LLM('{prompt}', nasty.*) FROM nasty")
     assert backend.asked[0].query == NASTY
     assert backend.asked[0].fields == {NASTY.replace("\0", ""): NASTY}
     assert result.fetchall() == [(NASTY,)]
@@ -120,6 +121,7 @@ def test_a_name_given_to_an_expression_in_a_subquery_is_the_fields_name(con, bac
 
 
 def test_options_become_sampling(con, backend):
+    backend.function = lambda query, fields: "Yes"
     con.sql(
         "SELECT LLM('x', id, max_tokens := 16, temperature => 0.5, top_p := 1, top_k := 5, "
         "seed := -3, stop := 'END', labels := ['Yes', 'No']) FROM films LIMIT 1"
@@ -170,5 +172,6 @@ def test_a_date_column_of_arrow_is_readable(con, backend):
 
 
 def test_labels_may_be_whole_numbers(con, backend):
+    backend.function = lambda query, fields: "-3"
     con.sql("SELECT LLM('Rate', id, labels := [1, 2, -3]) FROM films")
     assert backend.asked[0].sampling.labels == ("1", "2", "-3")

@@ -24,7 +24,7 @@ from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.groups import Grouped
 from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
-from relquery.sql.explain.guarded import asked_twice
+from relquery.sql.explain.guarded import AskedTwice, asked_twice
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.prefixes import HitRate, Prefixes
 from relquery.sql.explain.rehearse import Rehearsal
@@ -52,8 +52,8 @@ class _Counts:
     from_ledger: int | None
     exact: bool
     effort: Effort | None
-    compared: int = 0
     hits: HitRate | None = None
+    compared: int = 0
 
 
 @dataclass(slots=True)
@@ -130,8 +130,8 @@ class Foretelling:
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,
             effort=counts.effort,
-            compared=counts.compared,
             hits=counts.hits,
+            compared=counts.compared,
         )
         if told.counts is not None and is_known:
             told = replace(told, counts="exact")
@@ -186,11 +186,10 @@ class Foretelling:
         is_first = call.index not in rows.inputs
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
-        prompts = inputs.prompts_as_written()
-        places, repeats = self._missing(prompts, call.sampling)
+        places, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
         again, known = places[:0], inputs.count - len(places)
         # A guard compares answers of a call once, where it is first asked.
-        if is_first and (twice := asked_twice(question, inputs, self.asker)) is not None:
+        if is_first and (twice := self._asked_twice(question, inputs)) is not None:
             places, again, known = twice.inputs, twice.again, twice.known
             repeats |= not twice.exact
         missing: Sequence[Prompt] = inputs.prompts(places, None)
@@ -207,7 +206,13 @@ class Foretelling:
             again = again[: rows.at_most(len(again))]
             missing = [*missing, *inputs.prompts(again, None)]
         work = self._effort(missing, call, hits)
-        return _Counts(len(missing), known, not repeats, work, len(again), hits)
+        return _Counts(len(missing), known, not repeats, work, hits, len(again))
+
+    def _asked_twice(self, question: Question, inputs: Inputs) -> AskedTwice | None:
+        """See sql.explain.guarded. What the ledger has learnt since is not there."""
+        is_past = bool(self.hidden)
+        asker = replace(self.asker, ledger=None) if is_past else self.asker
+        return asked_twice(question, inputs, asker)
 
     def _in_order(self, inputs: Inputs, places: Int64s) -> Sequence[Prompt] | None:
         """The prompts of some inputs as they will be sent; of very many, the prompts of a sample.
@@ -250,7 +255,7 @@ class Foretelling:
         if later and work.counted_by == "tokenizer":
             work = replace(work, counted_by="sample", refused=None)
         calls = len(missing) + len(later)
-        return _Counts(calls, len(first) - len(missing), not repeats, work, hits=hits)
+        return _Counts(calls, len(first) - len(missing), not repeats, work, hits)
 
     def _of_matches(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, cells: Cells
@@ -262,7 +267,7 @@ class Foretelling:
         missing = [matches.prompts[at] for at in places]
         hits = self._prefixes.send(missing)
         work, known = self._effort(missing, call, hits), len(matches.prompts) - len(missing)
-        return _Counts(len(missing), known, not repeats, work, hits=hits)
+        return _Counts(len(missing), known, not repeats, work, hits)
 
     def _missing(self, prompts: Sequence[Prompt], sampling: Sampling) -> tuple[Int64s, bool]:
         """The places of prompts that the ledger cannot answer, and whether it may be able to later.

@@ -24,8 +24,8 @@ class ExplainedCall:
     they are. answers: how an answer is produced. hint: how to make the calls cheaper. effort: what
     the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
-    compared: how many of the calls ask again, with fields as written, for a guard.
     hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
+    compared: how many of the calls ask again, with fields as written, for a guard.
     """
 
     stage: str
@@ -41,8 +41,8 @@ class ExplainedCall:
     effort: Effort | None
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
-    compared: int = 0
     hits: HitRate | None = None
+    compared: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -91,8 +91,8 @@ class ExplainedCall:
             from_ledger=_sum(self.from_ledger, more.from_ledger),
             counts=max(self.counts, more.counts, key=_RELIABLE.index),
             effort=known,
-            compared=self.compared + more.compared,
             hits=self._hits_with(more),
+            compared=self.compared + more.compared,
         )
 
     def _hits_with(self, more: ExplainedCall) -> HitRate | None:
