@@ -44,6 +44,18 @@ def test_a_query_is_not_configured_wrongly() -> None:
         QueryConfig(on_error="skip")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("guard", [0, -0.1, 1.01, True, "0.9", float("nan")])
+def test_a_guard_is_a_share(guard: Any) -> None:
+    with pytest.raises(ConfigError, match=r"guard is .*; it must be above 0 and at most 1"):
+        QueryConfig(guard=guard)
+
+
+@pytest.mark.parametrize("rows", [0, -1, True, 2.5, "50"])
+def test_a_guard_compares_a_whole_number_of_rows(rows: Any) -> None:
+    with pytest.raises(ConfigError, match=r"guard_rows is .*; it must be a whole number"):
+        QueryConfig(guard=0.9, guard_rows=rows)
+
+
 def test_defaults_are_fine() -> None:
     assert EngineConfig().policy == "sarathi"
     assert EngineConfig(starvation=None, weights={"a": 2}).weights == {"a": 2}

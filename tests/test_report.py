@@ -6,9 +6,10 @@ import io
 import json
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
-from relquery.report import Report, StageReport
+from relquery.report import Report, StageReport, in_digits
 
 STAGE = StageReport(
     name="filter 1",
@@ -72,3 +73,47 @@ def test_a_large_report_fits_a_terminal_of_80_columns():
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(Report((replace(large, ledger_hits=0, errors=0),), 1.0))
     assert "…" not in console.export_text()
+
+
+GUARDED = replace(STAGE, agreement=0.84, compared=50, order="pinned: agreement 0.84 of 50")
+
+
+def test_an_agreement_has_an_interval_that_is_wide_for_few_rows():
+    assert STAGE.agreement_interval is None
+    assert GUARDED.agreement_interval == pytest.approx((0.7149, 0.9166), abs=1e-4)
+    low, high = replace(GUARDED, agreement=1.0, compared=10).agreement_interval or (0, 0)
+    assert (low, high) == (pytest.approx(0.7225, abs=1e-4), 1)
+    assert replace(GUARDED, agreement=0.0, compared=10).agreement_interval == pytest.approx(
+        (0, 0.2775), abs=1e-4
+    )
+
+
+def test_an_agreement_is_shown_in_text_in_a_terminal_and_in_json():
+    report = Report((STAGE, GUARDED), 1.0)
+    assert "agreement" not in str(REPORT)
+    assert "0.84 of 50 (0.71 to 0.92)" in str(report)
+    assert str(report).endswith("pinned: agreement 0.84 of 50")
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(report)
+    shown = console.export_text()
+    assert "ggr and pinned order" in shown
+    assert "0.84 of 50 (0.71 to 0.92)" in shown
+    certain = replace(GUARDED, agreement=1.0, compared=1536)
+    assert "1.00 of 1536 (0.99 to 1.00)" in str(Report((certain,), 1.0))
+    plain, guarded = json.loads(json.dumps(report.to_dict()))["stages"]
+    assert (plain["agreement"], plain["compared"], plain["agreement_interval"]) == (None,) * 3
+    assert (guarded["agreement"], guarded["compared"]) == (0.84, 50)
+    assert len(guarded["agreement_interval"]) == 2
+
+
+def test_an_agreement_is_rounded_down_so_that_1_means_that_all_answers_are_the_same():
+    assert in_digits(0.9999) == "0.99"
+    assert [in_digits(each / 100) for each in (29, 57, 58, 100)] == ["0.29", "0.57", "0.58", "1.00"]
+
+
+def test_a_stage_that_asks_again_keeps_the_agreement_of_its_first_rows():
+    more = replace(GUARDED, agreement=None, compared=None)
+    assert (GUARDED.plus(more).agreement, GUARDED.plus(more).compared) == (0.84, 50)
+    later = STAGE.plus(GUARDED)  # no field moved in the first rows
+    assert (later.agreement, later.compared, later.is_pinned) == (0.84, 50, True)
+    assert not STAGE.is_pinned

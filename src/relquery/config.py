@@ -139,13 +139,27 @@ class QueryConfig:
     order: the reordering method (see relquery.table).
     on_error: what a row's error does to the query: "null" leaves NULL in the row, lists it in
         `result.errors` and warns; "raise" stops the query.
+    guard: the least share of answers that must stay the same when fields are sent as written
+        (paper 000, section 6.4), above 0 and at most 1; below it, all are sent as written. None
+        for no comparison.
+    guard_rows: for how many distinct inputs of a call answers are compared, at most.
     """
 
     order: Order = "tree"
     on_error: Literal["null", "raise"] = "null"
+    guard: float | None = None
+    guard_rows: int = 50
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise ConfigError(unknown("order", self.order, ORDERS))
         if self.on_error not in ("null", "raise"):
             raise ConfigError(unknown("on_error", self.on_error, ["null", "raise"]))
+        if self.guard is not None and not (_is_number(self.guard) and 0 < self.guard <= 1):
+            raise ConfigError(
+                f"guard is {self.guard!r}; it must be above 0 and at most 1: the least share of "
+                "answers that do not change with the order of fields."
+            )
+        rows = self.guard_rows
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+            raise ConfigError(f"guard_rows is {rows!r}; it must be a whole number of at least 1.")

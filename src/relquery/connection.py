@@ -44,6 +44,8 @@ def connect(
     database: str | Path | duckdb.DuckDBPyConnection = ":memory:",
     order: Order = "tree",
     on_error: Literal["null", "raise"] = "null",
+    guard: float | None = None,
+    guard_rows: int = 50,
     ledger: str | Path | None = ":memory:",
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
@@ -55,7 +57,7 @@ def connect(
     database: a DuckDB file whose tables queries can use, ":memory:", or a connection from
         duckdb.connect(...), which is used as is: its tables, views and settings are available,
         registered tables stay in it, and it is not closed.
-    order, on_error: see QueryConfig.
+    order, on_error, guard, guard_rows: see QueryConfig.
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
@@ -63,7 +65,7 @@ def connect(
 
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
     """
-    config = QueryConfig(order=order, on_error=on_error)
+    config = QueryConfig(order, on_error, guard, guard_rows)
     with ExitStack() as opened:  # closes what is open if the rest fails
         host = opened.enter_context(closing(Database.open(database)))
         stub.install(host)
@@ -168,6 +170,8 @@ class Connection:
         *,
         order: Order | None = None,
         on_error: Literal["null", "raise"] | None = None,
+        guard: float | Literal[False] | None = None,
+        guard_rows: int | None = None,
         progress: Progress | None = None,
         **sampling: Any,
     ) -> Result:
@@ -175,18 +179,18 @@ class Connection:
 
         The result has the rows of the last statement; its report and errors cover all of them.
         params: a list of values for `?` and `$1`, or a dict for `$name`. A value can also be the
-        prompt or an option of a call. order, on_error: override the connection's. sampling:
-        defaults for calls that do not set labels, schema, max_tokens, temperature, top_p, top_k,
-        seed or stop. progress: called with (stage, answers so far, total answers).
+        prompt or an option of a call. order, on_error, guard, guard_rows: override the
+        connection's; guard=False turns its guard off. sampling: defaults for calls that do not set
+        labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
+        (stage, answers so far, total answers).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
         """
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
-        config = replace(
-            self.config, order=order or self.config.order, on_error=on_error or self.config.on_error
-        )
+        config = self._config(order, guard, guard_rows)
+        config = replace(config, on_error=on_error or config.on_error)
         asker = Asker(self.backend, config, self.ledger, progress, self.clock)
         return run_query(query, self.database, asker, _sampling(sampling), params)
 
@@ -270,6 +274,8 @@ class Connection:
         *,
         order: Order | None = None,
         selectivity: float | Mapping[str, float] | None = None,
+        guard: float | Literal[False] | None = None,
+        guard_rows: int | None = None,
         **sampling: Any,
     ) -> SqlExplanation: ...
 
@@ -290,11 +296,11 @@ class Connection:
         """Explain what `sql` or `run` would do with a query, without asking. Print the result.
 
         For SQL: its calls, how many of each, their tokens, seconds and price as far as these are
-        known. params, order and sampling: see `sql`. selectivity: the share of rows that pass each
-        condition on answers, or a dict by stage, {"filter 1": 0.3}; later stages then show what is
-        expected, not a bound. For a span query: rules, prompts, tokens, what
-        is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations first, see
-        relquery.spans.explain.
+        known. params, order, guard, guard_rows and sampling: see `sql`. selectivity: the share of
+        rows that pass each condition on answers, or a dict by stage, {"filter 1": 0.3}; later
+        stages then show what is expected, not a bound. For a span query: rules, prompts, tokens,
+        what is in the cache. for_, arity, corpora: see `run`; warm: run the inner generations
+        first, see relquery.spans.explain.
         """
         if isinstance(query, str):
             return self._explain_sql(query, params, **options)
@@ -312,12 +318,26 @@ class Connection:
         *,
         order: Order | None = None,
         selectivity: float | Mapping[str, float] | None = None,
+        guard: float | Literal[False] | None = None,
+        guard_rows: int | None = None,
         **sampling: Any,
     ) -> SqlExplanation:
-        config = replace(self.config, order=order or self.config.order)
+        config = self._config(order, guard, guard_rows)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
         settings = _sampling(sampling)
         return explain_query(query, self.database, asker, settings, params, selectivity)
+
+    def _config(
+        self, order: Order | None, guard: float | None, guard_rows: int | None
+    ) -> QueryConfig:
+        """The connection's settings, with those that are given for one query."""
+        least = self.config.guard if guard is None else guard
+        return replace(
+            self.config,
+            order=order or self.config.order,
+            guard=None if guard is False else least,
+            guard_rows=self.config.guard_rows if guard_rows is None else guard_rows,
+        )
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -350,7 +370,7 @@ class Connection:
 
 
 def _sampling(settings: dict[str, Any]) -> Sampling:
-    known = [setting.name for setting in fields(Sampling)]
+    known = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
     for name in settings:
         if name not in known:
             raise ConfigError(unknown("setting", name, known, of="a query"))

@@ -20,6 +20,7 @@ Warnings are issued, not raised:
 PartialResultWarning         some rows of a result carry an error
 LedgerWarning                answers could not be stored, and would be asked again
 SamplingWarning              a server does not take a setting, and answers without it
+OrderWarning                 the order of fields changes answers, so it is pinned
 """
 
 from __future__ import annotations
@@ -162,6 +163,10 @@ class LedgerWarning(UserWarning):
 
 class SamplingWarning(UserWarning):
     """A server that rejects a setting and answers with its own default instead."""
+
+
+class OrderWarning(UserWarning):
+    """A call whose answers change with the order of its fields; they are sent as written."""
 
 
 def _pointed(message: str, text: str, line: int, column: int) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import floor, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+_NORMAL_95 = 1.959964
+_ROUNDING = 1e-9  # of a share that is written with two digits
+_PINNED = "pinned: "
 _TOTALS = (
     "seconds",
     "calls",
@@ -47,7 +51,11 @@ class StageReport:
     seconds: the whole stage. solver_seconds: the part of it spent on finding the order.
     phr: the solver's prefix hit rate, 0 to 1, over fields of the distinct inputs; cached
         tokens also include the text before the fields.
+    order: the reordering method; "pinned: agreement 0.84 of 50" if a guard found that the order of
+        fields changes answers, so that fields were sent as written.
     statement: the number of the statement, from 1, if the query has several.
+    agreement: the share of answers, 0 to 1, that were the same in both orders, and compared: for
+        how many inputs a guard compared them; None if there was no guard or nothing to compare.
     """
 
     name: str
@@ -65,18 +73,45 @@ class StageReport:
     order: str
     phr: float
     statement: int | None = None
+    agreement: float | None = None
+    compared: int | None = None
 
     @property
     def hit_rate(self) -> float:
         """Share of prompt tokens served from the cache, 0 to 1."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether fields were sent as written because answers change with their order."""
+        return self.order.startswith(_PINNED)
+
+    @property
+    def agreement_interval(self) -> tuple[float, float] | None:
+        """The 95% confidence interval of the agreement (Wilson 1927)."""
+        if self.agreement is None or not self.compared:
+            return None
+        count, z = self.compared, _NORMAL_95
+        middle = self.agreement + z**2 / (2 * count)
+        spread = z * sqrt(self.agreement * (1 - self.agreement) / count + (z / (2 * count)) ** 2)
+        low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
+        # Rounding must not leave the agreement itself outside.
+        return max(0.0, min(low, self.agreement)), min(1.0, max(high, self.agreement))
+
     def plus(self, more: StageReport) -> StageReport:
         """The same stage with some more rows: sums, and the mean hit rate of the calls."""
         sums = {name: getattr(self, name) + getattr(more, name) for name in _SUMS}
         calls = self.calls + more.calls
         phr = (self.phr * self.calls + more.phr * more.calls) / calls if calls else 0.0
-        return replace(self, **sums, phr=phr)
+        agreed = self if self.compared else more
+        return replace(
+            self,
+            **sums,
+            phr=phr,
+            order=more.order,
+            agreement=agreed.agreement,
+            compared=agreed.compared,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +164,11 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """For JSON: totals, and the stages as a list."""
         totals: dict[str, Any] = {name: getattr(self, name) for name in _TOTALS}
-        stages = [asdict(stage) | {"hit_rate": stage.hit_rate} for stage in self.stages]
+        stages = [
+            asdict(stage)
+            | {"hit_rate": stage.hit_rate, "agreement_interval": stage.agreement_interval}
+            for stage in self.stages
+        ]
         return totals | {"stages": stages}
 
     def __str__(self) -> str:
@@ -143,7 +182,7 @@ class Report:
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        orders = " and ".join(sorted({stage.order for stage in self.stages}))
+        orders = " and ".join(sorted({stage.order.partition(":")[0] for stage in self.stages}))
         calls = "call" if self.calls == 1 else "calls"
         title = f"{self.calls:,} LLM {calls} in {self.seconds:.2f} s, {orders} order"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -167,11 +206,26 @@ class Report:
             "output": [f"{stage.output_tokens:,}" for stage in self.stages],
             "errors": [f"{stage.errors:,}" for stage in self.stages],
             "seconds": [f"{stage.seconds:.2f}" for stage in self.stages],
+            "agreement": [_agreement(stage) for stage in self.stages],
             "order": [stage.order for stage in self.stages],
         }
         unusual = {
             "statement": any(stage.statement for stage in self.stages),
             "from ledger": self.ledger_hits,
             "errors": self.errors,
+            "agreement": any(stage.compared for stage in self.stages),
         }
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
+
+
+def _agreement(stage: StageReport) -> str:
+    interval = stage.agreement_interval
+    if stage.agreement is None or interval is None:
+        return ""
+    low, high = in_digits(interval[0]), 1 - floor((1 - interval[1]) * 100 + _ROUNDING) / 100
+    return f"{in_digits(stage.agreement)} of {stage.compared} ({low} to {high:.2f})"
+
+
+def in_digits(agreement: float) -> str:
+    """An agreement with two digits, rounded down: 1.00 only if all answers are the same."""
+    return f"{floor(agreement * 100 + _ROUNDING) / 100:.2f}"

@@ -332,6 +332,26 @@ def test_an_interrupt_before_the_first_new_answer_says_where_the_known_ones_are(
     assert (came.known, came.answers) == (55, 1)
 
 
+def test_known_answers_that_come_later_are_not_counted_as_new() -> None:
+    came = Came()
+    advance = came.counting(lambda stage, done, total: None)
+    for done in (0, 1, 2, 40, 41):  # a guard first, then the rest, of which some are known
+        advance("filter 1", done, 50)
+    assert (came.known, came.answers) == (38, 3)
+
+
+def test_a_guard_asks_more_and_says_what_it_found(relquery: Run, table: str) -> None:
+    query = "SELECT LLM('Good?', a, x, labels := ['Yes', 'No']) FROM t, (VALUES ('u'), ('v')) s(x)"
+    command = ("sql", query, "-t", f"t={table}", "-m", MODEL, "--guard", "0.01")
+    out, err = relquery(*command, "--guard-rows", "4", "--format", "json")
+    (stage,) = json.loads(out)["report"]["stages"]
+    assert (stage["calls"], stage["compared"], stage["rows"]) == (10, 4, 6)
+    assert stage["agreement_interval"][0] <= stage["agreement"] <= stage["agreement_interval"][1]
+    assert "agreement" in err
+    _, err = relquery(*command[:-1], "2", code=1)
+    assert "guard is 2.0; it must be above 0 and at most 1" in err
+
+
 def test_an_interrupt_that_no_command_took_note_of_says_so(
     relquery: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,8 @@ import pytest
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
-from relquery.errors import ConfigError
-from relquery.ledger import Keys, Ledger, answer_keys
+from relquery.errors import ConfigError, LedgerWarning
+from relquery.ledger import Keys, Ledger, answer_keys, save_copies
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -54,6 +54,32 @@ def test_thousands_of_keys_are_looked_up_at_once(ledger):
     keys = [str(number).encode() for number in range(2001)]
     ledger.put((key, Answer(key.decode(), Finish.STOP)) for key in keys)
     assert len(ledger.get(keys)) == 2001
+
+
+def test_marked_keys_keep_answers_to_the_same_prompts_apart(ledger):
+    prompts = [(Span(text),) for text in "abc"]
+    sampling = Compared.by(GREEDY, ("Yes",))
+    plain = Keys.of("m", prompts, sampling)
+    one, other = plain.marked("one"), plain.marked("other")
+    keys = [*plain.whole, *plain.decided, *one.whole, *one.decided, *other.whole, *other.decided]
+    assert len(set(keys)) == 18
+    assert plain.part([2, 0]).marked("one") == one.part([2, 0])
+    ledger.put([one.entry(1, Answer("b", Finish.STOP)), one.entry(2, Answer("N", Finish.DECIDED))])
+    assert {at: answer.text for at, answer in ledger.find(one).items()} == {1: "b", 2: "N"}
+    assert ledger.find(plain) == ledger.find(other) == {}
+
+
+def test_answers_that_are_stored_again_are_not_counted_again(ledger):
+    ledger.put([(b"k", Answer("a", Finish.STOP))])
+    save_copies(ledger, [(b"l", Answer("a", Finish.STOP)), (b"m", Answer(None, Finish.ERROR, "x"))])
+    assert (ledger.stored, set(ledger.get([b"k", b"l", b"m"]))) == (1, {b"k", b"l"})
+
+
+def test_a_copy_that_cannot_be_stored_is_a_warning(tmp_path):
+    ledger = Ledger.open(tmp_path / "l.db")
+    ledger.connection.execute("PRAGMA query_only = ON")
+    with closing(ledger), pytest.warns(LedgerWarning, match="could not be stored again"):
+        save_copies(ledger, [(b"l", Answer("a", Finish.STOP))])
 
 
 def test_whatever_differs_in_a_question_gives_another_key():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relquery.ledger.keys import Keys, answer_keys, has_one_answer
 from relquery.ledger.look_up import look_up
-from relquery.ledger.saving import saving
+from relquery.ledger.saving import save_copies, saving
 from relquery.ledger.store import Ledger
 
-__all__ = ["Keys", "Ledger", "answer_keys", "has_one_answer", "look_up", "saving"]
+__all__ = ["Keys", "Ledger", "answer_keys", "has_one_answer", "look_up", "save_copies", "saving"]

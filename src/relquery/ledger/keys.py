@@ -45,11 +45,34 @@ class Keys:
         """The keys under which an answer to a prompt may be."""
         return (self.whole[index], *self.decided[index : index + 1])
 
+    def part(self, places: Iterable[int]) -> Keys:
+        """The keys for some of the prompts."""
+        places = list(places)
+        decided = [self.decided[at] for at in places] if self.decided else []
+        return Keys([self.whole[at] for at in places], decided, self.scored)
+
+    def marked(self, mark: str) -> Keys:
+        """Other keys for the same prompts: of answers that are given in a way that they don't tell.
+
+        Keys of different marks are different, and so the answers are kept apart.
+        """
+        start = hashlib.sha256(mark.encode())
+        return Keys(_after(start, self.whole), _after(start, self.decided), self.scored)
+
     def entry(self, index: int, answer: Answer) -> tuple[bytes, Answer]:
         """The key that an answer is stored under, and what is stored of it."""
         place = (self.decided if answer.finish is Finish.DECIDED else self.whole)[index]
         is_plain = self.scored or answer.scores is None
         return place, answer if is_plain else replace(answer, scores=None)
+
+
+def _after(start: hashlib._Hash, keys: Iterable[bytes]) -> list[bytes]:
+    found = []
+    for key in keys:
+        digest = start.copy()
+        digest.update(key)
+        found.append(digest.digest())
+    return found
 
 
 def has_one_answer(sampling: Sampling) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -37,6 +37,19 @@ def saving(ledger: Ledger) -> Iterator[Keep]:
             yield writer.keep
         finally:
             writer.end()
+
+
+def save_copies(ledger: Ledger, answers: Iterable[tuple[bytes, Answer]]) -> None:
+    """Store answers that are already stored under other keys. Issues LedgerWarning if it fails."""
+    try:
+        ledger.put(answers, are_new=False)
+    except sqlite3.Error as error:
+        warnings.warn(
+            f"Answers could not be stored again in the ledger {ledger.path}: {error}. Other "
+            "queries may ask them again.",
+            LedgerWarning,
+            stacklevel=2,
+        )
 
 
 class _Writer(Thread):

@@ -110,8 +110,11 @@ class Ledger:
                 known[index] = replace(decided[key], finish=Finish.DECIDED)
         return known
 
-    def put(self, answers: Iterable[tuple[bytes, Answer]]) -> None:
-        """Store the valid answers, atomically and durably. Raises sqlite3.Error."""
+    def put(self, answers: Iterable[tuple[bytes, Answer]], *, are_new: bool = True) -> None:
+        """Store the valid answers, atomically and durably. Raises sqlite3.Error.
+
+        are_new: whether they count in `stored`, and are not there under another key.
+        """
         answers = list(answers)
         rows = [
             (key, _storable(answer.text), answer.prompt_tokens, answer.output_tokens)
@@ -129,7 +132,7 @@ class Ledger:
         if rows:
             with self._lock:
                 _patiently(lambda: self._insert(rows, scores))
-            self.stored += len(rows)
+            self.stored += len(rows) if are_new else 0
             if self.noted is not None:
                 self.noted.update(stored)
 

@@ -23,6 +23,7 @@ from relquery.sql.execute.answers import Failure
 from relquery.sql.execute.ask import Replies, ask
 from relquery.sql.execute.asker import Asker, after, failed
 from relquery.sql.execute.groups import ask_groups
+from relquery.sql.execute.guard.verdict import Verdict
 from relquery.sql.execute.match import ask_matches
 from relquery.sql.execute.repeats import part_of, repeated
 from relquery.sql.execute.rows import Rows
@@ -104,7 +105,8 @@ class Asked:
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)
         earlier = self.paid.stages.get(name)
-        replies = _ASK[call.task.kind](part_of(question, new), after(self.asker, earlier))
+        asker = after(self.asker, earlier)
+        replies = _answer(part_of(question, new), asker, values.repeats.verdict)
         values.repeats.add(part_of(question, new), replies)
         failures = values.store(replies, wanted[new], call.task, name)
         failures += values.store(repeated(answers), wanted[known], call.task, name)
@@ -151,7 +153,12 @@ class Asked:
         return rows.final()
 
 
-_ASK = {"row": ask, "score": ask, "group": ask_groups, "match": ask_matches}
+def _answer(question: Question, asker: Asker, verdict: Verdict | None) -> Replies:
+    if question.task.kind == "group":
+        return ask_groups(question, asker)
+    if question.task.kind == "match":
+        return ask_matches(question, asker)
+    return ask(question, asker, verdict)
 
 
 def _row_errors(failures: list[Failure], rows: Rows, statement: int | None) -> list[RowError]:
@@ -184,7 +191,7 @@ def _report(
     rows: int,
     start: float,
 ) -> StageReport:
-    spent = replies.spent
+    spent, verdict = replies.spent, replies.verdict
     return StageReport(
         name=name,
         expression=call.text,
@@ -198,6 +205,8 @@ def _report(
         errors=0,  # counted once all places that read the answers are known
         seconds=asker.clock() - start,
         solver_seconds=replies.solver_seconds,
-        order=asker.config.order,
+        order=verdict.order if verdict and verdict.is_pinned else asker.config.order,
         phr=replies.phr,
+        agreement=verdict.agreement if verdict else None,
+        compared=verdict.compared if verdict else None,
     )

@@ -72,9 +72,13 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
     called = {str(call.this).lower() for call in tree.find_all(exp.Anonymous)}
     if called & Aggregates.of(database, tree).macros:
         return False
-    tables = database.fetch("SELECT lower(table_name) FROM duckdb_tables()").column(0).to_pylist()
+    tables = database.fetch(
+        "SELECT lower(table_name) FROM duckdb_tables() "
+        "UNION ALL SELECT lower(view_name) FROM duckdb_views()"
+    )
+    known = tables.column(0).to_pylist()
     entries = [entry.alias.lower() for entry in tree.find_all(exp.CTE)]
-    return read_tables <= {*tables, *entries}
+    return read_tables <= {*known, *entries}
 
 
 def _written(read: Statement) -> set[str] | None:

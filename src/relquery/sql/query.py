@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from relquery.errors import PartialResultWarning, QueryError, UnknownColumnError
+from relquery.errors import OrderWarning, PartialResultWarning, QueryError, UnknownColumnError
 from relquery.prompt import Sampling
+from relquery.report import Report
 from relquery.sql.asked import Paid
 from relquery.sql.execute.asker import Asker
 from relquery.sql.explain.explanation import SqlExplanation
@@ -36,7 +37,8 @@ def run_query(
     params: values of the parameters in the text; see `Connection.sql`.
 
     Raises QueryError if the query is wrong, before any call is made. Issues PartialResultWarning
-    if calls left rows without a value. Drops all scratch tables at the end.
+    if calls left rows without a value, and OrderWarning for each call whose order a guard has
+    pinned. Drops all scratch tables at the end.
     """
     start, paid = asker.clock(), Paid()
     table = pa.table({})
@@ -51,6 +53,7 @@ def run_query(
                 table = _run_one(text, parameters, database, asker, defaults, paid)
     result = Result(table, tuple(paid.errors), paid.report(asker.clock() - start))
     _warn(result.errors)
+    _warn_of_orders(result.report)
     return result
 
 
@@ -164,3 +167,16 @@ def _warn(errors: tuple[RowError, ...]) -> None:
             PartialResultWarning,
             stacklevel=4,
         )
+
+
+def _warn_of_orders(report: Report) -> None:
+    for stage in report.stages:
+        if stage.is_pinned and stage.agreement is not None and stage.compared:
+            changed = round((1 - stage.agreement) * stage.compared)
+            warnings.warn(
+                f"{stage.name}: {changed} of {stage.compared} answers changed with the order of "
+                "the fields, so all fields were sent as written. Prompts then share less. A larger "
+                "model, labels or a clearer prompt may help.",
+                OrderWarning,
+                stacklevel=4,
+            )

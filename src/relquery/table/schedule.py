@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relquery.arrays import Int64s
 from relquery.config import Order
@@ -44,3 +44,7 @@ class Schedule:
     rows: Int64s
     fields: Fields
     report: Report
+
+    def part(self, places: Int64s) -> Schedule:
+        """Some of the rows, by their place in the order."""
+        return replace(self, rows=self.rows[places], fields=self.fields[places])

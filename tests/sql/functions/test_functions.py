@@ -511,3 +511,65 @@ def test_a_function_where_it_cannot_be_is_told(query: str, message: str, con: Co
 def test_a_call_without_columns_is_no_key_of_group_by_all(con: Connection) -> None:
     query = "SELECT LLM('Hi') AS k, count(*) FROM films WHERE false GROUP BY ALL"
     assert con.sql(query).fetchall() == [("No", 0)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "AI_COMPLETE('llama3.1-70b', title)",
+        "AI_COMPLETE('claude-4-sonnet', 'Summarize: ' || title)",
+        "AI_COMPLETE('claude-4-sonnet', PROMPT('Summarize: {0}', title))",
+        "AI_COMPLETE(model => 'claude-4-sonnet', prompt => 'Summarize: ' || title)",
+    ],
+)
+def test_a_model_is_not_taken_for_a_question(call: str, con: Connection, backend) -> None:
+    with pytest.raises(QueryError, match="The model is that of the connection"):
+        con.sql(f"SELECT {call} FROM films")
+    assert backend.asked == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "LLM(title, 'Summarize')",
+        "AI_COMPLETE(title, 'Summarize')",
+        "AI_COMPLETE(prompt => 'Summarize', text => title)",
+        "AI_COMPLETE('Summarize', title, model_parameters => {'temperature': 0})",
+    ],
+)
+def test_a_text_is_the_prompt_wherever_it_stands(call: str, con: Connection, backend) -> None:
+    con.sql(f"SELECT {call} FROM films WHERE id = 1")
+    assert backend.asked[0].query == "Summarize"
+    assert backend.asked[0].fields == {"title": "Alien"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "AI_AGG(DISTINCT 'What?', title ORDER BY title)",
+        "AI_AGG(title, 'What?' ORDER BY title)",
+        "AI_AGG('What?', title ORDER BY title)",
+    ],
+)
+def test_clauses_of_an_aggregate_go_together(call: str, con: Connection, backend) -> None:
+    con.sql(f"SELECT {call} FROM films")
+    assert backend.asked[0].query == "What?"
+    assert backend.asked[0].fields == sorted(backend.asked[0].fields)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "AI_AGG('What of {genre}?', title)",
+        "LLM(PROMPT('Is {0} a {genre}?', title))",
+        "AI_FILTER('Is { nosuch } ok?', title)",
+    ],
+)
+def test_names_in_braces_that_are_not_sent_are_warned_about(call: str, con, backend) -> None:
+    with pytest.warns(PromptWarning):
+        con.sql(f"SELECT {call} FROM films WHERE id < 3")
+
+
+def test_labels_in_double_quotes_are_told(con: Connection) -> None:
+    with pytest.raises(QueryError, match="single quotes"):
+        con.sql('SELECT AI_CLASSIFY(title, ["good", "bad"]) FROM films')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -81,3 +82,38 @@ def test_half_a_character_becomes_a_question_mark() -> None:
 def test_json_is_written_as_it_was_read() -> None:
     text = '{"a":1.2300,"b":[true,null,"é"],"c":123456789012345678901234567890}'
     assert dumped(json.loads(text, parse_int=Number, parse_float=Number)) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "valid", "invalid"),
+    [
+        (
+            "DECIMAL(10,2)",
+            ["0", "-12345678.90", "12345678", "0.1"],
+            ["123456789", "1.234", "01", "."],
+        ),
+        ("DECIMAL(4,0)", ["-9999"], ["10000", "1.0"]),
+        ("DECIMAL(2,2)", ["0.99", "-0.1"], ["1.0"]),
+        ("HUGEINT", [str(-(2**127)), "0"], ["1" * 40, "1e3"]),
+        ("UBIGINT", [str(2**64 - 1)], ["-1"]),
+        ("BIGINT", [str(2**63 - 1)], ["1" * 20]),
+    ],
+)
+def test_a_number_of_many_digits_is_written_as_text_of_bounded_length(kind, valid, invalid) -> None:
+    schema = Leaf(kind).schema
+    assert schema["type"] == "string"
+    for text in valid:
+        assert re.fullmatch(schema["pattern"], text)
+        assert Leaf(kind).read(text) is not None
+    for text in invalid:
+        assert not re.fullmatch(schema["pattern"], text)
+
+
+def test_a_number_is_within_its_bounds() -> None:
+    assert Leaf("INTEGER", least=1, most=3).schema == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 3,
+    }
+    assert read("INTEGER", "3", least=1, most=3) == "3"
+    assert read("DOUBLE", "3.5", most=3) is None

@@ -96,6 +96,16 @@ def sql(
     order: Annotated[
         str, typer.Option(help="original, fixed, ggr, tree, or ophr (small tables only).")
     ] = "tree",
+    guard: Annotated[
+        float | None,
+        typer.Option(
+            help="Ask some inputs also with their fields as written. If a smaller share of answers "
+            "than this stays the same, send all fields as written. 0.95, for example."
+        ),
+    ] = None,
+    guard_rows: Annotated[
+        int, typer.Option(help="How many inputs of each call --guard asks twice, at most.")
+    ] = 50,
     max_tokens: Annotated[
         int | None, typer.Option(help="Maximum answer length in tokens (default 256).")
     ] = None,
@@ -167,7 +177,13 @@ def sql(
     backend = LazyBackend(partial(_load, model or _demo(table or []), options))
     kept = ":memory:" if ledger is None else ledger
     with connect(
-        backend, database=database, order=_order(order), ledger=kept, clock=backend.clock
+        backend,
+        database=database,
+        order=_order(order),
+        guard=guard,
+        guard_rows=guard_rows,
+        ledger=kept,
+        clock=backend.clock,
     ) as connection:
         for name, path in tables.items():
             connection.register(name, path)

@@ -17,12 +17,14 @@ class Came:
     _done: dict[str, int] = field(default_factory=dict)
 
     def counting(self, advance: Advance) -> Advance:
-        """Also count what is told of progress: at first what is known, then one more each time."""
+        """Also count what is told of progress: answers one at a time, known ones all at once."""
 
         def count(stage: str, done: int, total: int) -> None:
-            if stage not in self._done:
-                self.known += done
-            self.answers += done - self._done.get(stage, done)
+            more = done - self._done.get(stage, 0)
+            if stage in self._done and more == 1:
+                self.answers += 1
+            else:
+                self.known += more
             self._done[stage] = done
             advance(stage, done, total)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
 
+import numpy as np
+
+from relquery.arrays import Int64s
 from relquery.backends.base import cancelling
-from relquery.ledger import has_one_answer, look_up, saving
+from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer, Finish, Prompt, Sampling
 from relquery.sql.execute.asker import Asker
 
@@ -29,17 +32,38 @@ def answered(
     if ledger is not None:
         keys, known = look_up(ledger, asker.names, prompts, sampling)
     missing = [at for at in range(len(prompts)) if at not in known]
-    if missing:
-        with ExitStack() as open_:
-            keep = open_.enter_context(saving(ledger)) if ledger is not None else None
-
-            def kept(index: int, answer: Answer) -> None:
-                if keep is not None and keys is not None:
-                    keep(*keys.entry(missing[index], answer))
-
-            stream = asker.backend.deliver([prompts[at] for at in missing], sampling, kept)
-            open_.enter_context(cancelling(stream))
-            for index, answer in stream:
-                known[missing[index]] = answer
-                heard(len(known), answer)
+    some = [prompts[at] for at in missing]
+    with closing(
+        delivered(some, np.array(missing, np.int64), sampling, asker, ledger, keys)
+    ) as new:
+        for at, answer in new:
+            known[at] = answer
+            heard(len(known), answer)
     return [known.get(at, NO_ANSWER) for at in range(len(prompts))]
+
+
+def delivered(
+    prompts: Sequence[Prompt],
+    places: Int64s,
+    sampling: Sampling,
+    asker: Asker,
+    ledger: Ledger | None,
+    keys: Keys | None,
+) -> Generator[tuple[int, Answer], None, None]:
+    """Ask the backend. Yields (place, answer) as answers arrive; they also go into the ledger.
+
+    places: (prompts,), of each among the keys. Closing this stops the backend's work on the rest.
+    """
+    if not len(prompts):
+        return
+    with ExitStack() as open_:
+        keep = None if ledger is None else open_.enter_context(saving(ledger))
+
+        def kept(index: int, answer: Answer) -> None:
+            if keep is not None and keys is not None:
+                keep(*keys.entry(int(places[index]), answer))
+
+        stream = asker.backend.deliver(prompts, sampling, kept)
+        open_.enter_context(cancelling(stream))
+        for index, answer in stream:
+            yield int(places[index]), answer

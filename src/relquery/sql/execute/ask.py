@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from relquery.arrays import Int64s
-from relquery.backends.base import Answers, Heard, cancelling
 from relquery.errors import RequestError
-from relquery.ledger import Keys, Ledger, has_one_answer, look_up, saving
 from relquery.prompt import Answer
 from relquery.sql.execute.asker import Asker, failed
+from relquery.sql.execute.guard.both import Both, compare
+from relquery.sql.execute.guard.verdict import Verdict
 from relquery.sql.execute.kept import Kept, Spent
 from relquery.sql.execute.reading import problem
 from relquery.sql.execute.retry import asked_again
-from relquery.sql.inputs.inputs import Inputs, Question
+from relquery.sql.execute.sending import AS_WRITTEN, Sending, Shelf
+from relquery.sql.inputs.inputs import Question
+from relquery.table.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replies:
     """answers: one per distinct input; of_row: (rows,), index of each row's answer. spent: what
     the answers have taken. sent: the number of requests. known: how many the ledger answered.
+    verdict: whether fields are sent as written; None if no answers were compared.
     """
 
     answers: Sequence[Answer]
@@ -33,78 +35,117 @@ class Replies:
     known: int = 0
     solver_seconds: float = 0.0
     phr: float = 0.0
+    verdict: Verdict | None = None
 
 
-def ask(question: Question, asker: Asker) -> Replies:
+def ask(question: Question, asker: Asker, verdict: Verdict | None = None) -> Replies:
     """Answer a call for every row; equal inputs are asked once.
+
+    If the config has a guard, answers to some inputs are compared first. verdict: of an earlier
+    comparison for this call, which then holds here too.
 
     Raises RequestError at the first failure if the config says so. Passes on whatever the backend
     raises; answers received before that are in the ledger.
     """
-    inputs = Inputs.of(question)
-    ledger = asker.ledger if has_one_answer(question.task.sampling) else None
-    answers = Kept.none_yet(inputs.count)
-    is_missing = np.ones(inputs.count, np.bool_)
-    keys: Keys | None = None
-    if ledger is not None:
-        prompts = inputs.prompts_as_written()
-        keys, known = look_up(ledger, asker.names, prompts, question.task.sampling)
-        for row, answer in known.items():
-            answers.put(row, answer)
-            is_missing[row] = False
-    missing, total = np.flatnonzero(is_missing), inputs.count
-    done = total - len(missing)
-    if asker.progress is not None:  # finding an order can take a while, so report progress first
-        asker.progress(question.name, done, total)
-    schedule = inputs.schedule(missing, asker.config.order)
-    sent = missing if schedule is None else missing[schedule.rows]
-    prompts = inputs.prompts(sent, schedule)
-    # Closes immediately if something raises here, so the backend stops working on the rest.
-    with _keeping(ledger, keys, sent) as keep, ExitStack() as open_:
-        stream: Answers = iter(())
-        if prompts:
-            stream = asker.backend.deliver(prompts, question.task.sampling, keep)
-            open_.enter_context(cancelling(stream))
-        for index, answer in stream:
-            row = int(sent[index])
-            answers.put(row, answer)
-            done += 1
-            if asker.config.on_error == "raise":
-                _check(answer, question, inputs, row)
-            if asker.progress is not None:
-                asker.progress(question.name, done, total)
-    asked = len(sent)
+    sending = Sending.of(question, asker)
+    schedule, both = None, None
+    if asker.config.guard is not None and verdict is None:
+        schedule = sending.inputs.schedule(sending.every, asker.config.order)
+        both = compare(sending, schedule)
+        verdict = None if both is None else both.verdict
+    asking = _Asking.of(sending, both, is_pinned=verdict is not None and verdict.is_pinned)
+    schedule = asking.ask_rest(schedule)
     if question.task.retry:
-        again = asked_again(inputs.prompts_as_written(), answers, question.task, asker)
-        for row, answer in again.items():
-            asked += answer.attempts > answers[row].attempts
-            answers.put(row, answer)
+        asking.ask_again()
     return Replies(
-        answers,
-        inputs.of_row,
-        answers.spent,
-        asked,
-        total - len(missing),
+        asking.answers,
+        sending.inputs.of_row,
+        asking.answers.spent.plus(Spent.of(asking.unused)),
+        sending.sent,
+        sending.known,
         schedule.report.seconds if schedule else 0.0,
         float(schedule.report.phr) if schedule else 0.0,
+        verdict,
     )
 
 
-def _check(answer: Answer, question: Question, inputs: Inputs, index: int) -> None:
-    trouble = problem(answer, question.task.sampling)
-    if trouble is not None:
-        raise RequestError(failed(question.name, inputs.cells(index), trouble))
+@dataclass(slots=True)
+class _Asking:
+    """A call whose order of fields is decided.
 
+    is_pinned: whether fields are sent as written. missing: the inputs to ask. unused: answers of a
+    guard that count for nothing but its verdict.
+    """
 
-@contextmanager
-def _keeping(ledger: Ledger | None, keys: Keys | None, sent: Int64s) -> Iterator[Heard]:
-    """Yields a function that stores an answer in the ledger; its index is that in `sent`."""
-    if ledger is None or keys is None or not len(sent):
-        yield lambda index, answer: None
-        return
-    with saving(ledger) as keep:
+    sending: Sending
+    shelf: Shelf
+    is_pinned: bool
+    answers: Kept
+    missing: Int64s
+    unused: list[Answer]
 
-        def keep_answer(index: int, answer: Answer) -> None:
-            keep(*keys.entry(int(sent[index]), answer))
+    @classmethod
+    def of(cls, sending: Sending, both: Both | None, *, is_pinned: bool) -> _Asking:
+        """With the answers of the ledger and of a guard.
 
-        yield keep_answer
+        An answer that the ledger has for a row stays, unless the order is pinned.
+        """
+        shelf = sending.shelf(AS_WRITTEN if is_pinned else None)
+        new = {} if both is None else both.chosen
+        if not is_pinned:
+            new = {row: answer for row, answer in new.items() if row not in shelf.known}
+        answers, is_missing = Kept.none_yet(sending.inputs.count), np.ones(len(sending.every), bool)
+        for row, answer in (shelf.known | new).items():
+            answers.put(row, answer)
+            is_missing[row] = False
+        sampled = 0
+        if both is not None:
+            is_missing[both.inputs] = False
+            sampled = len(both.inputs)
+        missing = np.flatnonzero(is_missing)
+        sending.note_known(sending.inputs.count - sampled - len(missing))
+        sending.copy(new)
+        asking = cls(sending, shelf, is_pinned, answers, missing, both.others(new) if both else [])
+        for row, answer in new.items():
+            asking.check(row, answer)
+        return asking
+
+    def ask_rest(self, schedule: Schedule | None) -> Schedule | None:
+        """Ask the inputs that are missing. schedule: of all, or None; returns that of these."""
+        inputs, order = self.sending.inputs, self.sending.asker.config.order
+        if self.is_pinned:
+            rows = inputs.sorted(self.missing)
+            schedule = inputs.schedule(rows, "original")
+        elif schedule is None:  # as it is without a guard
+            rows, schedule = self.missing, inputs.schedule(self.missing, order)
+            rows = rows if schedule is None else rows[schedule.rows]
+        else:
+            schedule = schedule.part(np.flatnonzero(np.isin(schedule.rows, self.missing)))
+            rows = schedule.rows
+        try:
+            self.sending.send(rows, schedule, self.shelf, self._put)
+        finally:
+            if self.is_pinned:
+                self.sending.copy({row: self.answers[row] for row in rows.tolist()})
+        return schedule
+
+    def ask_again(self) -> None:
+        """Ask once more where an answer is no valid value."""
+        sending, task = self.sending, self.sending.question.task
+        prompts = sending.inputs.prompts_as_written()
+        for row, answer in asked_again(prompts, self.answers, task, sending.asker).items():
+            sending.sent += answer.attempts > self.answers[row].attempts
+            self.answers.put(row, answer)
+
+    def _put(self, row: int, answer: Answer) -> None:
+        self.answers.put(row, answer)
+        self.check(row, answer)
+
+    def check(self, row: int, answer: Answer) -> None:
+        """Raises RequestError for an answer that is not complete, if the config says so."""
+        asker, question = self.sending.asker, self.sending.question
+        if asker.config.on_error != "raise":
+            return
+        if (trouble := problem(answer, question.task.sampling)) is not None:
+            cells = self.sending.inputs.cells(row)
+            raise RequestError(failed(question.name, cells, trouble))

@@ -89,7 +89,12 @@ class Grouped:
 
     def _trouble(self, at: int, given: dict[int, Answer], task: Task) -> str | None:
         """Why an answer that a call reads is missing; None if all are there."""
-        below = (problem(given[one], task.sampling) for one in self.forest.trees[at].below)
+        # The beginning of an answer for a part says much of it, too.
+        below = (
+            problem(given[one], task.sampling)
+            for one in self.forest.trees[at].below
+            if given[one].finish is not Finish.LENGTH or given[one].text is None
+        )
         return next((trouble for trouble in below if trouble is not None), None)
 
 

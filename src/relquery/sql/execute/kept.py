@@ -26,6 +26,15 @@ class Spent:
     output_tokens: int
     attempts: int
 
+    def plus(self, more: Spent) -> Spent:
+        """What both have taken."""
+        return Spent(
+            self.prompt_tokens + more.prompt_tokens,
+            self.cached_tokens + more.cached_tokens,
+            self.output_tokens + more.output_tokens,
+            self.attempts + more.attempts,
+        )
+
     @classmethod
     def of(cls, answers: Iterable[Answer]) -> Spent:
         """The sums over answers; those of the ledger took no attempt."""

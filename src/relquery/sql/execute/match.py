@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 from relquery.errors import RequestError
 from relquery.prompt import Answer, Finish
 from relquery.sql.execute.answered import answered
@@ -11,8 +15,10 @@ from relquery.sql.execute.kept import Spent
 from relquery.sql.execute.reading import problem
 from relquery.sql.functions.task import Task
 from relquery.sql.inputs.inputs import Question
-from relquery.sql.inputs.matches import Match, Matches
+from relquery.sql.inputs.matches import Match, Matches, numbers_up_to
 from relquery.sql.types.shape import InvalidAnswerError
+
+Heard = Callable[[int, Answer], None]
 
 _YES, _NO = (Answer(text, Finish.STOP, attempts=0) for text in ("Yes", "No"))
 
@@ -30,7 +36,7 @@ def ask_matches(question: Question, asker: Asker) -> Replies:
 
     if asker.progress is not None:
         asker.progress(question.name, 0, len(matches.calls))
-    given = answered(matches.prompts, task.sampling, asker, heard)
+    given = _given(matches, task, asker, heard)
     read = [_numbers(answer, call, task) for answer, call in zip(given, matches.calls, strict=True)]
     replies = []
     for call, number in matches.place:
@@ -43,15 +49,30 @@ def ask_matches(question: Question, asker: Asker) -> Replies:
     return Replies(replies, matches.of_row, Spent.of(given), sent, len(given) - sent)
 
 
+def _given(matches: Matches, task: Task, asker: Asker, heard: Heard) -> list[Answer]:
+    """The answers to the calls. Calls with as many candidates have one form of answer."""
+    by_size: dict[int, list[int]] = {}
+    for at, call in enumerate(matches.calls):
+        by_size.setdefault(len(call.candidates), []).append(at)
+    given: dict[int, Answer] = {}
+    for size, calls in by_size.items():
+        sampling = replace(task.sampling, schema=numbers_up_to(size).schema)
+        prompts = [matches.prompts[at] for at in calls]
+        found = answered(prompts, sampling, asker, partial(_after, len(given), heard))
+        given.update(zip(calls, found, strict=True))
+    return [given[at] for at in range(len(matches.calls))]
+
+
+def _after(before: int, heard: Heard, done: int, answer: Answer) -> None:
+    heard(before + done, answer)
+
+
 def _numbers(answer: Answer, call: Match, task: Task) -> tuple[frozenset[int], str | None]:
     """(the numbers of the candidates that match, problem)."""
     trouble = problem(answer, task.sampling)
-    if trouble is not None or answer.text is None or task.output is None:
+    if trouble is not None or answer.text is None:
         return frozenset(), trouble
     try:
-        numbers = frozenset(map(int, task.output.read(answer.text)))
+        return frozenset(map(int, numbers_up_to(len(call.candidates)).read(answer.text))), None
     except InvalidAnswerError as error:
-        return frozenset(), str(error)
-    if unknown := [number for number in numbers if not 1 <= number <= len(call.candidates)]:
-        return frozenset(), f"{unknown[0]} is not the number of a candidate."
-    return numbers, None
+        return frozenset(), f"{error} It is the number of a candidate."

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from relquery.arrays import Int64s
 from relquery.prompt import Answer
 from relquery.sql.execute.ask import Replies
+from relquery.sql.execute.guard.verdict import Verdict
 from relquery.sql.execute.kept import Spent
 from relquery.sql.inputs.inputs import Question
 
@@ -18,8 +19,12 @@ _Input = tuple[str | None, ...]
 
 @dataclass(slots=True)
 class Repeats:
-    """What one call has asked so far. Inputs are only compared once there is a second question."""
+    """What one call has asked so far. Inputs are only compared once there is a second question.
 
+    verdict: of the comparison of answers in two orders; None if there was none.
+    """
+
+    verdict: Verdict | None = None
     _asked: list[tuple[Question, Replies]] = field(default_factory=list)
     _answers: dict[_Input, Answer] = field(default_factory=dict)
 
@@ -40,6 +45,7 @@ class Repeats:
 
     def add(self, question: Question, replies: Replies) -> None:
         """Remember the answers to a question."""
+        self.verdict = replies.verdict
         if question.rows:
             self._asked.append((question, replies))
 

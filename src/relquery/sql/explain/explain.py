@@ -24,6 +24,7 @@ from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.groups import Grouped
 from relquery.sql.explain.effort import Effort, answers, effort
 from relquery.sql.explain.explanation import ExplainedCall
+from relquery.sql.explain.guarded import AskedTwice, asked_twice
 from relquery.sql.explain.labels import hint
 from relquery.sql.explain.prefixes import HitRate, Prefixes
 from relquery.sql.explain.rehearse import Rehearsal
@@ -42,13 +43,17 @@ _ORDERED = 100_000  # at most this many inputs are put in order
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """calls, from_ledger: distinct inputs. exact: whether both are. effort, hits: if known."""
+    """calls, from_ledger: distinct inputs. exact: whether both are. effort, hits: if known.
+
+    compared: how many of the calls only serve a guard.
+    """
 
     calls: int | None
     from_ledger: int | None
     exact: bool
     effort: Effort | None
     hits: HitRate | None = None
+    compared: int = 0
 
 
 @dataclass(slots=True)
@@ -126,6 +131,7 @@ class Foretelling:
             plain=() if has_modules else modules,
             effort=counts.effort,
             hits=counts.hits,
+            compared=counts.compared,
         )
         if told.counts is not None and is_known:
             told = replace(told, counts="exact")
@@ -173,12 +179,19 @@ class Foretelling:
                 return self._of_groups(call, rows, wanted, cells.fetch().column(0))
             if call.task.kind == "match":
                 return self._of_matches(call, rows, wanted, cells)
-            inputs = Inputs.of(Question("", call.task, count, cells, modules))
+            question = Question("", call.task, count, cells, modules)
+            inputs = Inputs.of(question)
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(rows.at_most(len(wanted)), None, False, None)
+        is_first = call.index not in rows.inputs
         if rows.known.held:
             rows.note_inputs(call, wanted, inputs.of_row)
         places, repeats = self._missing(inputs.prompts_as_written(), call.sampling)
+        again, known = places[:0], inputs.count - len(places)
+        # A guard compares answers of a call once, where it is first asked.
+        if is_first and (twice := self._asked_twice(question, inputs)) is not None:
+            places, again, known = twice.inputs, twice.again, twice.known
+            repeats |= not twice.exact
         missing: Sequence[Prompt] = inputs.prompts(places, None)
         hits, ordered = None, self._in_order(inputs, places)
         if ordered is not None:
@@ -186,11 +199,20 @@ class Foretelling:
             missing = ordered if len(ordered) == len(missing) else missing
             if hits is not None and len(ordered) < len(missing):
                 hits = replace(hits, is_sample=True)
-        known = inputs.count - len(missing)
         if (most := rows.at_most(len(missing))) < len(missing):
             missing = sorted(missing, key=_length, reverse=True)[:most]
             known = min(known, most)
-        return _Counts(len(missing), known, not repeats, self._effort(missing, call, hits), hits)
+        if len(again):
+            again = again[: rows.at_most(len(again))]
+            missing = [*missing, *inputs.prompts(again, None)]
+        work = self._effort(missing, call, hits)
+        return _Counts(len(missing), known, not repeats, work, hits, len(again))
+
+    def _asked_twice(self, question: Question, inputs: Inputs) -> AskedTwice | None:
+        """See sql.explain.guarded. What the ledger has learnt since is not there."""
+        is_past = bool(self.hidden)
+        asker = replace(self.asker, ledger=None) if is_past else self.asker
+        return asked_twice(question, inputs, asker)
 
     def _in_order(self, inputs: Inputs, places: Int64s) -> Sequence[Prompt] | None:
         """The prompts of some inputs as they will be sent; of very many, the prompts of a sample.

@@ -25,6 +25,7 @@ class ExplainedCall:
     the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
     hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
+    compared: how many of the calls ask again, with fields as written, for a guard.
     """
 
     stage: str
@@ -41,6 +42,7 @@ class ExplainedCall:
     modules: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     hits: HitRate | None = None
+    compared: int = 0
 
     @property
     def hit_rate(self) -> float | None:
@@ -72,6 +74,10 @@ class ExplainedCall:
                 "PROMPT pins the order of the fields, so prompts share less. Name columns in "
                 "braces instead: '... {column} ...'"
             )
+        if self.compared:
+            found.append(
+                f"the guard asks {self.compared:,} of them a second time, with fields as written"
+            )
         return found
 
     def plus(self, more: ExplainedCall) -> ExplainedCall:
@@ -86,6 +92,7 @@ class ExplainedCall:
             counts=max(self.counts, more.counts, key=_RELIABLE.index),
             effort=known,
             hits=self._hits_with(more),
+            compared=self.compared + more.compared,
         )
 
     def _hits_with(self, more: ExplainedCall) -> HitRate | None:

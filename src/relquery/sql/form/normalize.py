@@ -70,6 +70,11 @@ def check_forms(tree: exp.Expr) -> None:
         for argument in call.expressions:
             if isinstance(argument, exp.Distinct | exp.Order):
                 clause = _CLAUSES_OF_AGGREGATES[type(argument)]
+        if clause and call.meta[FUNCTION] in ours.AGGREGATES:
+            raise UnsupportedQueryError(
+                f"{call.meta[FUNCTION].upper()} does not take {clause}: it is asked once per "
+                "group. Write it with GROUP BY in a subquery, and join its rows."
+            )
         if clause:
             raise UnsupportedQueryError(
                 f"An LLM call does not take {clause}: it runs once per row, and once for equal "

@@ -37,6 +37,7 @@ class Arguments:
 
     written: the call as the user wrote it, for messages. nodes: those by position. options: those
     by name, as Python values where they are literals. is_distinct: whether DISTINCT precedes them.
+    order: keys of the ORDER BY behind them.
     """
 
     written: str
@@ -44,25 +45,37 @@ class Arguments:
     nodes: list[exp.Expr] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     is_distinct: bool = False
+    order: list[exp.Expr] | None = None
 
     @classmethod
     def of(cls, call: exp.Anonymous, written: str) -> Arguments:
         """The arguments of a call. Raises QueryError for options given twice."""
         found = cls(shortened(written), str(call.meta[FUNCTION]))
         for node in call.expressions:
-            if isinstance(node, exp.PropertyEQ | exp.Kwarg):
-                value = literal_of(node.expression)
-                found._add(node.this.name, node.expression if value is MISSING else value)
-            elif isinstance(node, exp.Distinct):
-                found.is_distinct = True
-                found.nodes += map(_field, node.expressions)
-            else:
-                found.nodes.append(_field(node))
+            found._read(node)
         return found
+
+    def _read(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Order):
+            self.order, node = node.expressions, node.this
+        if isinstance(node, exp.Distinct):
+            self.is_distinct = True
+            for inner in node.expressions:
+                self._read(inner)
+        elif not isinstance(node, exp.PropertyEQ | exp.Kwarg):
+            self.nodes.append(_field(node))
+        elif node.this.name.lower() == "prompt":
+            self.nodes.insert(0, _field(node.expression))
+        elif node.this.name.lower() in _POSITIONAL:
+            self.nodes.append(_field(node.expression))
+        else:
+            value = literal_of(node.expression)
+            self._add(node.this.name, node.expression if value is MISSING else value)
 
     def take_config(self) -> None:
         """Turn a struct of settings, as Snowflake has it, into options."""
-        for name, value in (self.take(dict) or {}).items():
+        parameters = self.options.pop("model_parameters", None) or {}
+        for name, value in ((self.take(dict) or {}) | parameters).items():
             self._add(name, value)
 
     def _add(self, name: str, value: object) -> None:
@@ -97,6 +110,8 @@ class Arguments:
         return value
 
 
+# Arguments that other systems name and we have by position.
+_POSITIONAL = ("text", "input", "expr")
 # Names that other systems have for an option.
 _SYNONYMS = {
     "task_description": "instruction",

@@ -89,7 +89,7 @@ def _of_group(given: Arguments, maker: Maker, question: str | None) -> Made:
         )
     sampling = replace(drawn(given, maker.defaults), labels=())
     check_done(given, "instruction")
-    items, order = _items(given)
+    items, order = _items(given), given.order
     whole: exp.Expr = items
     if given.is_distinct:
         whole = exp.Distinct(expressions=[whole])
@@ -101,24 +101,20 @@ def _of_group(given: Arguments, maker: Maker, question: str | None) -> Made:
     listed = exp.Filter(this=exp.ArrayAgg(this=whole), expression=exp.Where(this=condition))
     listed.meta[FIELD_NAME] = "texts"
     asked = of_text(question, [], lambda column: False, given.written)
-    asked = Asked(asked.query, (listed,))
+    asked = Asked(asked.query, (listed,), asked.notes)
     task = Task(asked.query, sampling, kind="group", function=given.function)
     call = maker.answered(task, asked).value
     has_rows = exp.Not(this=exp.Is(this=listed.copy(), expression=exp.null()))
     return Made(exp.Case(ifs=[exp.If(this=has_rows, true=call)]), "VARCHAR")
 
 
-def _items(given: Arguments) -> tuple[exp.Expr, list[exp.Expr] | None]:
-    """(what one row gives, keys of ORDER BY)."""
-    order: list[exp.Expr] | None = None
-    fields = list(given.nodes)
-    for at, node in enumerate(fields):
-        if isinstance(node, exp.Order):
-            order, fields[at] = node.expressions, node.this
+def _items(given: Arguments) -> exp.Expr:
+    """What one row gives."""
+    fields = given.nodes
     if not fields:
         raise QueryError(f"{given.written} has no field. Expected AI_AGG('question', column).")
     if len(fields) == 1:
-        return _whole(fields[0]), order
+        return _whole(fields[0])
     parts = [
         exp.PropertyEQ(
             this=exp.to_identifier(field.meta.get(FIELD_NAME) or field_name(field), quoted=True),
@@ -126,7 +122,7 @@ def _items(given: Arguments) -> tuple[exp.Expr, list[exp.Expr] | None]:
         )
         for field in fields
     ]
-    return exp.Struct(expressions=parts), order
+    return exp.Struct(expressions=parts)
 
 
 def _whole(field: exp.Expr) -> exp.Expr:

@@ -19,7 +19,8 @@ from relquery.sql.functions.naming import field_name
 from relquery.sql.read.source import FIELD_NAME
 
 _NAME = r'(?:[^\W\d]\w*|"(?:[^"{}]|"")+")'
-_PLACE = re.compile(rf"\{{\{{({_NAME}(?:\.{_NAME})?|\d+)\}}\}}|\{{({_NAME}(?:\.{_NAME})?|\d+)\}}")
+_INSIDE = rf"{_NAME}(?:\.{_NAME})?|\d+"
+_PLACE = re.compile(rf"\{{\{{({_INSIDE})\}}\}}|\{{[ ]?({_INSIDE})[ ]?\}}")
 
 Knows = Callable[[exp.Column], bool]
 """Whether the FROM clauses around a call have a column."""
@@ -54,6 +55,8 @@ def take_prompt(given: Arguments, knows: Knows) -> Asked:
             f"MODULE(...) must be a field of an LLM call, not its prompt: {_example(given)}."
         )
     first = given.take_first(str, Template)
+    if first is None:  # the order of other functions: LLM(column, 'prompt')
+        first = given.take(str) or given.take(Template)
     if isinstance(first, Template):
         return _of_template(first, given)
     if isinstance(first, str):
@@ -88,14 +91,18 @@ def of_text(text: str, fields: list[exp.Expr], knows: Knows, written: str) -> As
                 column.meta[FIELD_NAME] = known[plain.lower()] = plain
                 fields.append(column)
                 return f'"{plain}"'
-        notes.append(
-            f"The prompt of {written} has {{{name}}}, but there is no such field or column. It is "
-            f"sent as it is. Write {{{{{name}}}}} if that is meant."
-        )
+        notes.append(_unknown_note(written, name))
         return found[0]
 
     text = _PLACE.sub(named, text)
     return Asked((text,), tuple(fields), tuple(notes))
+
+
+def _unknown_note(written: str, name: str) -> str:
+    return (
+        f"The prompt of {written} has {{{name}}}, but there is no such field or column here. It is "
+        f"sent as it is. Write {{{{{name}}}}} if that is meant."
+    )
 
 
 def _of_template(template: Template, given: Arguments) -> Asked:
@@ -104,6 +111,8 @@ def _of_template(template: Template, given: Arguments) -> Asked:
             f"{given.written} has fields after PROMPT(...). Give them inside of it, each with its "
             "place in the text: PROMPT('... {0} ...', column)."
         )
+    named = (name for _, name in _PLACE.findall(template.text) if name and not name.isdigit())
+    notes = [_unknown_note(given.written, name) for name in named]
     parts: list[str | int] = []
     end = 0
     for found in re.finditer(r"\{(\d+)\}", template.text):
@@ -115,7 +124,8 @@ def _of_template(template: Template, given: Arguments) -> Asked:
         parts += [template.text[end : found.start()], int(found[1])]
         end = found.end()
     parts.append(template.text[end:])
-    return Asked(tuple(part for part in parts if part != ""), template.fields)
+    query = tuple(part for part in parts if part != "")
+    return Asked(query, template.fields, tuple(notes))
 
 
 def _check_is_text(given: Arguments) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +27,17 @@ from relquery.sql.types.shape import (
 )
 
 _YES_NO = ("Yes", "No")
+# A name without blanks that has a digit or a hyphen: llama3.1-70b, claude-4-sonnet.
+_MODEL = re.compile(r"(?=.*[\d-])[a-zA-Z][\w./:-]*")
 _ANY: tuple[type, ...] = (object,)
 _MODES = {"single": False, "multi": True}
 
 
 def complete(given: Arguments, maker: Maker) -> Made:
     """LLM('prompt', field, ... [, output := type]): free text, one of some labels, or a type."""
-    given.take_config() if given.function != "llm" else None
+    if given.function != "llm":
+        given.take_config()
+        _check_no_model(given)
     sampling = drawn(given, maker.defaults)
     labels = labels_in(given)
     sampling = sampling if labels is None else replace(sampling, labels=labels, schema=None)
@@ -47,6 +52,17 @@ def complete(given: Arguments, maker: Maker) -> Made:
     if labels is not None:
         raise QueryError(f"{given.written} sets labels and output. Set one of them.")
     return _typed(output, asked, sampling, retry, given, maker)
+
+
+def _check_no_model(given: Arguments) -> None:
+    """Raises QueryError for the name of a model, which Snowflake's function has first."""
+    first = literal_of(given.nodes[0]) if len(given.nodes) > 1 else None
+    name = given.options.get("model", first)
+    if "model" in given.options or (isinstance(first, str) and _MODEL.fullmatch(first)):
+        raise QueryError(
+            f"{given.written} names the model {name!r}. The model is that of the connection "
+            "(rq.connect, --model). Leave it out: AI_COMPLETE('prompt', column, ...)."
+        )
 
 
 def filter_(given: Arguments, maker: Maker) -> Made:
@@ -114,7 +130,7 @@ def classify(given: Arguments, maker: Maker) -> Made:
         task = Task(asked.query, replace(sampling, labels=labels), function=given.function)
         return maker.answered(task, asked)
     asked = asked.followed_by(f"Answer with all labels that apply. Labels: {', '.join(labels)}.")
-    shape = ListOf(Leaf("VARCHAR", labels), distinct=True)
+    shape = ListOf(Leaf("VARCHAR", labels), distinct=True, most=len(labels))
     return _typed(Output(shape, "VARCHAR[]"), asked, sampling, False, given, maker)
 
 
@@ -220,6 +236,11 @@ def _described_labels(given: Arguments) -> tuple[tuple[str, ...], dict[str, str]
     found = given.take(tuple)
     if found is not None:
         given.options.setdefault("labels", found)
+    if any(isinstance(node, exp.Array) for node in given.nodes):
+        raise QueryError(
+            f"{given.written} has labels that are not texts. Write them in single quotes; double "
+            "quotes name a column. A list that a query gives is a parameter: labels := $labels."
+        )
     if "labels" not in given.options:
         raise QueryError(
             f"{given.written} has no labels. Give a list of them: "

@@ -23,7 +23,7 @@ def install(database: Database, backend: Backend) -> None:
     """
 
     def count(*columns: pa.ChunkedArray) -> pa.Array:
-        texts = [column.cast(pa.string()).to_pylist() for column in columns]
+        texts = [_as_texts(column) for column in columns]
         known: dict[tuple[str | None, ...], int | None] = {}
         for row in zip(*texts, strict=True):
             if row not in known:
@@ -31,6 +31,13 @@ def install(database: Database, backend: Backend) -> None:
         return pa.array([known[row] for row in zip(*texts, strict=True)], pa.int64())
 
     database.install_function(NAME, count, "BIGINT")
+
+
+def _as_texts(column: pa.ChunkedArray) -> list[str | None]:
+    """The values of a column as texts; lists and structs as Python writes them."""
+    if pa.types.is_nested(column.type):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    return list(column.cast(pa.string()).to_pylist())
 
 
 def _count(row: tuple[str | None, ...], backend: Backend) -> int | None:

@@ -29,6 +29,14 @@ _NO_COLUMN_OF = re.compile(r'(?:Table|Values list) "(.+?)" does not have a colum
 _NO_SOURCE = re.compile(r'Referenced table "(.+?)" not found')
 _OURS = "|".join((*sorted(ours.FUNCTIONS), "prompt", "module", rf"{ours.CALL}\d+"))
 _NO_LLM = re.compile(rf"Function with name ({_OURS}) does not exist", re.IGNORECASE)
+_NO_FUNCTION = re.compile(r"Function with name (\w+) does not exist")
+# What functions of other systems are called here.
+_OF_OTHERS = {
+    "ai_sentiment": " Write AI_CLASSIFY(column, ['positive', 'negative', 'neutral']).",
+    "ai_translate": " Write AI_COMPLETE('Translate to English.', column).",
+    "ai_summarize": " Write AI_COMPLETE('Summarize.', column), or AI_SUMMARIZE_AGG for a group.",
+    "ai_redact": " Write AI_COMPLETE('Replace names by [NAME].', column).",
+}
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -72,6 +80,16 @@ def _file_error(error: Exception) -> TableError | None:
 
 
 def _misused_call(message: str) -> QueryError | None:
+    is_ours = _NO_LLM.search(message) is not None
+    if (
+        (found := _NO_FUNCTION.search(message))
+        and not is_ours
+        and (found[1].lower().startswith("ai_"))
+    ):
+        known = (*sorted(ours.FUNCTIONS - {"llm"}), "ai_count_tokens")
+        hint = _OF_OTHERS.get(found[1].lower(), "")
+        name = found[1].upper()
+        return QueryError(unknown("function", name, map(str.upper, known)) + hint)
     if found := _NO_LLM.search(message):
         name = "LLM" if found[1].lower().startswith(ours.CALL) else found[1].upper()
         if name in ("PROMPT", "MODULE"):

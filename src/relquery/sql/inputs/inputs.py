@@ -129,6 +129,12 @@ class Inputs:
             self.template, self.codes, rows, None if schedule is None else schedule.fields
         )
 
+    def sorted(self, rows: Int64s) -> Int64s:
+        """Some inputs in an order in which prompts share prefixes, if fields are as written."""
+        free = [at for at in range(len(self.pieces)) if at not in self.pinned]
+        codes = self.codes[rows][:, [*self.pinned, *free]]
+        return rows[np.lexsort(codes.T[::-1])] if codes.shape[1] else rows
+
     def prompts_as_written(self) -> Prompts:
         """Prompts of all inputs, fields in the query's order; they identify the question."""
         return self.prompts(np.arange(self.count), None)

@@ -24,10 +24,18 @@ from relquery.sql.functions.task import Task
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.inputs import distinct_rows
 from relquery.sql.inputs.prompt import SEPARATOR, SYSTEM, piece
+from relquery.sql.types.leaves import Leaf
+from relquery.sql.types.shape import ListOf, Output
 from relquery.table.columns import encode
 
 MOST_CANDIDATES = 50
 """Candidates of one call."""
+
+
+def numbers_up_to(candidates: int) -> Output:
+    """The type of an answer: numbers of candidates."""
+    number = Leaf("INTEGER", least=1, most=candidates)
+    return Output(ListOf(number, distinct=True, most=candidates), "INTEGER[]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ its own text, and the names of result columns can be taken from the original tex
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ FUNCTION = "function"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
 _MAYBE_A_CALL = re.compile(rf"\b(?:{'|'.join(sorted(ours.FUNCTIONS))})\b", re.IGNORECASE)
 _ANY_CASE = re.compile(rf"{ours.CALL}\d+", re.IGNORECASE)
+
+
+# Of a statement that the parser does not know, DuckDB says what is wrong.
+logging.getLogger("sqlglot").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from relquery.errors import QueryError
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import ListOf, Part, Shape, StructOf, check_names
 
-_KINDS = {"integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN", "string": "VARCHAR"}
+_KINDS = {
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "string": "VARCHAR",
+    "decimal": "DECIMAL(38,10)",
+}
 _FORMATS = {
     "date": "DATE",
     "time": "TIME",
@@ -26,7 +32,7 @@ _IGNORED = {
 }  # fmt: skip
 _KNOWN = {
     "type", "properties", "required", "items", "enum", "const", "anyOf", "oneOf", "$ref", "format",
-    "maxLength", "minItems", "maxItems", "allOf",
+    "maxLength", "minItems", "maxItems", "allOf", "minimum", "maximum",
 }  # fmt: skip
 
 
@@ -94,7 +100,8 @@ class _Schema:
                 return self._list(schema, where, depth), nullable
             case str(name) if name in _KINDS:
                 kind = _FORMATS.get(schema.get("format", ""), _KINDS[name])
-                return Leaf(kind, length=schema.get("maxLength")), nullable
+                bounds = schema.get("minimum"), schema.get("maximum")
+                return Leaf(kind, (), schema.get("maxLength"), *bounds), nullable
         raise QueryError(
             f'{where} has no type in its JSON Schema. Give one, e.g. "type": "string".'
         )
@@ -111,6 +118,8 @@ class _Schema:
                 break
             real = [one for one in options if one.get("type") != "null"]
             nullable |= len(real) < len(options)
+            if {one.get("type") for one in real} == {"number", "string"}:  # Pydantic's Decimal
+                return {"type": "decimal"}, nullable
             if len(real) != 1:
                 raise QueryError(
                     f"{where} may have several types in its JSON Schema. SQL needs one; take a "
@@ -140,24 +149,24 @@ class _Schema:
         return Leaf("VARCHAR", texts)
 
     def _struct(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:
-        required = set(schema.get("required", ()))
         parts = []
         for name, inner in (schema.get("properties") or {}).items():
             shape, nullable = self.shape(inner, f"{where}.{name}", depth + 1)
             about = str(inner.get("description", ""))
-            parts.append(Part(name, shape, name in required and not nullable, about))
+            # An answer has all fields, also those that need not be there.
+            parts.append(Part(name, shape, not nullable, about))
         check_names(tuple(parts))
         return StructOf(tuple(parts))
 
     def _list(self, schema: Mapping[str, Any], where: str, depth: int) -> Shape:
         item, nullable = self.shape(schema.get("items") or {}, f"{where}[]", depth + 1)
         least, most = schema.get("minItems", 0), schema.get("maxItems")
-        if nullable or (most is not None and most != least) or (most is None and least):
+        if nullable or (least and most != least):
             raise QueryError(
-                f"{where} is a list with NULL items or a bounded length in its JSON Schema. SQL "
-                "knows lists of any length and of one length."
+                f"{where} is a list with NULL items or a least length in its JSON Schema, which is "
+                "not supported. Leave it out and check the value in SQL."
             )
-        return ListOf(item, most)
+        return ListOf(item, most if least else None, most=most)
 
 
 def _without(schema: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _INTEGERS = {
     for sign in ("", "U")
 }  # fmt: skip
 _FLOATS = {"FLOAT": 3.4028234663852886e38, "DOUBLE": inf}
-_IN_SCHEMA_EXACTLY = 2**53  # larger bounds are checked when the answer is read
+_IN_SCHEMA_EXACTLY = 2**53  # whole numbers that a floating-point number represents
 
 
 class Number(str):
@@ -44,12 +44,14 @@ class Leaf:
     """A value without parts.
 
     kind: the type as DuckDB names it. values: the texts allowed; empty for all. length: the most
-    characters of a text.
+    characters of a text. least, most: bounds of a number.
     """
 
     kind: str
     values: tuple[str, ...] = ()
     length: int | None = None
+    least: float | None = None
+    most: float | None = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -59,12 +61,23 @@ class Leaf:
         if self.kind == "VARCHAR" and self.length is not None:
             return {"type": "string", "maxLength": self.length}
         if self.kind in _INTEGERS:
-            least, most = _INTEGERS[self.kind]
-            bounds = {"minimum": least, "maximum": most}
-            return {"type": "integer"} | {
-                key: bound for key, bound in bounds.items() if abs(bound) <= _IN_SCHEMA_EXACTLY
-            }
-        return dict(_SCHEMAS[_family(self.kind)])
+            return self._of_integers()
+        if found := _DECIMAL.fullmatch(self.kind):
+            width, scale = int(found[1]), int(found[2])
+            whole = f"(0|[1-9][0-9]{{0,{width - scale - 1}}})" if width > scale else "0"
+            return _text_of(whole + (f"(\\.[0-9]{{1,{scale}}})?" if scale else ""))
+        bounds = {"minimum": self.least, "maximum": self.most}
+        given = {key: bound for key, bound in bounds.items() if bound is not None}
+        return dict(_SCHEMAS[_family(self.kind)]) | given
+
+    def _of_integers(self) -> dict[str, Any]:
+        least, most = _INTEGERS[self.kind]
+        least = least if self.least is None else max(least, int(self.least))
+        most = most if self.most is None else min(most, int(self.most))
+        if max(-least, most) <= _IN_SCHEMA_EXACTLY:
+            return {"type": "integer", "minimum": least, "maximum": most}
+        # Larger ones are texts, which no reader takes for floating-point numbers.
+        return _text_of(f"(0|[1-9][0-9]{{0,{len(str(most)) - 1}}})", signed=least < 0)
 
     def read(self, value: object) -> str | None:
         """The text of a JSON value for DuckDB to cast; None if it is no value of the type."""
@@ -77,7 +90,21 @@ class Leaf:
             return text if text in self.values else None
         if self.kind == "VARCHAR":
             return text if self.length is None or len(text) <= self.length else None
-        return _READERS[_family(self.kind)](text.strip(), self.kind)
+        read = _READERS[_family(self.kind)](text.strip(), self.kind)
+        return None if read is None or self._is_out_of_bounds(read) else read
+
+    def _is_out_of_bounds(self, number: str) -> bool:
+        if self.least is None and self.most is None:
+            return False
+        value = Decimal(number)
+        return (self.least is not None and value < Decimal(str(self.least))) or (
+            self.most is not None and value > Decimal(str(self.most))
+        )
+
+
+def _text_of(pattern: str, *, signed: bool = True) -> dict[str, Any]:
+    """A text that is a number of some form."""
+    return {"type": "string", "pattern": f"^{'-?' if signed else ''}{pattern}$"}
 
 
 def is_leaf(kind: str) -> bool:

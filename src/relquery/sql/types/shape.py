@@ -27,11 +27,13 @@ class InvalidAnswerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list. size: the number of its items, if fixed. distinct: whether items are kept once."""
+    """A list. size: the number of its items, if fixed. distinct: whether items are kept once. most:
+    how many items there may be; None for any number."""
 
     item: Shape
     size: int | None = None
     distinct: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,8 @@ def _schema(shape: Shape) -> dict[str, Any]:
         }
     if isinstance(shape, ListOf):
         bounds = {} if shape.size is None else {"minItems": shape.size, "maxItems": shape.size}
-        if shape.distinct and isinstance(shape.item, Leaf):
-            bounds = {"maxItems": len(shape.item.values)}
+        if shape.most is not None:
+            bounds = {"maxItems": shape.most}
         return {"type": "array", "items": _schema(shape.item), **bounds}
     return shape.schema
 
@@ -184,11 +186,18 @@ def _read(shape: Shape, value: object, path: str) -> Any:
         return _read_list(shape, value, path)
     text = None if value is None else shape.read(value)
     if text is None:
-        wanted = f"one of {', '.join(map(repr, shape.values))}" if shape.values else shape.kind
-        if shape.length is not None:
-            wanted = f"text of at most {shape.length} characters"
-        raise InvalidAnswerError(f"{path or 'The answer'} is {_shown(value)}; expected {wanted}.")
+        what = path or "The answer"
+        raise InvalidAnswerError(f"{what} is {_shown(value)}; expected {_wanted(shape)}.")
     return text
+
+
+def _wanted(leaf: Leaf) -> str:
+    if leaf.values:
+        return f"one of {', '.join(map(repr, leaf.values))}"
+    if leaf.length is not None:
+        return f"text of at most {leaf.length} characters"
+    least = "" if leaf.least is None else f" from {leaf.least}"
+    return leaf.kind + least + ("" if leaf.most is None else f" to {leaf.most}")
 
 
 def _read_struct(shape: StructOf, value: object, path: str) -> dict[str, Any]:
@@ -213,6 +222,9 @@ def _read_list(shape: ListOf, value: object, path: str) -> list[Any]:
         size = "" if shape.size is None else f" of {shape.size} items"
         what = path or "The answer"
         raise InvalidAnswerError(f"{what} is {_shown(value)}; expected a list{size}.")
+    if shape.most is not None and len(value) > shape.most and not shape.distinct:
+        what = path or "The answer"
+        raise InvalidAnswerError(f"{what} has {len(value)} items; expected at most {shape.most}.")
     items = [_read(shape.item, one, f"{path}[{at}]") for at, one in enumerate(value, 1)]
     return list(dict.fromkeys(items)) if shape.distinct else items
 
