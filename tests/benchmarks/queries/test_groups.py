@@ -18,7 +18,7 @@ def test_groups_have_so_many_characters() -> None:
 
 def test_no_group_is_without_an_answer_and_the_calls_are_those_of_explain() -> None:
     rows = in_groups(TEXTS, groups=2, characters=2_500)
-    spec = "random:layers=1,hidden=64,heads=2,context=1024"
+    spec = "random:layers=1,hidden=64,heads=2,context=1152"
     at = aggregate(train(spec, rows, [QUESTION], 512), rows)
     assert (at.groups, at.missing) == (2, 0)
     assert at.calls == at.said > 4
