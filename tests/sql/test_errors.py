@@ -203,7 +203,7 @@ def test_sql_that_does_not_parse_is_shown_with_line_column_and_caret(query, line
         ("SELECT LLM('up', title) FILTER (WHERE true) FROM films", "Remove FILTER"),
         ("PIVOT (SELECT id, LLM('up', title) AS u FROM films) ON u USING max(id)",
          "PIVOT with LLM calls.*CREATE TABLE answers AS"),
-        ("EXPLAIN (FORMAT JSON) SELECT LLM('up', 1)", r"\(FORMAT JSON\) with.*Write EXPLAIN to see"),
+        ("EXPLAIN (FORMAT JSON) SELECT LLM('up', 1)", r"\(FORMAT JSON\) with.*Write EXPLAIN to"),
         ("UPDATE films SET title = LLM('up', title)", "UPDATE with.*UPDATE t SET .* FROM answers"),
         ("DELETE FROM films WHERE LLM('up', title) = 'DUNE'", "DELETE with.*USING answers"),
         ("EXPLAIN CREATE VIEW v AS SELECT LLM('up', title) FROM films", "Explain a query that"),

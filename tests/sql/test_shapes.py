@@ -26,42 +26,39 @@ CREATE MACRO peek(x) AS (SELECT max(r.text) FROM reviews r WHERE r.film = x);
 CREATE MACRO peeked(x) AS length(peek(x));
 """
 
+TWO_JOINS = [
+    f"SELECT f.*, r.*, g.* FROM films f {first} JOIN reviews r ON f.id = r.film AND LLM('yes', "
+    f"r.text) = 'No' {second} JOIN films g ON g.id = film AND LLM('len', text, g.title) <> '3'"
+    for first in ("RIGHT", "FULL", "LEFT", "INNER")
+    for second in ("RIGHT", "FULL", "LEFT", "INNER")
+]
 # A row of the result for each; multisets are compared, or lists where there is an ORDER BY.
-JOINS = (
-    [
-        f"SELECT f.id, r.id, g.id FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) "
-        f"= 'No' {kind} JOIN films g ON g.id = f.id"
-        for kind in ("RIGHT", "FULL", "LEFT", "INNER")
-    ]
-    + [
-        f"SELECT f.*, r.*, g.* FROM films f {first} JOIN reviews r ON f.id = r.film AND LLM('yes', "
-        f"r.text) = 'No' {second} JOIN films g ON g.id = r.film AND LLM('len', r.text, g.title) <> '3'"
-        for first in ("RIGHT", "FULL", "LEFT", "INNER")
-        for second in ("RIGHT", "FULL", "LEFT", "INNER")
-    ]
-    + [
-        "SELECT f.id, r.text, g.id FROM films f JOIN reviews r ON f.id = r.film AND "
-        "LLM('up', r.text) = 'SWEET' POSITIONAL JOIN films g",
-        "SELECT * FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) = 'No' "
-        "RIGHT JOIN (SELECT id AS x FROM films) c ON c.x = f.id",
-        "SELECT text, x, f.title FROM films f JOIN reviews r ON f.id = r.film AND LLM('up', r.text, "
-        "f.title) <> 'LONG|DUNE' FULL JOIN (SELECT id AS x FROM films) c ON c.x = film",
-        "SELECT genre, x, LLM('up', text) FROM films f JOIN reviews r ON f.id = r.film AND "
-        "LLM('yes', r.text) = 'No' RIGHT JOIN (SELECT film AS x, text AS y FROM reviews) c "
-        "ON c.x = f.id WHERE LLM('yes', y) = 'No'",
-        "SELECT f.id, r.id, g.id FROM films f LEFT JOIN films g ON g.id = f.id + 1 JOIN reviews r "
-        "ON f.id = r.film AND LLM('yes', r.text) = 'No' RIGHT JOIN films h ON h.id = f.id",
-        "SELECT a.id, b.id, c.id FROM reviews a, films b JOIN reviews c ON b.id = c.film AND "
-        "LLM('yes', c.text) = 'No' RIGHT JOIN films d ON d.id = b.id",
-        "SELECT f.id, text FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) = 'No', "
-        "(SELECT 1 AS one) RIGHT JOIN (SELECT 1 AS two) ON one = two",
-        "SELECT key, text, lang FROM (SELECT id AS key, info.lang AS lang FROM films) f JOIN reviews r "
-        "ON f.key = r.film AND LLM('yes', r.text) = 'No' "
-        "RIGHT JOIN (SELECT id AS key FROM films) c USING (key)",
-        "SELECT count(*), count(f.id), max(LLM('up', r.text)) FROM films f JOIN reviews r ON f.id = "
-        "r.film AND LLM('yes', r.text) = 'No' RIGHT JOIN films g ON g.id = f.id GROUP BY g.genre",
-    ]
-)
+JOINS = [
+    f"SELECT f.id, r.id, g.id FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) "
+    f"= 'No' {kind} JOIN films g ON g.id = f.id"
+    for kind in ("RIGHT", "FULL", "LEFT", "INNER")
+] + [
+    "SELECT f.id, r.text, g.id FROM films f JOIN reviews r ON f.id = r.film AND "
+    "LLM('up', r.text) = 'SWEET' POSITIONAL JOIN films g",
+    "SELECT * FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) = 'No' "
+    "RIGHT JOIN (SELECT id AS x FROM films) c ON c.x = f.id",
+    "SELECT text, x, f.title FROM films f JOIN reviews r ON f.id = r.film AND LLM('up', r.text, "
+    "f.title) <> 'LONG|DUNE' FULL JOIN (SELECT id AS x FROM films) c ON c.x = film",
+    "SELECT genre, x, LLM('up', text) FROM films f JOIN reviews r ON f.id = r.film AND "
+    "LLM('yes', r.text) = 'No' RIGHT JOIN (SELECT film AS x, text AS y FROM reviews) c "
+    "ON c.x = f.id WHERE LLM('yes', y) = 'No'",
+    "SELECT f.id, r.id, g.id FROM films f LEFT JOIN films g ON g.id = f.id + 1 JOIN reviews r "
+    "ON f.id = r.film AND LLM('yes', r.text) = 'No' RIGHT JOIN films h ON h.id = f.id",
+    "SELECT a.id, b.id, c.id FROM reviews a, films b JOIN reviews c ON b.id = c.film AND "
+    "LLM('yes', c.text) = 'No' RIGHT JOIN films d ON d.id = b.id",
+    "SELECT f.id, text FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) = 'No', "
+    "(SELECT 1 AS one) RIGHT JOIN (SELECT 1 AS two) ON one = two",
+    "SELECT key, text, lang FROM (SELECT id AS key, info.lang AS lang FROM films) f JOIN reviews r "
+    "ON f.key = r.film AND LLM('yes', r.text) = 'No' "
+    "RIGHT JOIN (SELECT id AS key FROM films) c USING (key)",
+    "SELECT count(*), count(f.id), max(LLM('up', r.text)) FROM films f JOIN reviews r ON f.id = "
+    "r.film AND LLM('yes', r.text) = 'No' RIGHT JOIN films g ON g.id = f.id GROUP BY g.genre",
+]
 GROUPS = [
     "SELECT genre, LLM('up', sum(id)), (SELECT count(*) FROM (VALUES (7)) z(z)) FROM films "
     "GROUP BY genre",
@@ -219,7 +216,8 @@ def with_macros() -> Iterator[Reference]:
 
 
 @pytest.mark.parametrize(
-    "query", [*JOINS, *GROUPS, *SHADOWS, *MACRO_CALLS, *NAMES, *DISTINCT_ON, *READ_WHERE]
+    "query",
+    [*TWO_JOINS, *JOINS, *GROUPS, *SHADOWS, *MACRO_CALLS, *NAMES, *DISTINCT_ON, *READ_WHERE],
 )
 def test_rows_are_those_that_duckdb_gives(
     query: str, con: Connection, with_macros: Reference

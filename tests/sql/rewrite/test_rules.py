@@ -69,7 +69,7 @@ JOINS = [
      "reviews AS r ON f.id = r.film WHERE LLM('yes', f.title, text) = 'Yes') "
      "SELECT f.id FROM films AS f LEFT JOIN reviews AS r ON f.id = r.film AND EXISTS(SELECT 1 FROM "
      "_rq_entry_0 WHERE _rq_outer_0 IS NOT DISTINCT FROM f.title AND "
-     "_rq_outer_1 IS NOT DISTINCT FROM text)"),
+     '_rq_outer_1 IS NOT DISTINCT FROM "r".text)'),
     ("SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT LLM('up', text) FROM reviews AS r "
      "WHERE film = f.id AND LLM('yes', title, text) = 'Yes')",
      'SELECT id FROM films AS f WHERE id < 5 AND EXISTS(SELECT 1 FROM (SELECT '

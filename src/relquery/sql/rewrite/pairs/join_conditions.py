@@ -19,6 +19,7 @@ from sqlglot import exp
 from relquery.sql import names as ours
 from relquery.sql.form.joins import adds_rows, is_inner, start_of_group
 from relquery.sql.form.normalize import conjuncts
+from relquery.sql.read.from_clause import Sources
 from relquery.sql.read.methods import restore_columns
 from relquery.sql.read.scopes import has_call
 from relquery.sql.rewrite.lookup import Lookup
@@ -54,7 +55,7 @@ def _answer(select: exp.Select, at: int, lookup: Lookup) -> None:
     pairs.where(*_about_left(select, at, lookup), copy=False)
     found = exp.select("1").from_(add_entry(pairs, select))
     for column, name in zip(columns, names, strict=True):
-        same = exp.NullSafeEQ(this=exp.column(name), expression=column.copy())
+        same = exp.NullSafeEQ(this=exp.column(name), expression=_qualified(column, sources))
         found.where(same, copy=False)
     plain = [part for part in parts if not has_call(part)]
     holds: exp.Expr = exp.Exists(this=found)
@@ -63,6 +64,14 @@ def _answer(select: exp.Select, at: int, lookup: Lookup) -> None:
         # database; but not if it cannot see that the condition is an EXISTS.
         holds = exp.Case().when(holds, exp.true()).else_(exp.false())
     join.set("on", exp.and_(*plain, holds, copy=False))
+
+
+def _qualified(column: exp.Expr, sources: Sources) -> exp.Expr:
+    """A copy with its table, as later rules may give the tables a subquery of their own."""
+    copy = column.copy()
+    if isinstance(copy, exp.Column) and not copy.table and (found := sources.resolve(copy)):
+        copy.set("table", exp.to_identifier(found[0], quoted=True))
+    return copy
 
 
 def _pairs(select: exp.Select, at: int) -> exp.Select:
