@@ -70,7 +70,7 @@ def test_values_of_every_type_are_written_readably(con, backend):
 def test_no_character_of_a_prompt_a_name_or_a_cell_is_lost(con, backend):
     con.register("nasty", pa.table({NASTY.replace("\0", ""): [NASTY]}))
     prompt = NASTY.replace("'", "''")
-    with pytest.warns(PromptWarning, match="has {braces}"):
+    with pytest.warns(PromptWarning, match="contains {braces}"):
         result = con.sql(f"SELECT LLM('{prompt}', nasty.*) FROM nasty")
     assert backend.asked[0].query == NASTY
     assert backend.asked[0].fields == {NASTY.replace("\0", ""): NASTY}

@@ -86,7 +86,7 @@ def test_a_number_in_braces_is_the_field_at_that_place(con, backend) -> None:
 
 
 def test_braces_without_a_column_are_sent_and_warned_about(con, backend) -> None:
-    with pytest.warns(PromptWarning, match="no such field or column"):
+    with pytest.warns(PromptWarning, match="no field or column has that name"):
         con.sql("SELECT LLM('Is {titel} good?', title) FROM films WHERE id = 1")
     assert backend.asked[0].query == "Is {titel} good?"
 

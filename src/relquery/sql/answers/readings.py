@@ -12,6 +12,7 @@ from sqlglot import exp
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.read.source import DIALECT
+from relquery.sql.types.leaves import NUMBERS
 
 _FENCED = r"^\s*```(?:[\w+-]*\n)?([^`]*)```\s*$"
 _MACROS = {
@@ -26,21 +27,6 @@ _MACROS = {
     ),
     ours.FINITE: "CASE WHEN isfinite(answer) THEN answer END",
 }
-_NUMBERS = {
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-    "UHUGEINT",
-    "BIGNUM",
-    "FLOAT",
-    "DOUBLE",
-}
 _ANY_TEXT = ("VARCHAR", "BLOB", "VARIANT", "UNION(")
 
 
@@ -52,7 +38,7 @@ def install(database: Database) -> None:
 
 def is_number(kind: str) -> bool:
     """Whether a type, as DuckDB names it, is numeric."""
-    return kind in _NUMBERS or kind.startswith("DECIMAL(")
+    return kind in (*NUMBERS, "BIGNUM") or kind.startswith("DECIMAL(")
 
 
 def reading(text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Expr:

@@ -31,8 +31,8 @@ class Known:
 
     most: the maximum number of rows; None if unknown. exact: whether there are exactly that many.
     held: whether the table at hand contains all of them; it may contain more unless `exact`.
-    open: lower-case names of the columns that depend on answers. expected: whether the rows at hand
-    are a sample that answers are expected to leave, and not a bound.
+    open: lower-case names of the columns that depend on answers. expected: whether the table at
+    hand is an estimate of the rows that remain, based on selectivities, and not an upper bound.
     """
 
     most: int | None = None
@@ -43,7 +43,7 @@ class Known:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether what is done with the rows at hand says how many rows it leaves."""
+        """Whether row counts can be computed from the table at hand, exactly or as an estimate."""
         return self.held and (self.exact or self.expected)
 
     def is_open(self, node: exp.Expr, reads: Callable[[exp.Query], bool] = _always) -> bool:
@@ -116,7 +116,7 @@ def known_rows(select: exp.Select, rows: Known, aggregates: Aggregates) -> Known
 
 
 def _are_expected(cuts: Sequence[exp.Expr], select: exp.Select, rows: Known) -> bool:
-    """Whether clauses leave as many of the rows at hand as they are expected to leave."""
+    """Whether the number of rows is still an estimate, not a bound, after these clauses."""
     decided = [*cuts, *select.expressions] if select.args.get("distinct") else cuts
     return rows.expected and not any(map(rows.is_open, decided))
 

@@ -100,8 +100,8 @@ def of_text(text: str, fields: list[exp.Expr], knows: Knows, written: str) -> As
 
 def _unknown_note(written: str, name: str) -> str:
     return (
-        f"The prompt of {written} has {{{name}}}, but there is no such field or column here. It is "
-        f"sent as it is. Write {{{{{name}}}}} if that is meant."
+        f"The prompt of {written} contains {{{name}}}, but no field or column has that name. It is "
+        f"sent as text. To send it without this warning, write {{{{{name}}}}}."
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
+from relquery.sql.types.leaves import NUMBERS
 
 SYSTEM = (
     "You are a data analyst. Use the provided JSON data to answer the user query based on the "
@@ -33,21 +34,6 @@ _TAIL = Text("\n}")
 _NOT_JSON = {"nan", "inf", "-inf"}
 _MOST_SPANS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
 _dump = json.JSONEncoder(ensure_ascii=False).encode
-_JSON_TYPES = {
-    "BOOLEAN",
-    "TINYINT",
-    "SMALLINT",
-    "INTEGER",
-    "BIGINT",
-    "HUGEINT",
-    "UTINYINT",
-    "USMALLINT",
-    "UINTEGER",
-    "UBIGINT",
-    "UHUGEINT",
-    "FLOAT",
-    "DOUBLE",
-}
 
 
 class Template:
@@ -141,7 +127,7 @@ def plain_piece(cell: str | None) -> str:
 
 def as_text(expression: str, sql_type: str) -> tuple[str, Form]:
     """SQL that writes a value of DuckDB type `sql_type` as text, and the form of that text."""
-    if sql_type in _JSON_TYPES:
+    if sql_type in (*NUMBERS, "BOOLEAN"):
         return f"CAST({expression} AS VARCHAR)", "json"
     if sql_type in ("JSON", "VARIANT") or _is_nested(sql_type):
         return f"CAST(to_json({expression}) AS VARCHAR)", "json"

@@ -100,7 +100,7 @@ def _add_to_select(select: exp.Select, condition: exp.Expr, lookup: Lookup) -> b
 
 
 def _add(select: exp.Select, place: str, condition: exp.Expr) -> None:
-    """Add a condition to a clause, unless it is there already."""
+    """Add a condition to WHERE or HAVING. Does nothing if the clause already has it."""
     clause = select.args.get(place)
     known = {to_sql(part) for part in conjuncts(clause.this if clause else None)}
     if to_sql(condition) not in known:

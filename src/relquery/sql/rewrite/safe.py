@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.read.source import call_number
+from relquery.sql.types.leaves import NUMBERS
 
 _CONNECTIVES = (exp.And, exp.Or, exp.Not, exp.Paren, exp.Is, exp.Boolean, exp.Null)
 _COMPARISONS = (
@@ -16,8 +17,6 @@ _COMPARISONS = (
     exp.Between, exp.In, exp.Like, exp.ILike,
 )  # fmt: skip
 _OF_TEXT = (exp.Lower, exp.Upper, exp.Trim, exp.DPipe)
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
-            "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
 
 
 def never_fails(condition: exp.Expr, kinds: Kinds) -> bool:
@@ -62,5 +61,7 @@ def _is_open(node: exp.Expr) -> bool:
 
 def _family(kind: str | None) -> str | None:
     """A type, with one name for all numbers."""
-    is_number = kind is not None and kind.startswith(_NUMBERS) and not kind.endswith("]")
+    is_number = (
+        kind is not None and kind.startswith((*NUMBERS, "DECIMAL")) and not kind.endswith("]")
+    )
     return "number" if is_number else kind

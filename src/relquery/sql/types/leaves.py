@@ -30,6 +30,8 @@ _INTEGERS = {
     for sign in ("", "U")
 }  # fmt: skip
 _FLOATS = {"FLOAT": 3.4028234663852886e38, "DOUBLE": inf}
+NUMBERS = (*_INTEGERS, *_FLOATS)
+"""DuckDB's types of numbers that have no parameters and a limited size."""
 _IN_SCHEMA_EXACTLY = 2**53  # whole numbers that a floating-point number represents
 
 
