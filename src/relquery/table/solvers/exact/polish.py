@@ -20,6 +20,7 @@ from relquery.errors import ConfigError
 from relquery.table.compiled import go_on
 from relquery.table.prefixes import Beginnings, common_prefix
 from relquery.table.solvers.exact.bounds import ascend, build_graph, paid_nodes
+from relquery.table.solvers.exact.concepts import whole_numbers
 from relquery.table.solvers.exact.improve import find_parents, improve
 from relquery.table.solvers.exact.lattice import MOST_NODES, Lattice, build_lattice
 from relquery.table.solvers.exact.ophr import MOST_ROWS, Order, walk
@@ -32,6 +33,7 @@ STEPS_PER_ARC = 80  # cost of branch and bound per arc of a small lattice
 MOST_BRANCHED = 300  # nodes of a lattice for branch and bound
 MOST_FAILURES = 20  # consecutive random closings without improvement
 MOST_CLOSED = 12  # nodes closed at random
+LEAST_GAIN = 1e-4  # share of all weight below which a gain is not worth a search
 
 
 def polish(
@@ -42,7 +44,8 @@ def polish(
     seconds: float,
     stopped: Bools,
 ) -> Order | None:
-    """A schedule worth at least as much as the given one; None if the table is too large.
+    """A schedule worth more than the given one; None if the table is too large, or the schedule
+    is the best one but for LEAST_GAIN.
 
     items: (m, n). sent: rows, and by position the columns of each in the order sent. seconds: the
     approximate time limit. stopped: see relquery.table.compiled.
@@ -51,17 +54,58 @@ def polish(
     most = min(MOST_NODES, steps // STEPS_PER_NODE)
     if not (2 <= items.shape[1] <= MOST_ROWS and most):
         return None
+    weights = whole_numbers(items, weights)
     try:
         lattice = build_lattice(items, weights, texts, most)
     except ConfigError:
         return None
-    search = _Search.within(lattice, steps - STEPS_PER_NODE * len(lattice.weight), stopped)
+    steps -= STEPS_PER_NODE * len(lattice.weight)
+    least = LEAST_GAIN * float(weights[items].sum())
+    search = _Search.within(lattice, steps, least, stopped)
+    search.bound = least_cost(items, weights, texts) - int(lattice.weight[0])
     rows, fields = sent
-    search.start(_open_as_sent(lattice, rows, items[fields, rows[:, None]], texts))
+    in_order = items[fields, rows[:, None]]
+    apart = int(lattice.weight[lattice.row].sum() - lattice.weight[0])
+    before = apart - _shared(in_order, weights, texts)
+    if before - search.bound <= least:
+        return None
+    search.start(_open_as_sent(lattice, rows, in_order, texts))
     search.ascend()
     search.branch()
     search.close_at_random()
+    if before - search.best.cost <= least:
+        return None
     return walk(items, lattice, search.best, texts)
+
+
+def least_cost(items: Int32s, weights: Int64s, texts: Beginnings | None) -> int:
+    """What a tree costs at least: each distinct beginning of an item, once.
+
+    items: (m, n). Without texts, items of a single row count nothing, as in the lattice. The bound
+    is met where columns are nested, as the descriptions of films and their reviews.
+    """
+    used, counts = np.unique(items, return_counts=True)
+    if texts is None:
+        return int(weights[used[counts > 1]].sum())
+    cost = int(weights[used].sum())
+    if len(used) == 1:
+        return cost
+    ranks = np.sort(texts.rank[used]).astype(np.int64)
+    common = np.minimum.reduceat(texts.shared[: ranks[-1] + 1], ranks[:-1] + 1)
+    return cost - int(common.sum())
+
+
+def _shared(sent: Int32s, weights: Int64s, texts: Beginnings | None) -> int:
+    """What neighbours of a schedule share. sent: (n, m), items in the order sent."""
+    leading = np.logical_and.accumulate(sent[1:] == sent[:-1], axis=1)
+    total = int(weights[sent[1:]][leading].sum())
+    if texts is None:
+        return total
+    first = leading.sum(axis=1)
+    for place in np.flatnonzero(first < sent.shape[1]).tolist():
+        ranks = texts.rank[sent[place : place + 2, first[place]]]
+        total += common_prefix(texts.shared, texts.least, ranks.min(), ranks.max())
+    return total
 
 
 def _open_as_sent(lattice: Lattice, rows: Int64s, sent: Int32s, texts: Beginnings | None) -> Bools:
@@ -98,24 +142,30 @@ def _runs(values: Int32s) -> Iterator[tuple[int, int]]:
 
 @dataclass(slots=True)
 class _Search:
-    """terminal: (nodes,). steps: the remaining steps. best: the cheapest tree so far. bound: no
-    tree costs less."""
+    """terminal: (nodes,). steps: the remaining steps. least: a gain that is not worth more of them.
+    best: the cheapest tree so far. bound: no tree costs less."""
 
     lattice: Lattice
     terminal: Bools
     steps: int
+    least: float
     stopped: Bools
     best: Tree
     bound: int = 0
 
     @classmethod
-    def within(cls, lattice: Lattice, steps: int, stopped: Bools) -> _Search:
+    def within(cls, lattice: Lattice, steps: int, least: float, stopped: Bools) -> _Search:
         """A new search whose best tree has only the rows."""
         terminal = np.zeros(len(lattice.weight), np.bool_)
         terminal[lattice.row] = True
         terminal[0] = True
         cost = int((lattice.weight[terminal] - lattice.weight[0]).sum())
-        return cls(lattice, terminal, steps, stopped, Tree(cost, terminal))
+        return cls(lattice, terminal, steps, least, stopped, Tree(cost, terminal))
+
+    @property
+    def done(self) -> bool:
+        """Whether no tree is much cheaper than the best one."""
+        return self.best.cost - self.bound <= self.least
 
     def start(self, opened: Bools) -> bool:
         """Improve a tree. If it is the cheapest so far, keep it and return True."""
@@ -142,7 +192,7 @@ class _Search:
     def branch(self) -> None:
         """Search for the cheapest tree of a small lattice with half of the remaining steps."""
         arcs = self.steps // (2 * STEPS_PER_ARC)
-        if len(self.terminal) > MOST_BRANCHED or arcs <= 0 or self.best.cost <= self.bound:
+        if len(self.terminal) > MOST_BRANCHED or arcs <= 0 or self.done:
             return
         found = cheapest_tree(self.lattice, arcs)
         self.bound = max(self.bound, found.bound)
@@ -153,7 +203,7 @@ class _Search:
     def close_at_random(self) -> None:
         """Repeatedly close some nodes of the best tree and improve it, until nothing helps."""
         random, failures = np.random.default_rng(0), 0
-        while failures < MOST_FAILURES and self.steps > 0 and self.best.cost > self.bound:
+        while failures < MOST_FAILURES and self.steps > 0 and not self.done:
             free = np.flatnonzero(self.best.opened & ~self.terminal)
             count = min(int(random.integers(1, MOST_CLOSED + 1)), len(free))
             opened = self.best.opened.copy()
