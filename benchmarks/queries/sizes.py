@@ -17,7 +17,7 @@ class Sizes:
     groups, characters: how many groups of so many characters are aggregated.
     """
 
-    model: str = "random:layers=4,hidden=256,heads=4,ffn=1024"
+    model: str = "random:layers=6,hidden=384,heads=6,ffn=1536"
     vocabulary: int = 4_096
     rows: int = 1_000
     shorter: int = 1
