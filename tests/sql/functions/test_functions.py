@@ -594,3 +594,23 @@ def test_places_count_fields_with_and_without_names(con: Connection, backend) ->
 def test_a_summary_may_have_an_instruction(con: Connection, backend: FakeBackend) -> None:
     con.sql("SELECT AI_SUMMARIZE_AGG(title, instruction := 'Be brief.') FROM films")
     assert backend.asked[0].query == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("condition", "remedy"),
+    [
+        ("AI_FILTER('Good?', title) = 'maybe'", "of type BOOLEAN. Use it as a condition"),
+        ("(AI_FILTER('Good?', title)) IN ('no', 'maybe')", "compared with 'maybe'"),
+        ("'high' < AI_SCORE('Good?', title)", "of type DOUBLE. Compare it with a number"),
+        ("AI_EXTRACT(title, 'DATE') BETWEEN '2024-01-01' AND 'today?'", "'today.', but it is of"),
+    ],
+)
+def test_a_comparison_with_a_text_of_another_type_is_refused(condition, remedy, con, backend):
+    with pytest.raises(QueryError, match=remedy):
+        con.sql(f"SELECT id FROM films WHERE {condition}")
+    assert not backend.asked
+
+
+def test_texts_that_duckdb_reads_as_the_type_are_compared(con: Connection) -> None:
+    query = "SELECT id FROM films WHERE AI_FILTER('Is it good?', title) = 'yes' ORDER BY id"
+    assert con.sql(query).fetchall() == [(1,), (2,), (4,)]

@@ -20,6 +20,7 @@ from relquery.errors import QueryError
 from relquery.prompt import Sampling
 from relquery.sql.functions import groups, rows
 from relquery.sql.functions.arguments import Arguments
+from relquery.sql.functions.compared import check_compared
 from relquery.sql.functions.making import Made, Maker
 from relquery.sql.functions.task import TASK
 from relquery.sql.host.database import Database
@@ -74,6 +75,7 @@ class Expansion:
         made = FUNCTIONS[function](given, maker)
         if made.kind != "VARCHAR":
             self.nulls[number] = made.null
+            check_compared(node, made, given.written, self.database)
         self.notes += [note for note in maker.notes if note not in self.notes]
         if FIELD_NAME in node.meta:
             made.value.meta[FIELD_NAME] = node.meta[FIELD_NAME]
