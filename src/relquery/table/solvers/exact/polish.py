@@ -33,7 +33,7 @@ STEPS_PER_ARC = 80  # cost of branch and bound per arc of a small lattice
 MOST_BRANCHED = 300  # nodes of a lattice for branch and bound
 MOST_FAILURES = 20  # consecutive random closings without improvement
 MOST_CLOSED = 12  # nodes closed at random
-LEAST_GAIN = 1e-4  # share of all weight below which a gain is not worth a search
+LEAST_GAIN = 1e-4  # of what is shared; less is not worth a search
 
 
 def polish(
@@ -60,13 +60,13 @@ def polish(
     except ConfigError:
         return None
     steps -= STEPS_PER_NODE * len(lattice.weight)
-    least = LEAST_GAIN * float(weights[items].sum())
-    search = _Search.within(lattice, steps, least, stopped)
-    search.bound = least_cost(items, weights, texts) - int(lattice.weight[0])
     rows, fields = sent
     in_order = items[fields, rows[:, None]]
-    apart = int(lattice.weight[lattice.row].sum() - lattice.weight[0])
-    before = apart - _shared(in_order, weights, texts)
+    shared = _shared(in_order, weights, texts)
+    before = int(lattice.weight[lattice.row].sum() - lattice.weight[0]) - shared
+    least = LEAST_GAIN * shared
+    search = _Search.within(lattice, steps, least, stopped)
+    search.bound = least_cost(items, weights, texts) - int(lattice.weight[0])
     if before - search.bound <= least:
         return None
     search.start(_open_as_sent(lattice, rows, in_order, texts))
