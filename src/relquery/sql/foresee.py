@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import sqlglot
 from sqlglot import exp
 
 from relquery.errors import SqlSyntaxError
 from relquery.prompt import Sampling
 from relquery.sql.host.database import Database
 from relquery.sql.read.aggregates import Aggregates
-from relquery.sql.read.source import DIALECT, read_source
+from relquery.sql.read.source import read_source
+from relquery.sql.read.tokens import tokenize
 from relquery.sql.run import check_defined_calls, check_form, place, rehearse
 from relquery.sql.statements.parameters import Parameters
 from relquery.sql.statements.statement import Calling, Keeping, Plain, Statement, read_statement
@@ -96,7 +96,7 @@ def _written(read: Statement) -> set[str] | None:
             return {target.name.lower()}
     if kind not in _WRITES and not analyzes:
         return None
-    return {token.text.lower() for token in sqlglot.tokenize(read.text.query, read=DIALECT)}
+    return {token.text.lower() for token in tokenize(read.text.query)}
 
 
 def _tree(text: Text) -> exp.Expr | None:

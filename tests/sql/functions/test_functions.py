@@ -614,3 +614,72 @@ def test_a_comparison_with_a_text_of_another_type_is_refused(condition, remedy, 
 def test_texts_that_duckdb_reads_as_the_type_are_compared(con: Connection) -> None:
     query = "SELECT id FROM films WHERE AI_FILTER('Is it good?', title) = 'yes' ORDER BY id"
     assert con.sql(query).fetchall() == [(1,), (2,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind"),
+    [
+        ("AI_CLASSIFY(title, ['a', 'b']) = 3", "DOUBLE"),
+        ("avg(AI_CLASSIFY(title, ['a', 'b']))", "DOUBLE"),
+        ("AI_CLASSIFY(title, ['a', 'b'])::DATE", "DATE"),
+        ("LLM('Good?', title, labels := ['yes', 'no']) + 1", "DOUBLE"),
+    ],
+)
+def test_a_type_that_no_label_has_is_refused(expression, kind, con, backend) -> None:
+    with pytest.raises(QueryError, match=f"is read as a value of type {kind}, but none of its"):
+        con.sql(f"SELECT {expression} FROM films")
+    assert not backend.asked
+
+
+def test_labels_of_which_some_are_numbers_are_read(con: Connection) -> None:
+    ANSWERS["Classify the data."] = "7"
+    query = "SELECT sum(AI_CLASSIFY(title, ['7', 'none'])::INTEGER) FROM films WHERE id < 3"
+    assert con.sql(query).fetchall() == [(14,)]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "AI_FILTER('Good?', 'title')",
+        "AI_CLASSIFY('title', ['a', 'b'])",
+        "LLM('Good?', id, 'title')",
+    ],
+)
+def test_a_text_that_is_the_name_of_a_column_gives_a_warning(call, con) -> None:
+    ANSWERS["title"] = "a"
+    with pytest.warns(PromptWarning, match="has the text 'title'.* write title without"):
+        con.sql(f"SELECT {call} FROM films")
+
+
+def test_other_texts_as_fields_give_none(con: Connection) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PromptWarning)
+        con.sql("SELECT AI_FILTER('Good?', 'a title'), LLM('Good?', 'film') FROM films")
+
+
+def test_a_summary_takes_no_question(con: Connection) -> None:
+    with pytest.raises(QueryError, match="write AI_AGG\\('In a line', column\\)"):
+        con.sql("SELECT AI_SUMMARIZE_AGG(title, 'In a line') FROM films")
+
+
+def test_a_prompt_with_a_hyphen_is_not_taken_for_a_model(con, backend) -> None:
+    con.sql("SELECT AI_COMPLETE('follow-up', title) FROM films WHERE id = 1")
+    assert backend.asked[0].query == "follow-up"
+
+
+def test_a_row_error_shows_the_call_as_written(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"a": "x"}'
+    with pytest.warns(PartialResultWarning):
+        errors = con.sql("SELECT AI_EXTRACT(title, 'a VARCHAR').a = 5 FROM films").errors
+    assert errors[0].error.startswith("AI_EXTRACT(title, 'a VARCHAR').a is 'x'; the query needs")
+
+
+@pytest.mark.parametrize("head", ["EXPLAIN", "EXPLAIN ANALYZE", "/* all */ EXPLAIN"])
+def test_names_of_fields_may_follow_explain(head: str, con: Connection) -> None:
+    stages = con.sql(f"{head} SELECT LLM('Good?', stars * 2 AS total) FROM films").arrow()
+    assert stages["fields"].to_pylist() == ["total"]
+
+
+def test_names_of_fields_may_be_in_a_prepared_statement(con, backend) -> None:
+    con.sql("PREPARE p AS SELECT LLM('Good?', stars * 2 AS total) FROM films; EXECUTE p")
+    assert list(backend.asked[0].fields) == ["total"]

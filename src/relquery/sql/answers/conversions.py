@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from relquery.errors import QueryError
 from relquery.sql.answers.checks import WRITTEN, has_answer, is_answer, note, note_written
 from relquery.sql.answers.kinds import Kinds
 from relquery.sql.answers.readings import is_macro, reading
@@ -114,8 +115,18 @@ class _Conversion:
 
     def _number(self, call: exp.Expr) -> exp.Expr:
         others = beyond_double(call)
-        kind = self.kinds.of(exp.func("coalesce", *others)) if others else None
-        return note(reading(call.copy(), kind or "DOUBLE"), call, kind or "DOUBLE")
+        kind = (self.kinds.of(exp.func("coalesce", *others)) if others else None) or "DOUBLE"
+        return self._read(call, kind)
+
+    def _read(self, text: exp.Expr, kind: str, to: exp.DataType | None = None) -> exp.Expr:
+        """Text read as a type. Raises QueryError if none of its labels is a value of it."""
+        labels = task_of(text).sampling.labels if call_number(text) is not None else ()
+        if labels and not any(self.kinds.is_value(label, kind) for label in labels):
+            raise QueryError(
+                f"{readable(text)} is read as a value of type {kind}, but none of its labels is "
+                f"one: {', '.join(map(repr, labels))}."
+            )
+        return note(reading(text.copy(), kind, to), text, kind)
 
     def _convert_cast(self, node: exp.Cast) -> None:
         if any(task_of(call).output is not None for call in _calls_read(node.this)):
@@ -125,12 +136,11 @@ class _Conversion:
             return
         assert kind is not None
         text = node.this.unnest()
-        value = (
-            reading(text.copy(), kind, node.to.copy())
-            if self._is_text(text)
-            else exp.TryCast(this=text.copy(), to=node.to.copy())
-        )
-        _replace(node, note(value, text, kind))
+        if self._is_text(text):
+            _replace(node, self._read(text, kind, node.to.copy()))
+        else:
+            value = exp.TryCast(this=text.copy(), to=node.to.copy())
+            _replace(node, note(value, text, kind))
 
     def _convert_compared(self, node: exp.Expr) -> None:
         """If answer text is compared with another type, read it as that type."""
@@ -141,7 +151,7 @@ class _Conversion:
         if kind is None:
             return
         for side in texts:
-            read = note(reading(side.copy(), kind), side, kind)
+            read = self._read(side, kind)
             if isinstance(node, exp.Nullif) and side is node.this:
                 _replace(node, _null_if_equal(side, read, node.expression))
             else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from relquery.errors import QueryError
+from relquery.sql.answers.readings import reading
 from relquery.sql.host.database import Database
 from relquery.sql.read.check import stubbed
 from relquery.sql.read.from_clause import from_only
@@ -32,6 +33,11 @@ class Kinds:
     def named(self, kind: exp.DataType) -> str | None:
         """DuckDB's name for a type as written in the query."""
         return self._described(f"SELECT {to_sql(exp.cast(exp.null(), kind))}")
+
+    def is_value(self, text: str, kind: str) -> bool:
+        """Whether an answer is a valid value of a type."""
+        value = reading(exp.Literal.string(text), kind)
+        return bool(self.database.fetch(f"SELECT {to_sql(value)}").column(0).null_count == 0)
 
     def binds(self, select: exp.Select) -> bool:
         """Whether DuckDB accepts another form of the SELECT."""

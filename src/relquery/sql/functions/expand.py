@@ -27,7 +27,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.read.check import stub
 from relquery.sql.read.from_clause import Sources, from_only, read_sources
 from relquery.sql.read.scopes import Context, calls_in, context_of
-from relquery.sql.read.source import FIELD_NAME, FUNCTION, Source, call_number
+from relquery.sql.read.source import AS_WRITTEN, FIELD_NAME, FUNCTION, Source, call_number
 
 FUNCTIONS: dict[str, Callable[[Arguments, Maker], Made]] = {
     "llm": rows.complete,
@@ -77,6 +77,7 @@ class Expansion:
             self.nulls[number] = made.null
             check_compared(node, made, given.written, self.database)
         self.notes += [note for note in maker.notes if note not in self.notes]
+        made.value.meta[AS_WRITTEN] = function.upper() + given.written[len(function) :]
         if FIELD_NAME in node.meta:
             made.value.meta[FIELD_NAME] = node.meta[FIELD_NAME]
         _put(node, made.value)

@@ -30,6 +30,12 @@ def aggregate(given: Arguments, maker: Maker) -> Made:
 
 def summarize(given: Arguments, maker: Maker) -> Made:
     """AI_SUMMARIZE_AGG(field, ...): a summary of a group."""
+    text = given.take(str)
+    if text is not None:
+        raise QueryError(
+            f"{given.written} has the text {text!r} among its fields. To say what to do with the "
+            f"group, write AI_AGG({exp.Literal.string(text)}, column)."
+        )
     return _of_group(given, maker, given.option("instruction", (str,), "a text", _SUMMARIZE))
 
 

@@ -67,7 +67,9 @@ def take_prompt(given: Arguments, knows: Knows) -> Asked:
 
 def of_text(text: str, fields: list[exp.Expr], knows: Knows, written: str) -> Asked:
     """A prompt that is sent before its fields. Names in braces become fields if they can be."""
-    fields, notes = list(fields), []
+    fields = list(fields)
+    quoted = fields or [exp.Literal.string(text)]
+    notes = [_quoted_note(written, one.name) for one in quoted if _is_quoted(one, knows)]
     shown = _shown(fields)
     known = {
         name.lower(): own
@@ -102,6 +104,19 @@ def _unknown_note(written: str, name: str) -> str:
     return (
         f"The prompt of {written} contains {{{name}}}, but no field or column has that name. It is "
         f"sent as text. To send it without this warning, write {{{{{name}}}}}."
+    )
+
+
+def _is_quoted(given: exp.Expr, knows: Knows) -> bool:
+    """Whether an argument is a text that is the name of a column."""
+    is_text = isinstance(given, exp.Literal) and given.is_string
+    return is_text and re.fullmatch(_NAME, given.name) is not None and knows(_column(given.name))
+
+
+def _quoted_note(written: str, name: str) -> str:
+    return (
+        f"{written} has the text {name!r}, which is also the name of a column. To send the column, "
+        f"write {name} without single quotes."
     )
 
 

@@ -27,8 +27,11 @@ from relquery.sql.types.shape import (
 )
 
 _YES_NO = ("Yes", "No")
-# A name without blanks that has a digit or a hyphen: llama3.1-70b, claude-4-sonnet.
-_MODEL = re.compile(r"(?=.*[\d-])[a-zA-Z][\w./:-]*")
+# A name without blanks that has a digit, or of a known family: llama3.1-70b, mistral-large.
+_MODEL = re.compile(
+    r"(?=.*\d)[a-zA-Z][\w./:-]*"
+    r"|(?:claude|deepseek|gemini|gemma|jamba|llama|mistral|mixtral|openai|reka|snowflake)-[\w./:-]*"
+)
 _ANY: tuple[type, ...] = (object,)
 _MODES = {"single": False, "multi": True}
 
@@ -61,7 +64,8 @@ def _check_no_model(given: Arguments) -> None:
     if "model" in given.options or (isinstance(first, str) and _MODEL.fullmatch(first)):
         raise QueryError(
             f"{given.written} names the model {name!r}. The model is that of the connection "
-            "(rq.connect, --model). Leave it out: AI_COMPLETE('prompt', column, ...)."
+            "(rq.connect, --model). Leave it out: AI_COMPLETE('prompt', column, ...). If it is the "
+            "prompt, write LLM in place of AI_COMPLETE."
         )
 
 

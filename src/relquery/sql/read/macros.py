@@ -22,6 +22,7 @@ from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable
 from relquery.sql.read.scopes import has_call
 from relquery.sql.read.source import DIALECT, FIELD_NAME, readable
+from relquery.sql.read.tokens import tokenize
 
 KNOWN_FUNCTIONS = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
 # Replace a parameter without parentheses around them.
@@ -92,7 +93,7 @@ class Macros:
         named = [name for name in self.aggregates.macros if name.upper() in KNOWN_FUNCTIONS]
         if not named:
             return
-        tokens = sqlglot.tokenize(sql, read=DIALECT)
+        tokens = tokenize(sql)
         for token, following in pairwise(tokens):
             if token.text.lower() in named and following.token_type == TokenType.L_PAREN:
                 raise UnsupportedQueryError(

@@ -20,13 +20,15 @@ from relquery.errors import SqlSyntaxError
 from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 from relquery.sql.read.locate import CallText, locate
-from relquery.sql.read.tokens import UnbalancedError
+from relquery.sql.read.tokens import UnbalancedError, tokenize
 
 DIALECT = "duckdb"
 # Metadata of a node that a query's parameter became: its value, as Python has it.
 VALUE = "value"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
+# Metadata of what stands for a function in the tree: the call as written, for people to read.
+AS_WRITTEN = "as_written"
 # Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
 FUNCTION = "function"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
@@ -104,7 +106,7 @@ def read_source(sql: str) -> Source:
     Raises SqlSyntaxError, and UnbalancedError for what DuckDB does not parse.
     """
     try:
-        tokens = sqlglot.tokenize(sql, read=DIALECT)
+        tokens = tokenize(sql)
     except TokenError as error:
         raise from_sqlglot(error, sql) from error
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -156,6 +158,8 @@ def unnumbered(node: exp.Expr) -> str:
 
 
 def _as_written_before(node: exp.Expr) -> exp.Expr:
+    if AS_WRITTEN in node.meta:
+        return exp.Var(this=node.meta[AS_WRITTEN])
     if (
         isinstance(node, exp.Column)
         and node.name.startswith(ours.PREFIX)

@@ -1,11 +1,25 @@
-"""Tokens of a statement: which belong together."""
+"""Tokens of a statement, and which of them belong together."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sqlglot import Token, TokenType
+from sqlglot.dialects.duckdb import DuckDB
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+
+
+class _Tokenizer(DuckDB.Tokenizer):
+    """Also takes apart what follows EXPLAIN, PREPARE and the like."""
+
+    COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+def tokenize(sql: str) -> list[Token]:
+    """The tokens of DuckDB's SQL. Raises TokenError."""
+    return _Tokenizer(dialect="duckdb").tokenize(sql)
 
 
 class UnbalancedError(ValueError):

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import sqlglot
 from sqlglot import Token, TokenType
 
 from relquery.errors import UnsupportedQueryError
 from relquery.sql.host.kept import Definition, Key, Kind
-from relquery.sql.read.source import DIALECT
-from relquery.sql.read.tokens import between_commas, closing
+from relquery.sql.read.tokens import between_commas, closing, tokenize
 
 _KINDS = {"VIEW": "VIEW", "MACRO": "MACRO", "FUNCTION": "MACRO", "TABLE": "TABLE"}
 
@@ -52,7 +50,7 @@ class Head:
 
 def read_head(sql: str) -> Head | None:
     """The beginning of a statement that creates or drops a table, view or macro; else None."""
-    tokens = sqlglot.tokenize(sql, read=DIALECT)
+    tokens = tokenize(sql)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     words = [token.text.upper() for token in tokens[:10]]

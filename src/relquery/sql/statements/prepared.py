@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import Token, TokenType
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import DIALECT
-from relquery.sql.read.tokens import between_commas
+from relquery.sql.read.tokens import between_commas, tokenize
 
 _VERB = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(PREPARE|EXECUTE|DEALLOCATE)\b", re.IGNORECASE | re.DOTALL
@@ -41,7 +39,7 @@ def read_prepared(sql: str) -> Prepared | None:
     if found is None:
         return None
     verb, rest = found[1].upper(), sql[found.end() :]
-    tokens = sqlglot.tokenize(rest, read=DIALECT)
+    tokens = tokenize(rest)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
@@ -57,7 +55,7 @@ def read_prepared(sql: str) -> Prepared | None:
 
 def executed(body: str, prepared: Prepared) -> str:
     """A prepared statement with its parameters filled in. Raises QueryError on a mismatch."""
-    tokens = sqlglot.tokenize(body, read=DIALECT)
+    tokens = tokenize(body)
     parts, end, unnamed, used = [], 0, 0, set()
     for at, token in enumerate(tokens):
         if token.token_type == TokenType.PLACEHOLDER:

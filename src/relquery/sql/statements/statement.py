@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from relquery.errors import QueryError, SqlSyntaxError, UnsupportedQueryError
 from relquery.sql.host.kept import Definition, Kept, Key
 from relquery.sql.read.macros import KNOWN_FUNCTIONS
-from relquery.sql.read.source import DIALECT, Source, may_call, read_source, to_sql
+from relquery.sql.read.source import Source, may_call, read_source, to_sql
+from relquery.sql.read.tokens import tokenize
 from relquery.sql.statements.expand import Expanded, expand, reads_any
 from relquery.sql.statements.heads import Head, read_definition, read_head
 from relquery.sql.statements.parameters import Parameters
@@ -86,7 +86,7 @@ def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     if found is not None and (_asks(found.body, kept) or found.name in kept.prepared):
         return _read_prepared(text, found, kept, parameters)
     if text.kind == "TRANSACTION":
-        first = sqlglot.tokenize(text.query, read=DIALECT)[0].text.upper()
+        first = tokenize(text.query)[0].text.upper()
         return Plain(text, effect=_TRANSACTIONS.get(first, no_effect))
     if not _may_ask(text.query, kept):
         return Plain(text, parameters.of(text.parameters))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import TokenType
 
 from relquery.errors import QueryError
 from relquery.sql.host.database import Database
-from relquery.sql.read.source import DIALECT, without_names
+from relquery.sql.read.source import without_names
+from relquery.sql.read.tokens import tokenize
 
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
@@ -47,7 +47,7 @@ class Text:
     @property
     def only_analyzes(self) -> bool:
         """Whether ANALYZE is the only option."""
-        words = [token.text.upper() for token in sqlglot.tokenize(self.option or "", read=DIALECT)]
+        words = [token.text.upper() for token in tokenize(self.option or "")]
         return words in (["ANALYZE"], ["(", "ANALYZE", ")"])
 
 
@@ -96,7 +96,7 @@ def blank(text: str) -> str:
 def _numbered(sql: str, before: int) -> tuple[str, int]:
     """A statement with `$3` for its third `?`, and how many it has. before: in the text before."""
     parts, end, count = [], 0, 0
-    for token in sqlglot.tokenize(sql, read=DIALECT):
+    for token in tokenize(sql):
         if token.token_type == TokenType.PLACEHOLDER:
             has_number = sql[token.end + 1 : token.end + 2].isdigit()  # `?1` is `$1`
             count += not has_number
