@@ -32,6 +32,16 @@ TWO_JOINS = [
     for first in ("RIGHT", "FULL", "LEFT", "INNER")
     for second in ("RIGHT", "FULL", "LEFT", "INNER")
 ]
+# DuckDB 2.0.1 fails on some of these if they are written as they come; see rewrite.pairs.
+LAST_JOINS = [
+    f"SELECT f.id FROM films f {first} JOIN reviews r ON {plain}LLM('yes', {about}) = 'No' "
+    f"{last} JOIN films g ON LLM('len', f.title) <> '{wanted}'"
+    for first in ("RIGHT", "FULL", "LEFT", "INNER")
+    for last in ("SEMI", "ANTI")
+    for plain in ("", "f.id = r.film AND ")
+    for about in ("r.text", "f.title")
+    for wanted in ("3", "4")
+]
 # A row of the result for each; multisets are compared, or lists where there is an ORDER BY.
 JOINS = [
     f"SELECT f.id, r.id, g.id FROM films f JOIN reviews r ON f.id = r.film AND LLM('yes', r.text) "
@@ -217,7 +227,17 @@ def with_macros() -> Iterator[Reference]:
 
 @pytest.mark.parametrize(
     "query",
-    [*TWO_JOINS, *JOINS, *GROUPS, *SHADOWS, *MACRO_CALLS, *NAMES, *DISTINCT_ON, *READ_WHERE],
+    [
+        *TWO_JOINS,
+        *LAST_JOINS,
+        *JOINS,
+        *GROUPS,
+        *SHADOWS,
+        *MACRO_CALLS,
+        *NAMES,
+        *DISTINCT_ON,
+        *READ_WHERE,
+    ],
 )
 def test_rows_are_those_that_duckdb_gives(
     query: str, con: Connection, with_macros: Reference

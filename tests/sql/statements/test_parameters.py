@@ -138,6 +138,14 @@ def test_a_field_is_named_after_its_parameter(con: Connection, backend: FakeBack
     assert backend.asked[0].fields == {"topic": "war", "title": "Dune"}
 
 
+def test_a_name_for_a_field_goes_before_that_of_its_parameter(con, backend) -> None:
+    query = "SELECT LLM('up', {} AS f, title) FROM films WHERE id = 6"
+    con.sql(query.format("$topic"), {"topic": "war"})
+    con.sql(query.format("?"), ["peace"])
+    fields = [asked.fields for asked in backend.asked]
+    assert fields == [{"f": "war", "title": "Dune"}, {"f": "peace", "title": "Dune"}]
+
+
 def test_columns_are_named_as_in_duckdb(own) -> None:
     con, plain = own
     for query, params in [("SELECT $a, $a + id FROM films", {"a": 1}), ("SELECT ?, ? + 1", [1, 2])]:

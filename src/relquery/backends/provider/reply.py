@@ -59,9 +59,10 @@ def to_answer(
         text = label
     if sampling.schema is not None and problem is None:
         found = json_in(str(text), held=held)
-        if found is None:
+        if found is None:  # the text is kept: it can be shown, and asked about once more
             finish, problem = Finish.ERROR, f"The answer {short(str(text))!r} is not JSON."
-        text = found
+        else:
+            text = found
     usage = said.usage
     return Answer(text, finish, problem, usage.prompt, usage.cached, usage.output, attempts)
 

@@ -59,7 +59,11 @@ class Format(Enum):
 
 def sql(
     query: Annotated[
-        str, typer.Argument(help="SQL with LLM('prompt', column, ...); '-' reads from stdin.")
+        str,
+        typer.Argument(
+            help="SQL with LLM('prompt', column, ...), AI_FILTER, AI_CLASSIFY, AI_EXTRACT, AI_AGG, "
+            "AI_SCORE or AI_RANK; '-' reads from stdin."
+        ),
     ],
     table: Annotated[
         list[str] | None,

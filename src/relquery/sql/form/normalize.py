@@ -213,7 +213,8 @@ def item_at(key: exp.Expr, select: exp.Select) -> exp.Expr:
 def as_key(item: exp.Expr) -> exp.Expr:
     """An item as a key of GROUP BY or ORDER BY, where a literal would be a position."""
     bare = item.unnest()
-    if isinstance(bare, exp.Literal | exp.Neg | exp.Null | exp.Boolean):
+    value = bare.this.unnest() if isinstance(bare, exp.Neg) else bare
+    if isinstance(value, exp.Literal | exp.Null | exp.Boolean):
         return exp.Coalesce(this=bare.copy(), expressions=[bare.copy()])
     return item
 

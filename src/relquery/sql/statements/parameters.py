@@ -81,7 +81,8 @@ class Parameters:
                 variables[f"{ours.PARAMETER}{name}"] = self.values[name]
             put.meta[VALUE] = self.values[name]
             if _is_argument(node):
-                put.meta.setdefault(FIELD_NAME, f"${name}" if name.isdigit() else node.name)
+                own = f"${name}" if name.isdigit() else node.name
+                put.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, own)
             elif put is node:
                 raise QueryError(self.objects[name])
             if put is not node:

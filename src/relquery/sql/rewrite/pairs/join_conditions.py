@@ -59,11 +59,26 @@ def _answer(select: exp.Select, at: int, lookup: Lookup) -> None:
         found.where(same, copy=False)
     plain = [part for part in parts if not has_call(part)]
     holds: exp.Expr = exp.Exists(this=found)
-    if any(later.side == "FULL" for later in select.args["joins"][at + 1 :]):
-        # DuckDB 2.0.1 fails on LEFT JOIN ... AND EXISTS (...) FULL JOIN ..., and this loses the
-        # database; but not if it cannot see that the condition is an EXISTS.
-        holds = exp.Case().when(holds, exp.true()).else_(exp.false())
+    later = select.args["joins"][at + 1 :]
+    if join.kind == "ANTI" or any(one.side == "FULL" or one.kind == "ANTI" for one in later):
+        holds = _without_failure(holds, join, sources)
     join.set("on", exp.and_(*plain, holds, copy=False))
+
+
+def _without_failure(exists: exp.Expr, join: exp.Join, sources: Sources) -> exp.Expr:
+    """The condition in a form with which DuckDB 2.0.1 does not fail.
+
+    It fails internally, and the database is lost, on LEFT JOIN ... AND EXISTS (...) FULL JOIN ...
+    unless it cannot see that the condition is an EXISTS; and on LEFT JOIN ... ON EXISTS (...) ANTI
+    JOIN ... ON EXISTS (...) unless the last condition also reads a column of its right table.
+    """
+    holds: exp.Expr = exp.Case().when(exists, exp.true()).else_(exp.false())
+    right = join.this.alias_or_name
+    if join.kind == "ANTI" and (names := sources.columns.get(right)):
+        column = exp.column(names[0], table=right, quoted=True)
+        is_null = exp.Is(this=column, expression=exp.null())
+        holds = exp.and_(holds, exp.or_(is_null, exp.not_(is_null.copy())))
+    return holds
 
 
 def _qualified(column: exp.Expr, sources: Sources) -> exp.Expr:
