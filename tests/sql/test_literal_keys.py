@@ -17,7 +17,7 @@ QUERIES = [
     "SELECT 3 AS z, LLM('up', count(*)) FROM empty GROUP BY z",
     "SELECT id, title FROM films WHERE LLM('up', id) <> '0' ORDER BY 2, 1 LIMIT 3",
     "SELECT DISTINCT ON (LLM('yes', genre)) id, LLM('up', title) FROM films ORDER BY 1, 2",
-    "SELECT -film, LLM('len', max(text)) FROM reviews GROUP BY 1 ORDER BY 1",
+    "SELECT -film, LLM('up', max(text)) FROM reviews GROUP BY 1 ORDER BY 1",
     "SELECT -r.film AS k, LLM('up', count(*)) FROM reviews r GROUP BY k ORDER BY k",
     "SELECT -film AS k, count(*) FROM reviews WHERE LLM('up', id) <> '0' GROUP BY 1 ORDER BY -film",
     "SELECT title FROM (SELECT id, title FROM films WHERE LLM('up', id) <> '0') "

@@ -86,7 +86,7 @@ def test_answers_are_read_also_as_servers_write_them_unasked(
 @pytest.mark.parametrize("said", ["seven", '{"answer": ', "{'answer': 7}", "NaN", "7 apples"])
 def test_an_answer_that_is_no_json_is_an_error(serve: Serve, said: str) -> None:
     (answer,) = ask(serve(lambda body: completion(said)), Sampling(schema=NUMBER))
-    assert (answer.text, answer.finish) == (None, Finish.ERROR)
+    assert (answer.text, answer.finish) == (said, Finish.ERROR)
     assert answer.error == f"The answer {said!r} is not JSON."
 
 

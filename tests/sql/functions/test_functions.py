@@ -683,3 +683,32 @@ def test_names_of_fields_may_follow_explain(head: str, con: Connection) -> None:
 def test_names_of_fields_may_be_in_a_prepared_statement(con, backend) -> None:
     con.sql("PREPARE p AS SELECT LLM('Good?', stars * 2 AS total) FROM films; EXECUTE p")
     assert list(backend.asked[0].fields) == ["total"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "AI_AGG(DISTINCT 'Which?', genre, max_tokens := 9)",
+        "AI_AGG(DISTINCT genre, instruction := 'Which?')",
+        "AI_AGG(DISTINCT 'Which?', genre ORDER BY genre)",
+        "AI_SUMMARIZE_AGG(DISTINCT genre, instruction := 'Which?')",
+    ],
+)
+def test_distinct_may_precede_all_arguments(call: str, con, backend) -> None:
+    con.sql(f"SELECT {call} FROM films")
+    texts = backend.asked[0].fields
+    assert backend.asked[0].query == "Which?"
+    assert len(texts) == len(set(texts)) > 1
+
+
+def test_distinct_arguments_may_have_names(con, backend) -> None:
+    con.sql("SELECT AI_AGG(DISTINCT 'Which?', upper(genre) AS kind, id AS number) FROM films")
+    assert set(backend.asked[0].fields[0]) == {"kind", "number"}
+
+
+@pytest.mark.parametrize("body", ["upper(x)", "LLM('inner', x)", "x || LLM('inner', x)"])
+def test_a_field_that_a_macro_gives_keeps_its_name(body: str, con, backend) -> None:
+    con.sql(f"CREATE MACRO m(x) AS {body}")
+    con.sql("SELECT LLM('Is {f} good?', m(title) AS f) FROM films WHERE id = 1")
+    assert backend.asked[-1].query == 'Is "f" good?'
+    assert list(backend.asked[-1].fields) == ["f"]

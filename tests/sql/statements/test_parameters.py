@@ -146,6 +146,17 @@ def test_a_name_for_a_field_goes_before_that_of_its_parameter(con, backend) -> N
     assert fields == [{"f": "war", "title": "Dune"}, {"f": "peace", "title": "Dune"}]
 
 
+def test_a_decimal_keeps_its_digits_beside_a_call(con: Connection) -> None:
+    value = Decimal("12345678901234567890.123456789")
+    query = "SELECT $v, typeof($v) FROM films WHERE LLM('up', id) = '1'"
+    assert con.sql(query, {"v": value}).fetchall() == [(value, "DECIMAL(29,9)")]
+
+
+def test_a_value_may_be_executed_by_position(con: Connection) -> None:
+    con.sql("PREPARE p AS SELECT LLM('up', title) FROM films WHERE id = $1")
+    assert con.sql("EXECUTE p(?)", [6]).fetchall() == [("DUNE",)]
+
+
 def test_columns_are_named_as_in_duckdb(own) -> None:
     con, plain = own
     for query, params in [("SELECT $a, $a + id FROM films", {"a": 1}), ("SELECT ?, ? + 1", [1, 2])]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import json
 import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from relquery.sql.types.leaves import Leaf, Number, dumped
+from relquery.sql.types.leaves import Leaf, Number, dumped, whole_numbers
 
 
 def read(kind: str, text: str, **more: Any) -> str | None:
@@ -117,3 +121,37 @@ def test_a_number_is_within_its_bounds() -> None:
     }
     assert read("INTEGER", "3", least=1, most=3) == "3"
     assert read("DOUBLE", "3.5", most=3) is None
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 2 * 10**6))
+def test_a_pattern_takes_the_whole_numbers_of_a_range(one: int, other: int, number: int) -> None:
+    least, most = sorted((one, other))
+    pattern = re.compile(whole_numbers(least, most))
+    for tried in (number, least, most, least - 1, most + 1):
+        is_inside = least <= tried <= most
+        assert (pattern.fullmatch(str(tried)) is not None) == is_inside
+    assert pattern.fullmatch(f"0{most}") is None
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT"])
+def test_a_pattern_takes_a_large_integer_exactly_if_the_type_does(kind: str) -> None:
+    bits = 128 if "HUGEINT" in kind else 64
+    least, most = (0, 2**bits - 1) if kind[0] == "U" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    pattern = re.compile(Leaf(kind).schema["pattern"])
+    for number in (least, most, 0, 1, most // 7):
+        assert pattern.fullmatch(str(number))
+    for number in (least - 1, most + 1, 10 * most):
+        assert not pattern.fullmatch(str(number))
+    assert not pattern.fullmatch("-0")
+
+
+def test_a_pattern_takes_the_days_that_exist() -> None:
+    pattern = re.compile(Leaf("DATE").schema["pattern"])
+    for year in (100, 400, 1600, 1700, 1900, 1996, 2000, 2023, 2024, 2100, 9999):
+        for month, day in itertools.product(range(14), range(33)):
+            text = f"{year:04}-{month:02}-{day:02}"
+            try:
+                exists = bool(datetime.date.fromisoformat(text))
+            except ValueError:
+                exists = False
+            assert (pattern.fullmatch(text) is not None) == exists, text

@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import FIELD_NAME, FUNCTION, VALUE, to_sql
+from relquery.sql.read.source import DISTINCT, FIELD_NAME, FUNCTION, VALUE, to_sql
 
 MODULE = "module"
 """Metadata of a field: whether it is written as MODULE(field)."""
@@ -50,7 +50,9 @@ class Arguments:
     @classmethod
     def of(cls, call: exp.Anonymous, written: str) -> Arguments:
         """The arguments of a call. Raises QueryError for options given twice."""
-        found = cls(shortened(written), str(call.meta[FUNCTION]))
+        found = cls(
+            shortened(written), str(call.meta[FUNCTION]), is_distinct=bool(call.meta.get(DISTINCT))
+        )
         for node in call.expressions:
             found._read(node)
         return found
@@ -60,11 +62,7 @@ class Arguments:
             self.order, node = node.expressions, node.this
         if node is None:  # ORDER BY without anything before it
             return
-        if isinstance(node, exp.Distinct):
-            self.is_distinct = True
-            for inner in node.expressions:
-                self._read(inner)
-        elif not isinstance(node, exp.PropertyEQ | exp.Kwarg):
+        if not isinstance(node, exp.PropertyEQ | exp.Kwarg):
             self.nodes.append(_field(node))
         elif node.this.name.lower() == "prompt":
             self.nodes.insert(0, _field(node.expression))

@@ -39,7 +39,8 @@ class CallText:
     """The position of one call: its name is from `name` to `opening`; `end` is after its `)`, or
     after that of its FILTER.
 
-    function: its name in lower case. names: those given to its arguments.
+    function: its name in lower case. names: those given to its arguments. distinct: where the word
+    DISTINCT is before its arguments.
     """
 
     name: int
@@ -47,6 +48,7 @@ class CallText:
     end: int
     function: str
     names: tuple[Name, ...] = ()
+    distinct: tuple[int, int] | None = None
 
 
 def locate(tokens: list[Token]) -> tuple[CallText, ...]:
@@ -75,7 +77,16 @@ def _call_text(tokens: list[Token], at: int) -> CallText:
     words = [token.text.upper() for token in tokens[last + 1 : last + 3]]
     if function in ours.AGGREGATES and words == ["FILTER", "("]:
         end = closing(tokens, last + 2)
-    return CallText(tokens[at].start, tokens[at + 1].start, tokens[end].end + 1, function, names)
+    first = tokens[at + 2]
+    is_distinct = function in ours.AGGREGATES and first.token_type == TokenType.DISTINCT
+    return CallText(
+        tokens[at].start,
+        tokens[at + 1].start,
+        tokens[end].end + 1,
+        function,
+        names,
+        (first.start, first.end + 1) if is_distinct else None,
+    )
 
 
 def _names_in(tokens: list[Token], first: int, last: int) -> Iterator[Name]:

@@ -21,7 +21,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable
 from relquery.sql.read.scopes import has_call
-from relquery.sql.read.source import DIALECT, FIELD_NAME, readable
+from relquery.sql.read.source import DIALECT, named_like, readable
 from relquery.sql.read.tokens import tokenize
 
 KNOWN_FUNCTIONS = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
@@ -64,7 +64,7 @@ class Macros:
             found = next(filter(self._is_subtle, tree.find_all(exp.Anonymous, bfs=False)), None)
             if found is None:
                 return tree
-            found.replace(self._expanded(found))
+            found.replace(named_like(self._expanded(found), found))
         raise UnsupportedQueryError(f"This query calls more than {_MOST} macros. Write them out.")
 
     def _read(self, names: set[str]) -> None:
@@ -168,8 +168,7 @@ def put_arguments(body: exp.Expr, values: dict[str, exp.Expr]) -> exp.Expr:
             return node
         if not node.table:
             put = value.copy() if isinstance(value, _ATOMS) else exp.paren(value)
-            put.meta.update({key: node.meta[key] for key in (FIELD_NAME,) if key in node.meta})
-            return put
+            return named_like(put, node)
         return exp.Dot(this=exp.paren(value), expression=node.this.copy())
 
     return body.transform(put)

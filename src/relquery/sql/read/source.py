@@ -2,7 +2,8 @@
 
 Every call gets a number before parsing (`LLM(` becomes `_rq_llm_3(`). So a node of the tree knows
 its own text, and the names of result columns can be taken from the original text. Names of fields
-(`LLM('...', price * 2 AS total)`) are taken out before parsing, since SQL has no such names.
+(`LLM('...', price * 2 AS total)`) are taken out before parsing, since SQL has no such names, and so
+is DISTINCT, since the parser knows no options (`x := 1`) behind it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ DIALECT = "duckdb"
 VALUE = "value"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
+# Metadata of a call: whether DISTINCT is before its arguments.
+DISTINCT = "distinct"
 # Metadata of what stands for a function in the tree: the call as written, for people to read.
 AS_WRITTEN = "as_written"
 # Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
@@ -59,7 +62,8 @@ class Source:
             for index, call in enumerate(self.calls)
         ]
         unnamed = [(name.start, name.end, "") for call in self.calls for name in call.names]
-        sql = self._spliced(sorted(numbered + unnamed))
+        all_rows = [(*call.distinct, "") for call in self.calls if call.distinct]
+        sql = self._spliced(sorted(numbered + unnamed + all_rows))
         try:
             tree = sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
         except (ParseError, TokenError) as error:
@@ -68,6 +72,7 @@ class Source:
         for node in list(tree.find_all(exp.Anonymous)):
             if (number := call_number(node)) is not None:
                 node.meta[FUNCTION] = self.calls[number].function
+                node.meta[DISTINCT] = self.calls[number].distinct is not None
                 for name in self.calls[number].names:
                     node.expressions[name.argument].meta[FIELD_NAME] = name.name
         return tree
@@ -140,6 +145,13 @@ def call_number(node: exp.Expr) -> int | None:
         return None
     found = _CALL_NAME.fullmatch(node.this)
     return int(found[1]) if found else None
+
+
+def named_like(put: exp.Expr, node: exp.Expr) -> exp.Expr:
+    """What is put in the place of a field, with the name that the field was given."""
+    if FIELD_NAME in node.meta:
+        put.meta[FIELD_NAME] = node.meta[FIELD_NAME]
+    return put
 
 
 def to_sql(node: exp.Expr) -> str:

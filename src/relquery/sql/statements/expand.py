@@ -17,7 +17,14 @@ from relquery.sql import names as ours
 from relquery.sql.host.kept import Definition, Key, Kind
 from relquery.sql.read.macros import put_arguments
 from relquery.sql.read.scopes import calls_in
-from relquery.sql.read.source import DIALECT, Source, call_number, read_source, readable
+from relquery.sql.read.source import (
+    DIALECT,
+    Source,
+    call_number,
+    named_like,
+    read_source,
+    readable,
+)
 
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Schema, exp.Drop)
 # What a table in FROM may have beside its name.
@@ -86,7 +93,8 @@ class _Expansion:
                 continue
             assert isinstance(node, exp.Anonymous)
             if (macro := macro_called(node, self.definitions)) is not None:
-                node.replace(exp.paren(self._applied(macro, node), copy=False))
+                put = exp.paren(self._applied(macro, node), copy=False)
+                node.replace(named_like(put, node))
         inner: exp.Expr = top.this
         inner.pop()
         return inner

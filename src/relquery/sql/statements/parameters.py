@@ -212,7 +212,7 @@ def _digits(value: int | float | Decimal) -> str | None:
     if isinstance(value, float):
         text = repr(abs(value))
         return text if "e" in text else f"{text}e0"
-    text = f"{abs(value):f}"
+    text = f"{value.copy_abs():f}"  # abs rounds to the digits of a context
     return text if "." in text and len(text) <= _DIGITS else None
 
 

@@ -39,7 +39,7 @@ _KNOWN = {
 def shape_of_schema(given: object) -> Shape:
     """The shape of a JSON Schema: text, a mapping, or a Pydantic class. Raises QueryError.
 
-    What SQL types cannot say (minimum, pattern, ...) is refused, since it would not be checked.
+    What SQL types cannot say, such as a pattern, is refused, since it would not be checked.
     """
     schema = _loaded(given)
     for wrapper in ("json_schema", "schema"):  # as providers wrap it
@@ -101,6 +101,8 @@ class _Schema:
             case str(name) if name in _KINDS:
                 kind = _FORMATS.get(schema.get("format", ""), _KINDS[name])
                 bounds = schema.get("minimum"), schema.get("maximum")
+                if kind == "BIGINT" and any(bound and abs(bound) >= 2**63 for bound in bounds):
+                    kind = "HUGEINT"
                 return Leaf(kind, (), schema.get("maxLength"), *bounds), nullable
         raise QueryError(
             f'{where} has no type in its JSON Schema. Give one, e.g. "type": "string".'

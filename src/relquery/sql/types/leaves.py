@@ -67,7 +67,8 @@ class Leaf:
         if found := _DECIMAL.fullmatch(self.kind):
             width, scale = int(found[1]), int(found[2])
             whole = f"(0|[1-9][0-9]{{0,{width - scale - 1}}})" if width > scale else "0"
-            return _text_of(whole + (f"(\\.[0-9]{{1,{scale}}})?" if scale else ""))
+            fraction = f"(\\.[0-9]{{1,{scale}}})?" if scale else ""
+            return {"type": "string", "pattern": f"^-?{whole}{fraction}$"}
         bounds = {"minimum": self.least, "maximum": self.most}
         given = {key: bound for key, bound in bounds.items() if bound is not None}
         return dict(_SCHEMAS[_family(self.kind)]) | given
@@ -79,7 +80,9 @@ class Leaf:
         if max(-least, most) <= _IN_SCHEMA_EXACTLY:
             return {"type": "integer", "minimum": least, "maximum": most}
         # Larger ones are texts, which no reader takes for floating-point numbers.
-        return _text_of(f"(0|[1-9][0-9]{{0,{len(str(most)) - 1}}})", signed=least < 0)
+        parts = [whole_numbers(max(least, 0), most)] if most >= 0 else []
+        parts += [f"-{whole_numbers(max(-most, 1), -least)}"] if least < 0 else []
+        return {"type": "string", "pattern": f"^({'|'.join(parts)})$"}
 
     def read(self, value: object) -> str | None:
         """The text of a JSON value for DuckDB to cast; None if it is no value of the type."""
@@ -104,9 +107,35 @@ class Leaf:
         )
 
 
-def _text_of(pattern: str, *, signed: bool = True) -> dict[str, Any]:
-    """A text that is a number of some form."""
-    return {"type": "string", "pattern": f"^{'-?' if signed else ''}{pattern}$"}
+def whole_numbers(least: int, most: int) -> str:
+    """A regular expression for the decimal whole numbers from 0 <= least to most."""
+    parts = []
+    shortest, longest = len(str(least)), len(str(most))
+    for digits in sorted({shortest, longest}):
+        first = max(least, 10 ** (digits - 1) if digits > 1 else 0)
+        parts.append(_of_one_length(str(first), str(min(most, 10**digits - 1))))
+    if longest - shortest > 1:  # all numbers of the lengths between
+        parts.append(f"[1-9][0-9]{{{shortest},{longest - 2}}}")
+    return f"({'|'.join(parts)})"
+
+
+def _of_one_length(least: str, most: str) -> str:
+    """A regular expression for the digits from one text to another of the same length."""
+    if not least:
+        return ""
+    rest = len(least) - 1
+    if least[0] == most[0]:
+        return least[0] + _of_one_length(least[1:], most[1:])
+    first, last, parts = int(least[0]), int(most[0]), []
+    if least[1:] != "0" * rest:
+        parts.append(least[0] + _of_one_length(least[1:], "9" * rest))
+        first += 1
+    if most[1:] != "9" * rest:
+        parts.append(most[0] + _of_one_length("0" * rest, most[1:]))
+        last -= 1
+    if first <= last:
+        parts.append(f"[{first}-{last}]" + (f"[0-9]{{{rest}}}" if rest else ""))
+    return f"({'|'.join(parts)})"
 
 
 def is_leaf(kind: str) -> bool:
@@ -221,19 +250,26 @@ _READERS: dict[str, Callable[[str, str], str | None]] = {
     "TIMESTAMP WITH TIME ZONE": _matching(f"{_DATE}[T ]{_TIME}{_ZONE}"),
     "UUID": _uuid,
 }
-_SECONDS = r"T([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+# Days that exist, from the year 100 on.
+_YEAR = r"(0[1-9]\d\d|[1-9]\d{3})"
+_LEAP_YEAR = r"(\d[1-9]|[1-9]0)(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00"
+_DAY = (
+    rf"({_YEAR}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)"
+    rf"|02-(0[1-9]|1\d|2[0-8]))|({_LEAP_YEAR})-02-29)"
+)
+_SECONDS = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "VARCHAR": {"type": "string"},
     "FLOAT": {"type": "number"},
     "DECIMAL": {"type": "number"},
     "BOOLEAN": {"type": "boolean"},
-    "DATE": {"type": "string", "format": "date"},
-    "TIME": {"type": "string", "pattern": r"^([01]\d|2[0-3]):[0-5]\d:[0-5]\d$"},
-    "TIMESTAMP": {
+    "DATE": {"type": "string", "pattern": f"^{_DAY}$"},
+    "TIME": {"type": "string", "pattern": f"^{_SECONDS}$"},
+    "TIMESTAMP": {"type": "string", "pattern": f"^{_DAY}T{_SECONDS}$"},
+    "TIMESTAMP WITH TIME ZONE": {
         "type": "string",
-        "pattern": rf"^\d{{4}}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]){_SECONDS}$",
+        "pattern": rf"^{_DAY}T{_SECONDS}(Z|[+-](0\d|1[0-4]):[0-5]\d)$",
     },
-    "TIMESTAMP WITH TIME ZONE": {"type": "string", "format": "date-time"},
     "UUID": {"type": "string", "format": "uuid"},
     "JSON": {},
     "INTEGER": {"type": "integer"},
