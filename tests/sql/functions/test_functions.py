@@ -712,3 +712,16 @@ def test_a_field_that_a_macro_gives_keeps_its_name(body: str, con, backend) -> N
     con.sql("SELECT LLM('Is {f} good?', m(title) AS f) FROM films WHERE id = 1")
     assert backend.asked[-1].query == 'Is "f" good?'
     assert list(backend.asked[-1].fields) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        ("AI_IF('Good?', title)", "There is no function AI_IF here. Write AI_FILTER"),
+        ("llm_reduce('Which?', title)", "There is no function LLM_REDUCE here. Write AI_AGG"),
+        ("AI_CLASIFY(title, ['a'])", "Did you mean 'AI_CLASSIFY'"),
+    ],
+)
+def test_names_of_other_systems_are_told_by_what_they_are_called_here(call, remedy, con) -> None:
+    with pytest.raises(QueryError, match=remedy):
+        con.sql(f"SELECT {call} FROM films")

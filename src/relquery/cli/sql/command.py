@@ -289,7 +289,11 @@ def _text(query: str) -> str:
     if query == "-":
         return sys.stdin.read()
     if " " not in query and Path(query).is_file():
-        raise ConfigError(f"{query} is a file. Write: relquery sql - < {query}")
+        if Path(query).suffix.lower() == ".sql":
+            raise ConfigError(f"{query} is a file. Write: relquery sql - < {query}")
+        raise ConfigError(
+            f'{query} is a file, not a query. Write: relquery sql "SELECT ..." --table {query}'
+        )
     return query
 
 

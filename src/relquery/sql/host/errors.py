@@ -36,6 +36,13 @@ _OF_OTHERS = {
     "ai_translate": " Write AI_COMPLETE('Translate to English.', column).",
     "ai_summarize": " Write AI_COMPLETE('Summarize.', column), or AI_SUMMARIZE_AGG for a group.",
     "ai_redact": " Write AI_COMPLETE('Replace names by [NAME].', column).",
+    "ai_if": " Write AI_FILTER('question', column).",
+    "ai_generate": " Write AI_COMPLETE('prompt', column).",
+    "ai_query": " Write AI_COMPLETE('prompt', column).",
+    "llm_complete": " Write AI_COMPLETE('prompt', column).",
+    "llm_filter": " Write AI_FILTER('question', column).",
+    "llm_reduce": " Write AI_AGG('question', column).",
+    "llm_rerank": " Write ORDER BY AI_RANK('criterion', column).",
 }
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
@@ -84,12 +91,13 @@ def _misused_call(message: str) -> QueryError | None:
     if (
         (found := _NO_FUNCTION.search(message))
         and not is_ours
-        and (found[1].lower().startswith("ai_"))
+        and found[1].lower().startswith(("ai_", "llm_"))
     ):
         known = (*sorted(ours.FUNCTIONS - {"llm"}), "ai_count_tokens")
-        hint = _OF_OTHERS.get(found[1].lower(), "")
-        name = found[1].upper()
-        return QueryError(unknown("function", name, map(str.upper, known)) + hint)
+        name, hint = found[1].upper(), _OF_OTHERS.get(found[1].lower())
+        if hint is not None:
+            return QueryError(f"There is no function {name} here.{hint}")
+        return QueryError(unknown("function", name, map(str.upper, known)))
     if found := _NO_LLM.search(message):
         name = "LLM" if found[1].lower().startswith(ours.CALL) else found[1].upper()
         if name in ("PROMPT", "MODULE"):
@@ -151,6 +159,8 @@ def _syntax_error(message: str, sql: str) -> QueryError:
         at = len(found[3]) - len(f"LINE {line}: ")
         column = _column_in_source(sql, line, found[2], at) + 1
     said = _first_line(message).removesuffix(".")
+    if "unterminated string" in said:
+        said += ". An apostrophe inside a text is written twice: 'What''s new?'"
     if ours.PREFIX in sql.lower():  # text that we rewrote: its positions mean nothing to the user
         return QueryError(f"The SQL around the LLM calls has a syntax error: {said}.")
     return SqlSyntaxError(f"The SQL has a syntax error: {said}", sql, line, column)
