@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from benchmarks.prefill_only.serving.arrivals import Arrivals
 from benchmarks.prefill_only.serving.clairvoyant import service_seconds, shortest_remaining
@@ -48,13 +49,18 @@ def measure(workload: Workload, load: float, cost: LinearCost, seed: int) -> Swe
     come = Arrivals().draw(workload, load, saturation, seed)
     fifo = simulate(workload, come, "fifo", cost, 0.0)
     aged = [
-        Aged(aging, aging / cost.prefill_slope, simulate(workload, come, "srjf", cost, aging))
+        Aged(aging, _in_tokens(aging, cost), simulate(workload, come, "srjf", cost, aging))
         for aging in AGINGS
     ]
     alone = len(set(workload.users)) == len(workload.users)
     seconds = service_seconds(come, fifo.latencies)
     clairvoyant = shortest_remaining(come, seconds) if alone else None
     return Sweep(workload.name, load, fifo, tuple(aged), clairvoyant)
+
+
+def _in_tokens(aging: float, cost: LinearCost) -> float:
+    """λ in prompt tokens per second; without bound if tokens of a tiny network cost nothing."""
+    return aging / cost.prefill_slope if cost.prefill_slope else inf
 
 
 COLUMNS = ("workload", "λ", "tokens per second", "mean", "p99", "longest", "cached")
