@@ -626,7 +626,7 @@ def test_texts_that_duckdb_reads_as_the_type_are_compared(con: Connection) -> No
     ],
 )
 def test_a_type_that_no_label_has_is_refused(expression, kind, con, backend) -> None:
-    with pytest.raises(QueryError, match=f"is read as a value of type {kind}, but none of its"):
+    with pytest.raises(QueryError, match=f"is read as {kind}, but none of its labels is a"):
         con.sql(f"SELECT {expression} FROM films")
     assert not backend.asked
 

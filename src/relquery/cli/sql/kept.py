@@ -17,7 +17,7 @@ class Came:
     _done: dict[str, int] = field(default_factory=dict)
 
     def counting(self, advance: Advance) -> Advance:
-        """Also count what is told of progress: answers one at a time, known ones all at once."""
+        """Also report progress: new answers one at a time, known ones all at once."""
 
         def count(stage: str, done: int, total: int) -> None:
             more = done - self._done.get(stage, 0)

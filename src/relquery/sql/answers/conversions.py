@@ -123,8 +123,8 @@ class _Conversion:
         labels = task_of(text).sampling.labels if call_number(text) is not None else ()
         if labels and not any(self.kinds.is_value(label, kind) for label in labels):
             raise QueryError(
-                f"{readable(text)} is read as a value of type {kind}, but none of its labels is "
-                f"one: {', '.join(map(repr, labels))}."
+                f"{readable(text)} is read as {kind}, but none of its labels is a valid {kind}: "
+                f"{', '.join(map(repr, labels))}."
             )
         return note(reading(text.copy(), kind, to), text, kind)
 

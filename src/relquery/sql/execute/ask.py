@@ -130,7 +130,7 @@ class _Asking:
         return schedule
 
     def ask_again(self) -> None:
-        """Ask once more where an answer is no valid value."""
+        """Ask once more where an answer is not a valid value."""
         sending, task = self.sending, self.sending.question.task
         prompts = sending.inputs.prompts_as_written()
         for row, answer in asked_again(prompts, self.answers, task, sending.asker).items():

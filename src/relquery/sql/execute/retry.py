@@ -1,4 +1,4 @@
-"""Asks once more where an answer is no valid value, and shows the model why."""
+"""Asks once more where an answer is not a valid value, and shows the model why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relquery.sql.functions.task import Task
 def asked_again(
     prompts: Sequence[Prompt], answers: Sequence[Answer], task: Task, asker: Asker
 ) -> dict[int, Answer]:
-    """New answers in place of those that are no valid values, by their place, with both costs.
+    """New answers in place of those that are not valid, by their place, with both costs.
 
     An answer that is still not valid is given as it is.
     """

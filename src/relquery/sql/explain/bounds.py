@@ -43,7 +43,7 @@ class Known:
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether row counts can be computed from the table at hand, exactly or as an estimate."""
+        """Whether the rows can be counted or estimated before the run."""
         return self.held and (self.exact or self.expected)
 
     def is_open(self, node: exp.Expr, reads: Callable[[exp.Query], bool] = _always) -> bool:

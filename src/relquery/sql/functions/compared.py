@@ -1,7 +1,7 @@
 """Refuses comparisons of a function's value with a text that cannot be of its type.
 
-AI_FILTER('Is it late?', message) = 'maybe'     'maybe' is no BOOLEAN
-AI_SCORE('Is it late?', message) > 'high'       'high' is no DOUBLE
+AI_FILTER('Is it late?', message) = 'maybe'     'maybe' is not a BOOLEAN
+AI_SCORE('Is it late?', message) > 'high'       'high' is not a DOUBLE
 
 DuckDB would find that when it runs the comparison, after the calls.
 """
@@ -15,18 +15,19 @@ from sqlglot import exp
 from relquery.errors import QueryError
 from relquery.sql.functions.making import Made
 from relquery.sql.host.database import Database
+from relquery.sql.read.source import DIALECT, to_sql
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
 
 
 def check_compared(node: exp.Expr, made: Made, written: str, database: Database) -> None:
-    """node: the function, where it stands. written: how. Raises QueryError."""
+    """Raises QueryError. node: the function in its statement. written: the call as written."""
     for text in _texts_beside(node):
-        cast = exp.TryCast(this=text.copy(), to=exp.DataType.build(made.kind, dialect="duckdb"))
-        (known,) = database.fetch(f"SELECT {cast.sql('duckdb')} IS NOT NULL").column(0).to_pylist()
-        if not known:
+        to = exp.DataType.build(made.kind, dialect=DIALECT, udt=True)
+        value = exp.TryCast(this=text.copy(), to=to)
+        if database.fetch(f"SELECT {to_sql(value)}").column(0).null_count:
             raise QueryError(
-                f"{written} is compared with {text.sql('duckdb')}, but it is of type {made.kind}. "
+                f"{written} is compared with {to_sql(text)}, but it is of type {made.kind}. "
                 f"{_REMEDIES.get(made.kind, 'Compare it with a value of that type.')}"
             )
 

@@ -176,7 +176,7 @@ def _output(given: Arguments, maker: Maker) -> Output | None:
 
 
 def _asks(value: dict[str, Any]) -> bool:
-    """Whether a struct has questions by name, and is no JSON Schema."""
+    """Whether a struct has questions by name, and is not a JSON Schema."""
     has_texts = all(isinstance(one, str) for one in value.values())
     return has_texts and not {"type", "schema", "$ref", "enum"} & set(value)
 

@@ -82,7 +82,7 @@ def _without_failure(exists: exp.Expr, join: exp.Join, sources: Sources) -> exp.
 
 
 def _qualified(column: exp.Expr, sources: Sources) -> exp.Expr:
-    """A copy with its table, as later rules may give the tables a subquery of their own."""
+    """A copy qualified with its table, because later rules may move the tables into a subquery."""
     copy = column.copy()
     if isinstance(copy, exp.Column) and not copy.table and (found := sources.resolve(copy)):
         copy.set("table", exp.to_identifier(found[0], quoted=True))
