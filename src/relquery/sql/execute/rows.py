@@ -124,8 +124,10 @@ class Rows:
         return found
 
     def determined(self, call: PlannedCall, rows: Int64s) -> Int64s:
-        """The rows in which no field of a call depends on a missing answer. In the others, the call's
-        answer is missing, too."""
+        """The rows in which no field of a call depends on a missing answer.
+
+        In the others, the call's own answer is missing, too.
+        """
         kept = rows
         for need in call.needs:
             lost = kept[self.of_call(need.call).lost[kept]]

@@ -271,7 +271,7 @@ class _Aliases:
                 self._put(key, self._named[key.name.lower()].copy())
 
     def _replace_in_having(self, select: exp.Select) -> None:
-        """In HAVING a name of the select list goes before a column that is no key."""
+        """In HAVING a name of the select list goes before a column that is not a key."""
         having = select.args.get("having")
         keys = [item_at(key, select).unnest() for key in group_keys(select)]
         known = {self.sources.resolve(key) for key in keys if isinstance(key, exp.Column)} - {None}

@@ -170,7 +170,7 @@ class _Expansion:
 
 
 def macro_called(call: exp.Anonymous, definitions: Mapping[Key, Definition]) -> Definition | None:
-    """The scalar macro that a function call means; None if it is no macro with calls."""
+    """The scalar macro that a function call means; None if it is not a macro with calls."""
     if isinstance(call.parent, exp.Table | exp.Dot) or not isinstance(call.this, str):
         return None
     return definitions.get(("MACRO", call.this.lower()))

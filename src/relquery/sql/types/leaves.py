@@ -85,7 +85,7 @@ class Leaf:
         return {"type": "string", "pattern": f"^({'|'.join(parts)})$"}
 
     def read(self, value: object) -> str | None:
-        """The text of a JSON value for DuckDB to cast; None if it is no value of the type."""
+        """The text of a JSON value for DuckDB to cast; None if it is not a value of the type."""
         if _family(self.kind) == "JSON":
             return _valid(dumped(value))
         text = _scalar(value)

@@ -22,7 +22,7 @@ _SHOWN = 60
 
 
 class InvalidAnswerError(ValueError):
-    """Why an answer is no value of its type. Never leaves the package."""
+    """Why an answer is not a value of its type. Never leaves the package."""
 
 
 @dataclass(frozen=True, slots=True)
