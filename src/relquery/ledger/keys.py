@@ -89,13 +89,15 @@ def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> li
     written: dict[int, tuple[Span, bytes]] = {}
     keys = []
     for prompt in prompts:
-        digest = start.copy()
+        parts = []
         for span in prompt:
             # Spans of equal cells are one object, so each is written once; the tuple keeps it
             # alive, since an id is only unique among living objects.
             if (known := written.get(id(span))) is None:
                 known = written[id(span)] = (span, _written(span))
-            digest.update(known[1])
+            parts.append(known[1])
+        digest = start.copy()
+        digest.update(b"".join(parts))
         keys.append(digest.digest())
     return keys
 

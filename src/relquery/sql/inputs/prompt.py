@@ -6,7 +6,8 @@ A field whose place in the query's text is fixed stands there as plain text.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache, partial
 from typing import Literal
 
 from relquery.ir.lower import lower
@@ -32,7 +33,7 @@ Query = tuple[str | int, ...]
 
 _TAIL = Text("\n}")
 _NOT_JSON = {"nan", "inf", "-inf"}
-_MOST_SPANS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
+_MOST_PARTS = 1 << 14  # that a template keeps: cells of many rows, not those of a million texts
 _dump = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -46,12 +47,14 @@ class Template:
     def __init__(
         self, query: Query, pieces: Sequence[Sequence[str]], modules: Collection[int] = ()
     ) -> None:
-        self._query, self._pieces, self._modules = query, pieces, modules
+        self._query, self._pieces = query, pieces
         self._pinned = pinned_in(query)
         self._has_data = len(pieces) > len(self._pinned)
         self._end = lower(_TAIL)
         self._heads: dict[tuple[int, ...], Prompt] = {}
-        self._spans: dict[tuple[int, int, bool], Prompt] = {}
+        # By field, what is sent for a cell if another field follows, and if none does.
+        self._inner = [_parts(texts, at in modules, SEPARATOR) for at, texts in enumerate(pieces)]
+        self._last = [_parts(texts, at in modules, "") for at, texts in enumerate(pieces)]
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
         """The prompt of a row. cells: piece number per field; order: in which fields are sent.
@@ -64,8 +67,10 @@ class Template:
         if self._pinned:
             order = [field for field in order if field not in self._pinned]
         *before, last = order
-        inner = [span for field in before for span in self._part(field, cells[field], True)]
-        return (*begin, *inner, *self._part(last, cells[last], False), *self._end)
+        spans = [*begin]
+        for field in before:
+            spans += self._inner[field](cells[field])
+        return (*spans, *self._last[last](cells[last]), *self._end)
 
     def _head(self, cells: tuple[int, ...]) -> Prompt:
         """The text before the data. cells: piece numbers of the fields in it."""
@@ -79,27 +84,29 @@ class Template:
             if self._has_data:
                 head += "\n\nGiven the following data:\n{\n"
             has_json = self._has_data or not self._pinned
-            if len(self._heads) == _MOST_SPANS:
+            if len(self._heads) == _MOST_PARTS:
                 self._heads.clear()
             system = Text(SYSTEM if has_json else SYSTEM_OF_TEXT, Role.SYSTEM)
             self._heads[cells] = lower(Seq((system, Text(head))))
         return self._heads[cells]
 
-    def _part(self, field: int, cell: int, goes_on: bool) -> Prompt:
-        """What is sent for a cell. goes_on: whether another field follows."""
-        found = self._spans.get((field, cell, goes_on))
-        if found is None:
-            text = self._pieces[field][cell]
-            if field in self._modules:
-                module = Span(Nest((Span(text),)), Role.USER, Reuse.INDEPENDENT, keep=1)
-                found = (module, Span(SEPARATOR)) if goes_on else (module,)
-            else:
-                # As `lower` makes it of a text in a Bag, which takes ten times as long.
-                found = (Span(text + SEPARATOR if goes_on else text),)
-            if len(self._spans) == _MOST_SPANS:
-                self._spans.clear()
-            self._spans[field, cell, goes_on] = found
-        return found
+
+def _parts(texts: Sequence[str], is_module: bool, after: str) -> Callable[[int], Prompt]:
+    """What is sent for a cell of a field, by the number of its piece.
+
+    texts: the pieces. after: what separates it from the next field.
+    """
+    return lru_cache(_MOST_PARTS)(partial(_module if is_module else _part, texts, after))
+
+
+def _part(texts: Sequence[str], after: str, cell: int) -> Prompt:
+    # As `lower` makes it of a text in a Bag, which takes ten times as long.
+    return (Span(texts[cell] + after),)
+
+
+def _module(texts: Sequence[str], after: str, cell: int) -> Prompt:
+    module = Span(Nest((Span(texts[cell]),)), Role.USER, Reuse.INDEPENDENT, keep=1)
+    return (module, Span(after)) if after else (module,)
 
 
 def piece(name: str, form: Form, cell: str | None) -> str:

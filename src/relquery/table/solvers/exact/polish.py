@@ -69,8 +69,13 @@ def polish(
     search.bound = least_cost(items, weights, texts) - int(lattice.weight[0])
     if before - search.bound <= least:
         return None
-    search.start(_open_as_sent(lattice, rows, in_order, texts))
-    search.ascend()
+    opened = _open_as_sent(lattice, rows, in_order, texts)
+    others = search.ascend(opened)
+    if before - search.bound <= least:
+        return None
+    search.start(opened)
+    if others is not None:
+        search.start(others)
     search.branch()
     search.close_at_random()
     if before - search.best.cost <= least:
@@ -178,16 +183,20 @@ class _Search:
             self.best = Tree(cost, opened)
         return better
 
-    def ascend(self) -> None:
-        """Try the tree from dual ascent, guided by the best tree so far."""
+    def ascend(self, opened: Bools) -> Bools | None:
+        """Find a lower bound, and the nodes of another tree; None if that would take too long.
+
+        opened: those of a good tree.
+        """
         size = len(self.terminal)
         pairs = int(STEPS_PER_PAIR * size * size / 2)
         if pairs > self.steps:
-            return
+            return None
         self.steps -= pairs
         graph = build_graph(self.lattice, self.terminal)
-        self.bound, left = ascend(graph, find_parents(self.lattice, self.best.opened))
-        self.start(paid_nodes(graph, left))
+        bound, left = ascend(graph, find_parents(self.lattice, opened | self.terminal))
+        self.bound = max(self.bound, bound)
+        return paid_nodes(graph, left)
 
     def branch(self) -> None:
         """Search for the cheapest tree of a small lattice with half of the remaining steps."""
