@@ -278,6 +278,41 @@ def test_ordering_by_rank_puts_the_best_first(con: Connection) -> None:
     assert con.sql(query).fetchall() == [("Dune",), ("Alien",), ("Alien",)]
 
 
+FIRST_RANKS = [
+    ("r, id LIMIT 3", True),
+    ("2, id LIMIT 2", True),
+    ("r NULLS FIRST, id LIMIT 3", True),
+    ("AI_RANK('sandy', title), id LIMIT 3", True),
+    ("r DESC, id LIMIT 3", False),  # the ranks of these count all rows
+    ("id, r LIMIT 3", False),
+    ("r, id LIMIT 3 OFFSET 1", False),
+]
+
+
+@pytest.mark.parametrize(("order", "cuts"), FIRST_RANKS)
+def test_the_rows_that_rank_first_are_the_only_ones_of_which_more_is_asked(
+    order: str, cuts: bool, con: Connection, backend: FakeBackend
+) -> None:
+    ANSWERS["Is this a good match for: sandy?"] = _by_length
+    ranks = "SELECT id, AI_RANK('sandy', title) AS r FROM films"
+    con.database.execute(f"CREATE TABLE ranked AS {_values(con, ranks)}")
+    by_column = order.replace("AI_RANK('sandy', title)", "r")
+    expected = con.sql(f"SELECT id, r FROM ranked ORDER BY {by_column}").fetchall()
+    backend.asked.clear()
+    query = f"SELECT id, AI_RANK('sandy', title) AS r, LLM('x', id) FROM films ORDER BY {order}"
+    rows = con.sql(query).fetchall()
+    assert [row[:2] for row in rows] == expected
+    asked = sum(each.query == "x" for each in backend.asked)
+    assert (asked == len(rows)) is cuts
+
+
+def _values(con: Connection, query: str) -> str:
+    rows = con.sql(query).fetchall()
+    return "SELECT * FROM (VALUES {}) v(id, r)".format(
+        ", ".join(f"({id_}, {'NULL' if rank is None else rank})" for id_, rank in rows)
+    )
+
+
 @pytest.mark.parametrize(
     "call",
     ["AI_AGG('What?', title)", "AI_AGG(title, 'What?')", "AI_AGG(title, instruction := 'What?')"],

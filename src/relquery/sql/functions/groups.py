@@ -18,7 +18,7 @@ from relquery.sql.functions.prompts import Asked, of_text
 from relquery.sql.functions.rows import score
 from relquery.sql.functions.settings import check_done, drawn
 from relquery.sql.functions.task import Task
-from relquery.sql.read.source import FIELD_NAME
+from relquery.sql.read.source import FIELD_NAME, RANKS
 
 _SUMMARIZE = "Summarize the texts."
 
@@ -59,7 +59,9 @@ def rank(given: Arguments, maker: Maker) -> Made:
     order = exp.Order(expressions=[exp.Ordered(this=value, desc=True, nulls_first=False)])
     window = exp.Window(this=exp.Anonymous(this="rank"), order=order)
     is_known = exp.Not(this=exp.Is(this=value.copy(), expression=exp.null()))
-    return Made(exp.Case(ifs=[exp.If(this=is_known, true=window)]), "BIGINT", is_window=True)
+    ranks = exp.Case(ifs=[exp.If(this=is_known, true=window)])
+    ranks.meta[RANKS] = True
+    return Made(ranks, "BIGINT", is_window=True)
 
 
 def _check_place(given: Arguments, maker: Maker) -> None:

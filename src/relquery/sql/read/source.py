@@ -32,6 +32,8 @@ FIELD_NAME = "field_name"
 DISTINCT = "distinct"
 # Metadata of what stands for a function in the tree: the call as written, for people to read.
 AS_WRITTEN = "as_written"
+# Metadata of an expression that is AI_RANK of a row.
+RANKS = "ranks"
 # Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
 FUNCTION = "function"
 _CALL_NAME = re.compile(rf"{ours.CALL}(\d+)")
