@@ -17,6 +17,9 @@ from relquery.sql.result import Result
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
 
+# After each turn, the processor's caches hold the others' data; a user's query has them to itself.
+TURN_SECONDS = 1.0
+
 Make = Callable[["LoadedModel", EngineConfig], EmbeddedBackend]
 
 
@@ -32,14 +35,16 @@ def run_query(
     order: Order = "tree",
     max_tokens: int = 256,
 ) -> tuple[Result, float]:
-    """The result of a query over a table, and the seconds of its turns; each step ends one.
+    """The result of a query over a table, and the seconds of its turns.
+
+    A step ends a turn once it has lasted TURN_SECONDS.
 
     name: of the table in the query. make: the backend. Its engine's cache is allocated in advance.
     """
     with ExitStack() as stack:
         backend = stack.enter_context(closing(make(model, config or EngineConfig())))
         backend.reserve()
-        stack.enter_context(passing_on(backend.engine, turn))
+        stack.enter_context(passing_on(backend.engine, turn, TURN_SECONDS))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
         connection.register(name, table)
         begin = turn.now()

@@ -1,7 +1,7 @@
-"""Sides of a comparison that take turns, step by step, each with a clock for its own turns.
+"""Sides of a comparison that take turns, often step by step, each with a clock for its own turns.
 
 The speed of a shared machine varies from minute to minute, often by more than the difference to be
-measured. If the sides' steps alternate, fast and slow minutes affect all sides equally.
+measured. If the sides alternate, fast and slow minutes affect all sides equally.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ class Turn:
     def now(self) -> float:
         """Seconds of this side's turns so far."""
         return self._before + perf_counter() - self._since
+
+    @property
+    def lasted(self) -> float:
+        """Seconds since this turn began."""
+        return perf_counter() - self._since
 
     def pass_on(self) -> None:
         """Let the others catch up, if this side is ahead of one of them."""
@@ -97,13 +102,14 @@ def alternate(
 
 
 @contextmanager
-def passing_on(engine: Loop, turn: Turn) -> Iterator[None]:
-    """A context in which each step of an engine ends a turn."""
+def passing_on(engine: Loop, turn: Turn, seconds: float = 0.0) -> Iterator[None]:
+    """A context in which an engine's steps end turns of at least some seconds."""
     step = engine.step
 
     def step_and_pass_on() -> list[Request]:
         finished = step()
-        turn.pass_on()
+        if turn.lasted >= seconds:
+            turn.pass_on()
         return finished
 
     with patch.object(engine, "step", step_and_pass_on):

@@ -14,6 +14,7 @@ from benchmarks.queries.paper.costs import Costs, calibrate
 from benchmarks.queries.paper.plot import plot
 from benchmarks.queries.paper.queries import QUERIES, Query
 from benchmarks.queries.paper.run import (
+    ENOUGH_SECONDS,
     NO_CACHE,
     OURS,
     SIDES,
@@ -73,9 +74,10 @@ class Paper(Part):
         model = train(self.sizes.model, rows.to_pylist(), prompts, self.sizes.vocabulary)
         self.parameters = parameters(model.network)
         self.costs = self.costs or calibrate(model, settings.seed)
+        shorter, times = self.sizes.shorter, self.sizes.times
         for query in queries:
-            measure(model, rows.slice(0, WARM_UP), query, self.sizes.shorter, self.costs)
-            yield measure(model, rows, query, self.sizes.shorter, self.costs)
+            measure(model, rows.slice(0, WARM_UP), query, shorter, self.costs)
+            yield measure(model, rows, query, shorter, self.costs, times)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
@@ -88,6 +90,8 @@ class Paper(Part):
             parameters=self.parameters / 1e6,
             vocabulary=self.sizes.vocabulary,
             warm_up=WARM_UP,
+            times=self.sizes.times,
+            enough=ENOUGH_SECONDS,
         )
         shown = sorted(self.found, key=lambda at: (at.query.type, at.query.ours))
         yield from table(COLUMNS, [cells(at) for at in shown])

@@ -114,6 +114,20 @@ def test_a_schema_that_sql_cannot_hold_is_refused(
         output_of(schema, database)
 
 
+@pytest.mark.parametrize(
+    ("schema", "nullable"),
+    [
+        ('{"type": ["integer", "null"]}', True),
+        ('{"anyOf": [{"type": "string"}, {"type": "null"}]}', True),
+        ('{"enum": ["a", null]}', True),
+        ('{"type": "integer"}', False),
+        ('{"type": "object", "properties": {"a": {"type": ["integer", "null"]}}}', False),
+    ],
+)
+def test_a_schema_may_allow_null(schema: str, nullable: bool, database: Database) -> None:
+    assert output_of(schema, database).nullable is nullable
+
+
 def test_a_class_with_a_schema_is_a_type(database: Database) -> None:
     class Person:
         @classmethod

@@ -106,6 +106,23 @@ def test_a_value_may_stand_without_the_object_around_it() -> None:
     assert output(Leaf("INTEGER")).read("12") == "12"
 
 
+@pytest.mark.parametrize("shape", [Leaf("INTEGER"), ListOf(Leaf("DATE")), PERSON])
+def test_a_whole_answer_may_be_null(shape: Shape) -> None:
+    nullable = Output(shape, kind_of(shape), nullable=True)
+    assert json.loads(nullable.schema)["properties"]["answer"]["anyOf"][1] == {"type": "null"}
+    assert nullable.read('{"answer": null}') is None
+    assert nullable.read("null") is None
+    with pytest.raises(InvalidAnswerError):
+        output(shape).read("null")
+
+
+def test_a_struct_that_may_be_null_is_inside_of_an_object() -> None:
+    person = {"name": "Ada", "age": None, "tags": []}
+    nullable = Output(PERSON, kind_of(PERSON), nullable=True)
+    assert nullable.read(json.dumps({"answer": person})) == person
+    assert nullable.read(json.dumps(person)) == person
+
+
 def test_the_type_is_told_in_words() -> None:
     assert described(PERSON) == (
         '{"name": VARCHAR, "age": INTEGER or null, "tags": a list of VARCHAR}'

@@ -51,10 +51,10 @@ class _Kind(Protocol):
 def output_of(given: object, database: Database) -> Output:
     """The type of an answer, as text, JSON Schema or a Pydantic class. Raises QueryError."""
     if isinstance(given, str) and not given.lstrip().startswith("{"):
-        shape = _of_text(given, database)
+        shape, nullable = _of_text(given, database), False
     else:
-        shape = shape_of_schema(given)
-    return Output(shape, kind_of(shape))
+        shape, nullable = shape_of_schema(given)
+    return Output(shape, kind_of(shape), nullable)
 
 
 def _of_text(text: str, database: Database) -> Shape:

@@ -36,10 +36,10 @@ _KNOWN = {
 }  # fmt: skip
 
 
-def shape_of_schema(given: object) -> Shape:
-    """The shape of a JSON Schema: text, a mapping, or a Pydantic class. Raises QueryError.
+def shape_of_schema(given: object) -> tuple[Shape, bool]:
+    """(shape, whether NULL is allowed) of a JSON Schema: text, a mapping, or a Pydantic class.
 
-    What SQL types cannot say, such as a pattern, is refused, since it would not be checked.
+    What SQL types cannot say, such as a pattern, would not be checked, and raises QueryError.
     """
     schema = _loaded(given)
     for wrapper in ("json_schema", "schema"):  # as providers wrap it
@@ -49,8 +49,7 @@ def shape_of_schema(given: object) -> Shape:
             break
     if not isinstance(schema, Mapping):
         raise QueryError("The JSON Schema of an answer must be an object with a type.")
-    shape, _ = _Schema(schema).shape(schema, "The answer", 0)
-    return shape
+    return _Schema(schema).shape(schema, "The answer", 0)
 
 
 def _loaded(given: object) -> Mapping[str, Any]:

@@ -58,20 +58,23 @@ Shape = Leaf | ListOf | StructOf
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The type of an answer. kind: as DuckDB names it, for a cast.
+    """The type of an answer. kind: as DuckDB names it, for a cast. nullable: whether an answer may
+    be null.
 
-    An answer that is not a struct is written as {"answer": ...}, since providers take objects only.
+    An answer that is not always a struct is written as {"answer": ...}, since providers take
+    objects only.
     """
 
     shape: Shape
     kind: str
+    nullable: bool = False
 
     @property
     def whole(self) -> StructOf:
         """The shape of the JSON that the model writes."""
-        if isinstance(self.shape, StructOf):
+        if isinstance(self.shape, StructOf) and not self.nullable:
             return self.shape
-        return StructOf((Part(_ANSWER, self.shape, required=True),))
+        return StructOf((Part(_ANSWER, self.shape, required=not self.nullable),))
 
     @property
     def schema(self) -> str:
@@ -95,9 +98,9 @@ class Output:
             )
         except (ValueError, RecursionError) as error:
             raise InvalidAnswerError(f"The answer {_short(answer)} is not JSON.") from error
-        if not isinstance(self.shape, StructOf) and isinstance(value, dict) and _ANSWER in value:
+        if self.whole is not self.shape and isinstance(value, dict) and _ANSWER in value:
             value = value[_ANSWER]
-        return _read(self.shape, value, "")
+        return None if value is None and self.nullable else _read(self.shape, value, "")
 
 
 def described(shape: Shape) -> str:
