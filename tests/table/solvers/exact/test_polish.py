@@ -11,6 +11,8 @@ from relquery.table.columns import encode
 from relquery.table.cost.weigh import beginnings_of, weigh
 from relquery.table.items import Items, itemize
 from relquery.table.prefixes import Beginnings
+from relquery.table.solvers.exact.bounds import build_graph, parents_in
+from relquery.table.solvers.exact.improve import find_parents
 from relquery.table.solvers.exact.lattice import build_lattice
 from relquery.table.solvers.exact.ophr import optimum
 from relquery.table.solvers.exact.polish import least_cost, polish
@@ -67,6 +69,19 @@ def test_a_polished_schedule_is_the_best_one(
         rows, by_row = better
         assert worth(items, weights, texts, sent) < best
         assert worth(items, weights, texts, (rows, by_row[rows])) == best
+
+
+@given(tables(), st.integers(0, 9))
+def test_arcs_lead_to_the_same_parents_as_a_look_at_all_nodes(
+    table: tuple[Items, Int64s, Beginnings | None], seed: int
+) -> None:
+    items, weights, texts = table
+    lattice = build_lattice(items.slots, weights, texts)
+    random = np.random.default_rng(seed)
+    opened = random.random(len(lattice.weight)) < random.random()
+    opened[0] = True
+    found = parents_in(build_graph(lattice, opened), opened)
+    assert found.tolist() == find_parents(lattice, opened).tolist()
 
 
 def worth(items: Items, weights: Int64s, texts: Beginnings | None, sent: Sent) -> int:

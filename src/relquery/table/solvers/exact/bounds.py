@@ -72,6 +72,19 @@ def _is_above_any(lattice: Lattice, i: int, others: Int64s) -> bool:
 
 
 @compiled
+def parents_in(graph: Graph, opened: Bools) -> Int64s:
+    """As `find_parents` finds them, by the arcs alone: -1 for the root and closed nodes."""
+    nearest = np.zeros(len(opened), np.int64)  # the heaviest opened node above
+    for j in range(1, len(opened)):
+        for arc in range(graph.start[j], graph.start[j + 1]):
+            tail = graph.tails[arc]
+            nearest[j] = max(nearest[j], tail if opened[tail] else nearest[tail])
+    parent = np.where(opened, nearest, -1)
+    parent[0] = -1
+    return parent
+
+
+@compiled
 def ascend(graph: Graph, parent: Int64s) -> tuple[int, Int64s]:
     """(lower bound of the cost, what each arc has left to pay) by dual ascent.
 

@@ -19,9 +19,9 @@ from relquery.arrays import Bools, Int32s, Int64s
 from relquery.errors import ConfigError
 from relquery.table.compiled import go_on
 from relquery.table.prefixes import Beginnings, common_prefix
-from relquery.table.solvers.exact.bounds import ascend, build_graph, paid_nodes
+from relquery.table.solvers.exact.bounds import ascend, build_graph, paid_nodes, parents_in
 from relquery.table.solvers.exact.concepts import whole_numbers
-from relquery.table.solvers.exact.improve import find_parents, improve
+from relquery.table.solvers.exact.improve import improve
 from relquery.table.solvers.exact.lattice import MOST_NODES, Lattice, build_lattice
 from relquery.table.solvers.exact.ophr import MOST_ROWS, Order, walk
 from relquery.table.solvers.exact.search import Tree, cheapest_tree
@@ -194,7 +194,7 @@ class _Search:
             return None
         self.steps -= pairs
         graph = build_graph(self.lattice, self.terminal)
-        bound, left = ascend(graph, find_parents(self.lattice, opened | self.terminal))
+        bound, left = ascend(graph, parents_in(graph, opened | self.terminal))
         self.bound = max(self.bound, bound)
         return paid_nodes(graph, left)
 
