@@ -49,11 +49,7 @@ class Holdings:
         request, size = work.request, self._limits.block_size
         for index, (piece, found) in enumerate(zip(request.pieces, hits, strict=True)):
             if found:
-                blocks = [
-                    self._filled_before(request, index, number) if block is None else block
-                    for number, block in enumerate(found)
-                ]
-                piece.hold(blocks, size)
+                piece.hold(self._with_filled(request, index, found), size)
             piece.done = min(len(found) * size, request.size(index))
         for index, piece in enumerate(request.pieces):
             self._hold(request, index, None if work.kept is None else work.kept[index])
@@ -181,12 +177,16 @@ class Holdings:
                 slots = other.slots[: len(other.tokens)]
                 yield Segment(slots, other.start, other.origin - piece.origin)
 
-    def _filled_before(self, request: Request, index: int, number: int) -> int:
-        """Hold a block that earlier work fills in the same step."""
-        block = self._pool.lookup(request.key(index, number, self._limits.block_size))
-        assert block is not None, "the policy counted on a block that no work filled"
-        self._pool.take(block)
-        return block
+    def _with_filled(self, request: Request, index: int, found: Sequence[int | None]) -> list[int]:
+        """The blocks found for a piece; in place of None, those that earlier work of this step
+        fills, which are held now."""
+        keys = request.keys(index, len(found), self._limits.block_size)
+        filled = [key for key, block in zip(keys, found, strict=True) if block is None]
+        blocks = [block for block in self._pool.lookups(filled) if block is not None]
+        assert len(blocks) == len(filled), "the policy counted on a block that no work filled"
+        self._pool.take_all(blocks)
+        rest = iter(blocks)
+        return [next(rest) if block is None else block for block in found]
 
     def _hold(self, request: Request, index: int, kept: int | None = None) -> None:
         """Allocate the blocks that a piece is missing."""
