@@ -53,8 +53,11 @@ class Template:
         self._end = lower(_TAIL)
         self._heads: dict[tuple[int, ...], Prompt] = {}
         # By field, what is sent for a cell if another field follows, and if none does.
-        self._inner = [_parts(texts, at in modules, SEPARATOR) for at, texts in enumerate(pieces)]
-        self._last = [_parts(texts, at in modules, "") for at, texts in enumerate(pieces)]
+        most = _MOST_PARTS // (2 * max(len(pieces), 1))
+        self._inner, self._last = (
+            [_parts(texts, at in modules, after, most) for at, texts in enumerate(pieces)]
+            for after in (SEPARATOR, "")
+        )
 
     def prompt(self, cells: Sequence[int], order: Sequence[int]) -> Prompt:
         """The prompt of a row. cells: piece number per field; order: in which fields are sent.
@@ -91,12 +94,12 @@ class Template:
         return self._heads[cells]
 
 
-def _parts(texts: Sequence[str], is_module: bool, after: str) -> Callable[[int], Prompt]:
+def _parts(texts: Sequence[str], is_module: bool, after: str, most: int) -> Callable[[int], Prompt]:
     """What is sent for a cell of a field, by the number of its piece.
 
-    texts: the pieces. after: what separates it from the next field.
+    texts: the pieces. after: what separates it from the next field. most: how many are kept.
     """
-    return lru_cache(_MOST_PARTS)(partial(_module if is_module else _part, texts, after))
+    return lru_cache(most)(partial(_module if is_module else _part, texts, after))
 
 
 def _part(texts: Sequence[str], after: str, cell: int) -> Prompt:
