@@ -89,9 +89,10 @@ def reorder(
     requests_per_minute: how fast requests are sent, for prices that depend on it.
     options: for `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000. None removes the limit
         on a depth; a threshold of None means that only the depths count. For `tree`: `seconds`, a
-        rough limit on the search (default: a small share of the predicted inference time). One
-        pass of each start comes on top, which takes several seconds for a million rows even if
-        `seconds` is 0.
+        rough limit on the search (default: a small share of the predicted inference time), and
+        `polishing`, one on what follows for small tables (default: `seconds` if given, else at
+        least 1). One pass of each start comes on top, which takes several seconds for a million
+        rows even if `seconds` is 0.
 
     `ophr` is the proven optimum of PHC for "squared". For "tokens", and for a price, it is the
     optimum of what neighbours share: whole items "column: value", then the start of the next item,
@@ -160,11 +161,11 @@ def _solve(
     elif method == "ophr":
         found = [ophr(problem, beginnings_of(items, meter.weighting))]
     else:
-        given = settings["seconds"]
-        if given is not None:
-            return _search(items, problem, meter, given, given)
-        seconds = _predicted(items)
-        return _search(items, problem, meter, seconds, max(seconds, POLISH_SECONDS))
+        given, polishing = settings["seconds"], settings["polishing"]
+        seconds = _search_seconds(items) if given is None else given
+        if polishing is None:
+            polishing = max(seconds, POLISH_SECONDS) if given is None else seconds
+        return _search(items, problem, meter, seconds, polishing)
     return [_by_position(rows, fields) for rows, fields in found]
 
 
@@ -197,10 +198,15 @@ def _by_position(rows: Int64s, by_row: Int32s) -> tuple[Int64s, Fields]:
     return rows, fields.astype(np.int16) if fields.shape[1] < 2**15 else fields
 
 
-def _predicted(items: Items) -> float:
-    """A reasonable search time in seconds: a small share of the predicted inference time."""
-    sent = float(items.characters[items.slots].sum())
-    return float(np.clip(SHARE * sent / CHARACTERS_PER_SECOND, LEAST_SECONDS, MOST_SECONDS))
+def _search_seconds(items: Items) -> float:
+    """A reasonable search time: a small share of the predicted inference time."""
+    predicted = reading_seconds(float(items.characters[items.slots].sum()))
+    return float(np.clip(SHARE * predicted, LEAST_SECONDS, MOST_SECONDS))
+
+
+def reading_seconds(characters: float) -> float:
+    """The predicted time that a model takes to read so many characters."""
+    return characters / CHARACTERS_PER_SECOND
 
 
 def _settings(method: Order, options: dict[str, float | None]) -> dict[str, float | None]:
@@ -209,7 +215,7 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
     if method == "ggr":
         known = dict(PAPER_LIMITS._asdict())
     elif method == "tree":
-        known = {"seconds": None}
+        known = {"seconds": None, "polishing": None}
     for name, value in options.items():
         if name not in known:
             raise ConfigError(

@@ -402,3 +402,28 @@ def test_a_call_after_an_answer_is_told_at_most(con: Connection):
         ("yes", 6, "exact"),
         ("up", 6, "at most"),
     ]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "SELECT id, title FROM films QUALIFY AI_RANK('old', title) <= 4",
+        "SELECT id, title FROM films ORDER BY AI_RANK('old', title), id LIMIT 3",
+    ],
+)
+def test_a_limit_over_rows_that_answers_choose_is_a_bound(inner: str, con: Connection) -> None:
+    query = f"SELECT LLM('up', id) FROM ({inner}) ORDER BY LLM('yes', title), id LIMIT 2"
+    assert [each["rows"] for each in explained(con, query)][-1] == 2
+
+
+def test_a_filter_over_a_pivot_of_answers_is_told(con: Connection) -> None:
+    query = (
+        "SELECT id FROM (SELECT * FROM (SELECT id, genre, LLM('up', title) AS a FROM films) "
+        "PIVOT (max(a) FOR genre IN ('drama', 'comedy'))) WHERE LLM('yes', drama) = 'Yes'"
+    )
+    assert [each["stage"] for each in explained(con, query)] == ["projection 1", "filter 1"]
+
+
+def test_an_answer_that_may_be_asked_again_is_told(con: Connection) -> None:
+    query = "SELECT LLM('old', title, output := 'INTEGER', retry := true) FROM films"
+    assert explained(con, query)[0]["answers"].endswith(", and once more if invalid")

@@ -179,3 +179,12 @@ def test_distinct_may_precede_all_arguments(call: str, con, backend) -> None:
 def test_distinct_arguments_may_have_names(con, backend) -> None:
     con.sql("SELECT AI_AGG(DISTINCT 'Which?', upper(genre) AS kind, id AS number) FROM films")
     assert set(backend.asked[0].fields[0]) == {"kind", "number"}
+
+
+def test_names_of_fields_may_precede_an_order(con: Connection, backend: FakeBackend) -> None:
+    query = (
+        "SELECT AI_AGG('What?', title AS name, id AS n ORDER BY id DESC) FROM films WHERE id < 3"
+    )
+    con.sql(query)
+    assert [list(each) for each in backend.asked[0].fields] == [["name", "n"]] * 2
+    assert [each["n"] for each in backend.asked[0].fields] == [2, 1]

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import PromptWarning, QueryError
+from relquery.errors import PartialResultWarning, PromptWarning, QueryError
 from tests.sql.fakes import FakeBackend
 from tests.sql.functions.replies import ANSWERS
 
@@ -234,3 +234,19 @@ def test_a_field_that_a_macro_gives_keeps_its_name(body: str, con, backend) -> N
     con.sql("SELECT LLM('Is {f} good?', m(title) AS f) FROM films WHERE id = 1")
     assert backend.asked[-1].query == 'Is "f" good?'
     assert list(backend.asked[-1].fields) == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("call", "values"),
+    [
+        ("LLM('Film ' || id, 'new' AS kind)", None),
+        ("LLM('Film ' || id, $kind AS kind)", {"kind": "new"}),
+        ("AI_EXTRACT($kind AS kind, 'INTEGER')", {"kind": "new"}),
+    ],
+)
+def test_a_text_with_a_name_is_a_field(call: str, values, con, backend) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialResultWarning)
+        con.sql(f"SELECT {call} FROM films WHERE id = 1", values)
+    assert backend.asked[0].fields == {"kind": "new"}
+    assert backend.asked[0].query.startswith(("Film 1", "Extract"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -226,3 +227,35 @@ def test_a_row_error_shows_the_call_as_written(con: Connection) -> None:
     with pytest.warns(PartialResultWarning):
         errors = con.sql("SELECT AI_EXTRACT(title, 'a VARCHAR').a = 5 FROM films").errors
     assert errors[0].error.startswith("AI_EXTRACT(title, 'a VARCHAR').a is 'x'; the query needs")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "integer"}, 7),
+        ({"type": ["integer", "null"]}, 7),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, 7),
+        ({"enum": ["7", "8"]}, "7"),
+        ({"type": "array", "items": {"type": "integer"}}, None),
+    ],
+)
+def test_a_schema_as_a_parameter_is_a_type(schema: dict[str, Any], value: object, con) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"answer": 7}'
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PartialResultWarning)
+        result = con.sql("SELECT AI_EXTRACT(title, $t) FROM films WHERE id = 1", {"t": schema})
+    assert result.fetchall() == [(value,)]
+
+
+def test_words_of_a_schema_may_be_questions(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"type": "a", "schema": "b"}'
+    query = "SELECT AI_EXTRACT(title, {'type': 'Which?', 'schema': 'What?'}) FROM films LIMIT 1"
+    assert con.sql(query).fetchall() == [({"type": "a", "schema": "b"},)]
+
+
+def test_null_is_a_value_where_a_schema_allows_it(con: Connection) -> None:
+    ANSWERS["Extract from the data what is asked for."] = '{"answer": null}'
+    schema = '{"type": ["integer", "null"]}'
+    result = con.sql(f"SELECT AI_EXTRACT(title, '{schema}') FROM films WHERE id = 1")
+    assert result.fetchall() == [(None,)]
+    assert not result.errors

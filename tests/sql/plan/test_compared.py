@@ -9,7 +9,7 @@ import pytest
 import relquery as rq
 from relquery.backends.local.open import load_backend
 from relquery.connection import Connection, connect
-from relquery.errors import PartialResultWarning
+from relquery.errors import PartialResultWarning, QueryError
 from relquery.prompt import Answer, Compared, Finish, Prompt, Sampling
 from tests.sql.conftest import SETUP, upper_or_length
 from tests.sql.fakes import FakeBackend, Fields
@@ -210,3 +210,23 @@ def test_a_real_model_decides_as_its_whole_answers_do() -> None:
         assert tokens["compared", question] <= tokens["whole", question]
     spared = QUESTIONS[3], QUESTIONS[5]
     assert all(tokens["compared", each] < tokens["whole", each] for each in spared)
+
+
+@pytest.mark.parametrize("kind", ["UNION ALL", "EXCEPT ALL", "INTERSECT"])
+@pytest.mark.parametrize("condition", ["k <> 'x'", "k = 'Dune' OR k = 'x'", "k IN ('x', 'y')"])
+def test_a_value_of_a_set_operation_may_be_no_label(kind: str, condition: str, con) -> None:
+    labelled = "SELECT LLM('yes', title, labels := ['Yes', 'No']) FROM films"
+    query = f"SELECT * FROM (SELECT title AS k FROM films {kind} {labelled}) WHERE {condition}"
+    plain = f"SELECT title AS k FROM films {kind} SELECT 'Yes' FROM films"
+    values = con.sql(f"SELECT * FROM ({plain}) WHERE {condition}").fetchall()
+    found = con.sql(query).fetchall()
+    assert sorted(row for row in found if row[0] not in {"Yes", "No"}) == sorted(
+        row for row in values if row[0] not in {"Yes", "No"}
+    )
+
+
+def test_a_text_that_is_no_label_is_refused_in_a_subquery_too(con, backend) -> None:
+    labelled = "SELECT LLM('yes', title, labels := ['Yes', 'No']) AS k FROM films"
+    with pytest.raises(QueryError, match=r"compared with 'yes', but .* Did you mean 'Yes'\?"):
+        con.sql(f"SELECT * FROM ({labelled}) WHERE k = 'yes'")
+    assert backend.asked == []

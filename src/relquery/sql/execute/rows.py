@@ -98,8 +98,8 @@ class Rows:
         except QueryError:
             return None
 
-    def window(self, cut: exp.Select) -> slice | None:
-        """Which of the rows that pass LIMIT and OFFSET of a cut keep, given as many as there are.
+    def window(self, cut: exp.Select, count: int) -> slice | None:
+        """Which of `count` rows that pass LIMIT and OFFSET of a cut keep.
 
         None if this depends on how many pass.
         """
@@ -107,7 +107,7 @@ class Rows:
         if any(node is not None and _is_share(node) for node in limits.values()):
             return None
         place = exp.column(ours.PLACE)
-        kept = exp.select(place).from_(f"range({self.count}) AS {ours.ROWS}({ours.PLACE})")
+        kept = exp.select(place).from_(f"range({count}) AS {ours.ROWS}({ours.PLACE})")
         for key, node in limits.items():
             kept.set(key, node)
         found = self.database.fetch(

@@ -125,7 +125,8 @@ class Foretelling:
             from_ledger=counts.from_ledger,
             counts=None if asked is None and counts.calls is None else "at most",
             order="pinned" if call.is_pinned else self.asker.config.order,
-            answers=answers(call.sampling, self.asker.backend),
+            answers=answers(call.sampling, self.asker.backend)
+            + (", and once more if invalid" if call.task.retry else ""),
             hint=self._hint(call.sampling),
             modules=modules if has_modules else (),
             plain=() if has_modules else modules,

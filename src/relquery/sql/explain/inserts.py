@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 
 from relquery.errors import QueryError
@@ -12,6 +11,7 @@ from relquery.sql import names as ours
 from relquery.sql.explain.bounds import Known
 from relquery.sql.host.database import Database
 from relquery.sql.read.source import DIALECT, to_sql
+from relquery.sql.read.tokens import parse
 
 
 def check_insert(database: Database, statement: str, known: dict[str, Known]) -> None:
@@ -19,7 +19,7 @@ def check_insert(database: Database, statement: str, known: dict[str, Known]) ->
 
     statement: with stand-ins for the tables that contain answers. known: what is known about them.
     """
-    tree = sqlglot.parse_one(statement, dialect=DIALECT)
+    tree = parse(statement)
     query = tree.args.get("expression")
     if not isinstance(tree, exp.Insert) or not isinstance(query, exp.Select):
         return

@@ -158,7 +158,8 @@ class ForeseenRows(Rows):
             self.known = replace(self.known, most=len(self.alive))
             return
         self.database.describe(self.sql(to_sql(select), self.alive[:0]))
-        kept = self.window(select)
+        count = self.count if self.known.held else self.known.most
+        kept = None if count is None else self.window(select, count)
         if self.shares is not None and self.known.is_at_hand and self._cut_expected(kept):
             return
         most = self.known.most

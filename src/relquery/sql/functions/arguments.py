@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import DISTINCT, FIELD_NAME, FUNCTION, VALUE, to_sql
+from relquery.sql.read.source import DISTINCT, FIELD_NAME, FUNCTION, NAMED, VALUE, to_sql
 
 MODULE = "module"
 """Metadata of a field: whether it is written as MODULE(field)."""
@@ -85,9 +85,9 @@ class Arguments:
         self.options[name] = value
 
     def take(self, kind: type[Any]) -> Any:
-        """Take the first argument whose value is of a type; None if there is none."""
+        """Take the first argument without a name whose value is of a type; else None."""
         for at, node in enumerate(self.nodes):
-            if isinstance(value := literal_of(node), kind):
+            if NAMED not in node.meta and isinstance(value := literal_of(node), kind):
                 del self.nodes[at]
                 return value
         return None

@@ -15,6 +15,7 @@ from relquery.sql.functions.making import Made, Maker
 from relquery.sql.functions.prompts import Asked, of_text, take_prompt
 from relquery.sql.functions.settings import check_done, drawn, labels_in
 from relquery.sql.functions.task import Task
+from relquery.sql.read.source import NAMED
 from relquery.sql.types.leaves import Leaf
 from relquery.sql.types.shape import (
     ListOf,
@@ -32,6 +33,8 @@ _MODEL = re.compile(
     r"(?=.*\d)[a-zA-Z][\w./:-]*"
     r"|(?:claude|deepseek|gemini|gemma|jamba|llama|mistral|mixtral|openai|reka|snowflake)-[\w./:-]*"
 )
+_JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+_SCHEMA_WORDS = {"schema", "json_schema", "properties", "enum", "const", "anyOf", "oneOf", "allOf"}
 _ANY: tuple[type, ...] = (object,)
 _MODES = {"single": False, "multi": True}
 
@@ -177,8 +180,15 @@ def _output(given: Arguments, maker: Maker) -> Output | None:
 
 def _asks(value: dict[str, Any]) -> bool:
     """Whether a struct has questions by name, and is not a JSON Schema."""
-    has_texts = all(isinstance(one, str) for one in value.values())
-    return has_texts and not {"type", "schema", "$ref", "enum"} & set(value)
+    return all(isinstance(one, str) for one in value.values()) and not _is_schema(value)
+
+
+def _is_schema(value: dict[str, Any]) -> bool:
+    """Whether a struct is a JSON Schema; `type` and its other words may also name questions."""
+    kind = value.get("type")
+    if isinstance(kind, list | tuple) or kind in _JSON_TYPES or "$ref" in value:
+        return True
+    return any(not isinstance(value[word], str) for word in _SCHEMA_WORDS & set(value))
 
 
 def _type_of_extract(given: Arguments, maker: Maker) -> Output:
@@ -197,7 +207,7 @@ def _type_of_extract(given: Arguments, maker: Maker) -> Output:
 
 def _of_questions(questions: Any, given: Arguments, maker: Maker) -> Output:
     if isinstance(questions, dict):
-        if "schema" in questions or questions.get("type") == "object":
+        if _is_schema(questions):
             return maker.output(questions)
         pairs = list(questions.items())
     else:
@@ -228,8 +238,8 @@ def _instructed(given: Arguments, maker: Maker, default: str) -> Asked:
 
 
 def _is_prompt(given: Arguments) -> bool:
-    """Whether the first argument is a PROMPT, or the only one is a text."""
-    values = [literal_of(node) for node in given.nodes]
+    """Whether the first argument is a PROMPT, or the only one is a text without a name."""
+    values = [None if NAMED in node.meta else literal_of(node) for node in given.nodes]
     return bool(values) and (
         isinstance(values[0], Template) or (len(values) == 1 and isinstance(values[0], str))
     )

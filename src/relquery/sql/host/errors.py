@@ -149,6 +149,8 @@ def from_sqlglot(error: ParseError | TokenError, sql: str) -> SqlSyntaxError:
     line, column = place.get("line") or 1, place.get("col") or 1
     column = max(1, column - len(place.get("highlight") or "") + 1)
     said = place.get("description") or "the text cannot be split into words"
+    if sql.lstrip()[:5].upper() == "PIVOT":
+        said += ". Write SELECT * FROM (PIVOT ...), and other clauses after it"
     return SqlSyntaxError(f"This SQL cannot be planned with LLM calls: {said}", sql, line, column)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
@@ -14,7 +17,7 @@ from relquery.sql.inputs.pieces import Pieces, write_pieces
 from relquery.sql.inputs.prompt import Form, Template, cell_of, pinned_in
 from relquery.sql.inputs.prompts import Prompts
 from relquery.table.columns import Columns, columns_of, encode
-from relquery.table.reorder import reorder
+from relquery.table.reorder import reading_seconds, reorder
 from relquery.table.schedule import Report, Schedule
 
 
@@ -108,7 +111,12 @@ class Inputs:
             schedule = reorder(columns, order, "discover", weight="tokens")
         else:
             # No names: a piece already contains its field's name.
-            schedule = reorder(columns_of([""] * len(chosen), codes, texts), order, weight="tokens")
+            columns = columns_of([""] * len(chosen), codes, texts)
+            if order == "tree":
+                polishing = _POLISHING * _reading_seconds(codes, texts)
+                schedule = reorder(columns, weight="tokens", polishing=polishing)
+            else:
+                schedule = reorder(columns, order, weight="tokens")
         if len(chosen) == len(self.pieces):
             return schedule
         if order == "original":
@@ -154,7 +162,18 @@ def _grouped(schedule: Schedule, pinned: Int32s) -> Schedule:
 # Methods that find better orders if they know which columns determine which (paper 000, section
 # 4.2.1). `tree` finds as good ones without.
 _BY_DEPENDENCIES = ("fixed", "ggr")
+# Of the predicted time of the calls. Polishing finds up to half a point more hits, and should not
+# take longer than these save.
+_POLISHING = 0.01
 _UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
+
+
+def _reading_seconds(codes: Int32s, texts: Sequence[pa.Array]) -> float:
+    """Predicted seconds for all cells. codes: (rows, fields). texts: by field, of its codes."""
+    lengths = (pc.utf8_length(each).to_numpy() for each in texts)
+    return reading_seconds(
+        sum(int(length[column].sum()) for length, column in zip(lengths, codes.T, strict=True))
+    )
 
 
 def _written(

@@ -15,6 +15,7 @@ from relquery.errors import QueryError, did_you_mean
 from relquery.prompt import Compared
 from relquery.sql import names as ours
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
+from relquery.sql.read.source import OF_BRANCH
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.In)
 
@@ -28,7 +29,7 @@ def check_labels(plan: SelectPlan) -> None:
     """Raises QueryError where an answer is compared with texts of which none is a label."""
     for call in plan.calls:
         labels = call.sampling.labels
-        for texts in _comparisons_of(call, plan) if labels else ():
+        for texts in _comparisons_of(call, plan, own=True) if labels else ():
             if texts and not {"", *labels}.intersection(texts):
                 raise QueryError(
                     f"{call.text} is compared with {', '.join(map(repr, texts))}, but its labels "
@@ -53,8 +54,13 @@ def _texts_of(call: PlannedCall, plan: SelectPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chain(*compared))) if all(compared) else ()
 
 
-def _comparisons_of(call: PlannedCall, plan: SelectPlan) -> Iterator[list[str]]:
-    """For each place that reads the answers to a call, the texts that it compares them with."""
+def _comparisons_of(
+    call: PlannedCall, plan: SelectPlan, *, own: bool = False
+) -> Iterator[list[str]]:
+    """For each place that reads the answers to a call, the texts that it compares them with.
+
+    own: without comparisons with the values of a set operation.
+    """
     read: list[exp.Expr] = [plan.base, plan.final, *(one.predicate for one in plan.filters)]
     read += [] if plan.cut is None else [plan.cut.select]
     places = (place for part in plan.parts for each in part.places.values() for place in each)
@@ -62,8 +68,13 @@ def _comparisons_of(call: PlannedCall, plan: SelectPlan) -> Iterator[list[str]]:
     read += [part.value for other in plan.calls for part in other.fields]
     for tree in read:
         for place in tree.find_all(exp.Identifier, bfs=False):
-            if ours.call_of(place.name) == call.index:
+            if ours.call_of(place.name) == call.index and not (own and _is_of_branch(place)):
                 yield _compared_with(place.parent)
+
+
+def _is_of_branch(place: exp.Expr) -> bool:
+    comparison = place.find_ancestor(*_COMPARISONS)
+    return comparison is not None and OF_BRANCH in comparison.meta
 
 
 def _compared_with(node: exp.Expr | None) -> list[str]:

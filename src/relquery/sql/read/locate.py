@@ -90,7 +90,7 @@ def _call_text(tokens: list[Token], at: int) -> CallText:
 
 
 def _names_in(tokens: list[Token], first: int, last: int) -> Iterator[Name]:
-    """The names given to arguments: `AS total` before a comma or the end."""
+    """The names given to arguments: `AS total` before a comma, ORDER BY or the end."""
     depth = argument = 0
     for at in range(first, last):
         kind = tokens[at].token_type
@@ -98,7 +98,7 @@ def _names_in(tokens: list[Token], first: int, last: int) -> Iterator[Name]:
         argument += kind == TokenType.COMMA and depth == 1
         if kind == TokenType.ALIAS and depth == 1 and at + 2 <= last:
             after = tokens[at + 2].token_type
-            if after == TokenType.COMMA or at + 2 == last:
+            if after in (TokenType.COMMA, TokenType.ORDER_BY) or at + 2 == last:
                 name = tokens[at + 1]
                 yield Name(argument, name.text, tokens[at].start, name.end + 1)
 

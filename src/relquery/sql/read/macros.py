@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import sqlglot
 from sqlglot import Dialect, TokenType, exp
 from sqlglot.errors import SqlglotError
 
@@ -22,7 +21,7 @@ from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.binding import is_variable
 from relquery.sql.read.scopes import has_call
 from relquery.sql.read.source import DIALECT, named_like, readable
-from relquery.sql.read.tokens import tokenize
+from relquery.sql.read.tokens import parse, tokenize
 
 KNOWN_FUNCTIONS = Dialect.get_or_raise(DIALECT).parser_class.FUNCTIONS
 # Replace a parameter without parentheses around them.
@@ -140,7 +139,7 @@ class Macros:
 
 def _parsed(definition: str | None) -> exp.Expr | None:
     try:
-        return None if definition is None else sqlglot.parse_one(definition, dialect=DIALECT)
+        return None if definition is None else parse(definition)
     except SqlglotError:
         return None
 

@@ -13,25 +13,29 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import TokenType, exp
-from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.errors import ParseError, TokenError
 
 from relquery.errors import SqlSyntaxError
 from relquery.sql import names as ours
 from relquery.sql.host.errors import from_sqlglot
 from relquery.sql.read.locate import CallText, locate
-from relquery.sql.read.tokens import UnbalancedError, tokenize
+from relquery.sql.read.tokens import UnbalancedError, parse, tokenize
 
 DIALECT = "duckdb"
 # Metadata of a node that a query's parameter became: its value, as Python has it.
 VALUE = "value"
 # Metadata of an expression that replaced a name: the name, which the model sees.
 FIELD_NAME = "field_name"
+# Metadata of an argument that AS gives a name: it is a field, even if it is a text.
+NAMED = "named"
 # Metadata of a call: whether DISTINCT is before its arguments.
 DISTINCT = "distinct"
 # Metadata of what stands for a function in the tree: the call as written, for people to read.
 AS_WRITTEN = "as_written"
+# Metadata of a comparison that was moved into a branch of a set operation, where it may be about
+# the values of the other branch.
+OF_BRANCH = "of a branch"
 # Metadata of an expression that is AI_RANK of a row.
 RANKS = "ranks"
 # Metadata of a call: the function as written, in lower case, e.g. "ai_filter".
@@ -67,16 +71,17 @@ class Source:
         all_rows = [(*call.distinct, "") for call in self.calls if call.distinct]
         sql = self._spliced(sorted(numbered + unnamed + all_rows))
         try:
-            tree = sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
+            tree = parse(sql)
         except (ParseError, TokenError) as error:
             raise from_sqlglot(_as_written(self.sql) or error, self.sql) from error
-        assert isinstance(tree, exp.Expression)
         for node in list(tree.find_all(exp.Anonymous)):
             if (number := call_number(node)) is not None:
                 node.meta[FUNCTION] = self.calls[number].function
                 node.meta[DISTINCT] = self.calls[number].distinct is not None
                 for name in self.calls[number].names:
-                    node.expressions[name.argument].meta[FIELD_NAME] = name.name
+                    given = node.expressions[name.argument]
+                    given = given.this if isinstance(given, exp.Order) else given
+                    given.meta.update({FIELD_NAME: name.name, NAMED: True})
         return tree
 
     def with_calls(self, replacement: Callable[[int], str]) -> str:
@@ -101,7 +106,7 @@ class Source:
 def _as_written(sql: str) -> ParseError | TokenError | None:
     """The parse error for the text without call numbers, so its positions match the user's text."""
     try:
-        sqlglot.parse_one(sql, dialect=DIALECT, error_level=ErrorLevel.IMMEDIATE)
+        parse(sql)
     except (ParseError, TokenError) as error:
         return error
     return None
@@ -151,8 +156,7 @@ def call_number(node: exp.Expr) -> int | None:
 
 def named_like(put: exp.Expr, node: exp.Expr) -> exp.Expr:
     """What is put in the place of a field, with the name that the field was given."""
-    if FIELD_NAME in node.meta:
-        put.meta[FIELD_NAME] = node.meta[FIELD_NAME]
+    put.meta.update({key: node.meta[key] for key in (FIELD_NAME, NAMED) if key in node.meta})
     return put
 
 

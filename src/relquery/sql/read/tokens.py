@@ -1,11 +1,14 @@
-"""Tokens of a statement, and which of them belong together."""
+"""Tokens of a statement and the tree of them, as DuckDB reads both where sqlglot does not."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from sqlglot import Token, TokenType
+import sqlglot
+from sqlglot import ErrorLevel, Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
+
+from relquery.sql import names as ours
 
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -15,6 +18,58 @@ class _Tokenizer(DuckDB.Tokenizer):
     """Also takes apart what follows EXPLAIN, PREPARE and the like."""
 
     COMMANDS: ClassVar[set[TokenType]] = set()
+
+
+class _Reading(DuckDB):
+    """DuckDB's dialect, in which `DATE '2024-01-31'::VARCHAR` casts the date, not its text."""
+
+    class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]
+        _after_type = -1  # index of the token after the last type that was read
+        _is_literal = False  # whether a literal of a type was just read
+
+        def _parse_types(self, *given: Any, **named: Any) -> Any:
+            found = super()._parse_types(*given, **named)
+            self._after_type = -1 if found is None else self._index
+            return found
+
+        def _parse_column_ops(self, this: Any) -> Any:
+            if isinstance(this, exp.Literal) and self._after_type == self._index - 1:
+                self._is_literal = True
+                return this
+            return super()._parse_column_ops(this)
+
+        def _parse_type(self, *given: Any, **named: Any) -> Any:
+            found, is_literal = super()._parse_type(*given, **named), self._is_literal
+            self._is_literal = False
+            return super()._parse_column_ops(found) if is_literal else found
+
+
+def parse(sql: str) -> exp.Expression:
+    """The tree of one statement. Raises ParseError and TokenError."""
+    tree = sqlglot.parse_one(sql, dialect=_Reading, error_level=ErrorLevel.IMMEDIATE)
+    tree = tree.transform(_called, copy=False)
+    assert isinstance(tree, exp.Expression)
+    return tree
+
+
+def _called(node: exp.Expr) -> exp.Expr:
+    """A call in place of such a word, but for a field, which has its name."""
+    is_field = isinstance(node.parent, exp.Anonymous) and node.parent.name.startswith(ours.CALL)
+    if type(node) not in _CALLED or is_field or any(node.args.values()):
+        return node
+    return exp.Anonymous(this=_CALLED[type(node)])
+
+
+# DuckDB takes these words for a column if the SELECT has one of that name, but not their calls.
+_CALLED: dict[type[exp.Expr], str] = {
+    exp.CurrentCatalog: "current_catalog",
+    exp.CurrentDate: "current_date",
+    exp.CurrentTime: "get_current_time",
+    exp.CurrentTimestamp: "get_current_timestamp",
+    exp.Localtime: "current_localtime",
+    exp.Localtimestamp: "current_localtimestamp",
+    exp.SessionUser: "session_user",
+}
 
 
 def tokenize(sql: str) -> list[Token]:

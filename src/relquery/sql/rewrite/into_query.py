@@ -16,7 +16,7 @@ from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import is_star
 from relquery.sql.read.numbers import needs_number
 from relquery.sql.read.scopes import calls_in, has_call
-from relquery.sql.read.source import call_number, to_sql
+from relquery.sql.read.source import OF_BRANCH, call_number, to_sql
 from relquery.sql.rewrite.lookup import Lookup
 from relquery.sql.rewrite.safe import never_fails
 
@@ -67,6 +67,8 @@ def _add_to_branches(query: exp.SetOperation, condition: exp.Expr, lookup: Looku
     read = positions_in(condition)
     if any(columns[at][1] != whole[at][1] for columns in branches if columns for at in read):
         return False  # the branch's values are cast before they can be compared
+    for part in condition.walk():
+        part.meta[OF_BRANCH] = True
     left, right = (
         add_condition(branch, condition, lookup) for branch in (query.this, query.expression)
     )

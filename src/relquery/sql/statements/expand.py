@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import sqlglot
 from sqlglot import exp
 
 from relquery.errors import QueryError, UnsupportedQueryError
@@ -18,13 +17,13 @@ from relquery.sql.host.kept import Definition, Key, Kind
 from relquery.sql.read.macros import put_arguments
 from relquery.sql.read.scopes import calls_in
 from relquery.sql.read.source import (
-    DIALECT,
     Source,
     call_number,
     named_like,
     read_source,
     readable,
 )
+from relquery.sql.read.tokens import parse
 
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Schema, exp.Drop)
 # What a table in FROM may have beside its name.
@@ -256,7 +255,7 @@ def _tables_read(query: exp.Expr) -> Iterator[str]:
 
 
 def _expression(sql: str) -> exp.Expr:
-    return sqlglot.parse_one(sql, dialect=DIALECT)
+    return parse(sql)
 
 
 def _wrong_arguments(macro: Definition, what: str) -> QueryError:

@@ -46,10 +46,11 @@ class _Run:
 
     def all(self, waiting: Int64s) -> Int64s:
         """Those of all rows that pass."""
+        if not self.rows.learns:
+            return self._try(waiting, len(waiting))
         passed = []
         while len(waiting):
-            learns = self.rows.learns and len(self.seen) > 1
-            size = rows_to_order(self.whole.tried) if learns else len(waiting)
+            size = rows_to_order(self.whole.tried) if len(self.seen) > 1 else len(waiting)
             passed.append(self._try(waiting, size))
             waiting = waiting[size:]
         return np.concatenate(passed) if passed else waiting
@@ -94,7 +95,7 @@ def _limit(rows: Rows) -> tuple[Int64s, slice] | None:
     cut = rows.plan.cut
     if cut is None or not cut.stops or not rows.learns:
         return None
-    kept = rows.window(cut.select)
+    kept = rows.window(cut.select, rows.count)
     sequence = None if kept is None else rows.sequence(cut.select)
     return None if kept is None or sequence is None else (sequence, kept)
 
