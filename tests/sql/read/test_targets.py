@@ -120,3 +120,19 @@ def test_an_aggregate_of_answers_that_fits_no_column_is_null_there(con: Connecti
     assert con.sql("FROM days").fetchall() == [(None,)]
     assert [error.text for error in result.errors] == ["6"]
     assert "_rq_" not in result.errors[0].error
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id::VARCHAR, if(id > 1, 1, 2), LLM('up', title), -id FROM films",
+        "SELECT genre, list(id), string_agg(title), max(LLM('up', id)) FROM films GROUP BY genre",
+        "(SELECT id::VARCHAR FROM films) UNION ALL SELECT LLM('up', id) FROM films",
+        "WITH a AS (SELECT id::VARCHAR AS k FROM films) SELECT k || 'x', LLM('up', k) FROM a",
+        "SELECT *, LLM('up', id) FROM films",
+    ],
+)
+def test_a_new_table_has_the_columns_of_its_query(query: str, con) -> None:
+    names = con.sql(query).arrow().column_names
+    con.sql(f"CREATE TABLE made AS {query}")
+    assert con.sql("SELECT * FROM made").arrow().column_names == names

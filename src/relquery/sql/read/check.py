@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from relquery.errors import QueryError
 from relquery.sql import names as ours
@@ -17,6 +17,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.read.numbers import needs_number
 from relquery.sql.read.scopes import Context, calls_in
 from relquery.sql.read.source import Source, call_number, to_sql, unnumbered
+from relquery.sql.read.tokens import tokenize
 
 _MACROS = {ours.TEXT_STAND_IN: "''", ours.NUMBER_STAND_IN: "0.0::DOUBLE"}
 _QUOTED_OR_PAREN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]""")
@@ -81,8 +82,30 @@ def result_names(
     nulls: SQL that stands for the functions with calls, by number; none for text. None if the
     statement returns no rows, or if DESCRIBE does not accept it.
     """
-    if not isinstance(tree, exp.Query):
-        return None
+    return _names(database, source, tree, nulls) if isinstance(tree, exp.Query) else None
+
+
+def name_columns(
+    database: Database, source: Source, tree: exp.Expr, nulls: Mapping[int, str]
+) -> None:
+    """Give the columns of CREATE TABLE AS the names that DuckDB gives to them as written."""
+    query = tree.args.get("expression")
+    if not isinstance(tree, exp.Create) or not isinstance(query, exp.Query):
+        return
+    while isinstance(query, exp.SetOperation | exp.Subquery):
+        query = query.this
+    names = _names(database, source, tree, nulls)
+    if names is None or len(names) != len(query.expressions):
+        return
+    for item, name in zip(list(query.expressions), names, strict=True):
+        if not isinstance(item, exp.Alias | exp.Column) and not item.is_star:
+            item.replace(exp.alias_(item.copy(), name, quoted=True))
+
+
+def _names(
+    database: Database, source: Source, tree: exp.Expr, nulls: Mapping[int, str]
+) -> list[str] | None:
+    """The names of the columns of a query, or of the query in CREATE TABLE AS."""
     calls = list(calls_in(tree))
     numeric = {call_number(call) for call in calls if needs_number(call)}
     first = _first_of_equals(calls)
@@ -93,6 +116,9 @@ def result_names(
         return f"{ours.TYPED_STAND_IN}({first.get(index, index)}, {nulls[index]})"
 
     text = source.with_calls(stand_in)
+    if isinstance(tree, exp.Create):
+        head = next(token for token in tokenize(text) if token.token_type == TokenType.ALIAS)
+        text = text[head.end + 1 :]
     try:
         names = [name for name, _ in database.describe(text)]
     except QueryError:  # DuckDB accepts some forms only as rewritten by sqlglot, e.g. `x -> x + 1`

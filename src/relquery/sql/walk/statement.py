@@ -22,7 +22,14 @@ from relquery.sql.functions.naming import field_name
 from relquery.sql.host.database import Database
 from relquery.sql.plan.compared import check_labels, note_compared
 from relquery.sql.plan.planner import Scope, plan_select
-from relquery.sql.read.check import check, column_names, result_names, stubbed, with_nulls
+from relquery.sql.read.check import (
+    check,
+    column_names,
+    name_columns,
+    result_names,
+    stubbed,
+    with_nulls,
+)
 from relquery.sql.read.from_clause import read_sources
 from relquery.sql.read.macros import Macros
 from relquery.sql.read.scopes import (
@@ -83,6 +90,7 @@ class Walk(Generic[R]):
         tree = functions.expand(tree)
         self.notes += functions.notes
         has_data = take_data_clause(tree)
+        name_columns(self.database, self.source, tree, functions.nulls)
         check(self.database, self.source, tree)
         check_target(self.database, tree)
         if has_nothing_to_do(self.database, tree):
