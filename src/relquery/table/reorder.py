@@ -90,9 +90,9 @@ def reorder(
     options: for `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000. None removes the limit
         on a depth; a threshold of None means that only the depths count. For `tree`: `seconds`, a
         rough limit on the search (default: a small share of the predicted inference time), and
-        `polishing`, one on what follows for small tables (default: `seconds` if given, else at
-        least 1). One pass of each start comes on top, which takes several seconds for a million
-        rows even if `seconds` is 0.
+        `polishing`, the share of that time for what follows for small tables (default: `seconds`
+        if given, else at least a second). One pass of each start comes on top, which takes several
+        seconds for a million rows even if `seconds` is 0.
 
     `ophr` is the proven optimum of PHC for "squared". For "tokens", and for a price, it is the
     optimum of what neighbours share: whole items "column: value", then the start of the next item,
@@ -161,11 +161,7 @@ def _solve(
     elif method == "ophr":
         found = [ophr(problem, beginnings_of(items, meter.weighting))]
     else:
-        given, polishing = settings["seconds"], settings["polishing"]
-        seconds = _search_seconds(items) if given is None else given
-        if polishing is None:
-            polishing = max(seconds, POLISH_SECONDS) if given is None else seconds
-        return _search(items, problem, meter, seconds, polishing)
+        return _search(items, problem, meter, *_times(items, **settings))
     return [_by_position(rows, fields) for rows, fields in found]
 
 
@@ -198,15 +194,14 @@ def _by_position(rows: Int64s, by_row: Int32s) -> tuple[Int64s, Fields]:
     return rows, fields.astype(np.int16) if fields.shape[1] < 2**15 else fields
 
 
-def _search_seconds(items: Items) -> float:
-    """A reasonable search time: a small share of the predicted inference time."""
-    predicted = reading_seconds(float(items.characters[items.slots].sum()))
-    return float(np.clip(SHARE * predicted, LEAST_SECONDS, MOST_SECONDS))
-
-
-def reading_seconds(characters: float) -> float:
-    """The predicted time that a model takes to read so many characters."""
-    return characters / CHARACTERS_PER_SECOND
+def _times(items: Items, seconds: float | None, polishing: float | None) -> tuple[float, float]:
+    """Seconds for the search and for polishing; see `reorder`."""
+    predicted = float(items.characters[items.slots].sum()) / CHARACTERS_PER_SECOND
+    search = float(np.clip(SHARE * predicted, LEAST_SECONDS, MOST_SECONDS))
+    polish = max(search, POLISH_SECONDS)
+    if seconds is not None:
+        search = polish = seconds
+    return search, polish if polishing is None else polishing * predicted
 
 
 def _settings(method: Order, options: dict[str, float | None]) -> dict[str, float | None]:

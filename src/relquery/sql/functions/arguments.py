@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import DISTINCT, FIELD_NAME, FUNCTION, NAMED, VALUE, to_sql
+from relquery.sql.read.source import DISTINCT, FUNCTION, NAMED, VALUE, named_like, to_sql
 
 MODULE = "module"
 """Metadata of a field: whether it is written as MODULE(field)."""
@@ -131,7 +131,7 @@ def _field(node: exp.Expr) -> exp.Expr:
             "LLM('prompt', MODULE(column))."
         )
     inner: exp.Expr = node.expressions[0]
-    inner.meta.update({FIELD_NAME: node.meta[FIELD_NAME]} if FIELD_NAME in node.meta else {})
+    named_like(inner, node)
     inner.meta[MODULE] = True
     return inner
 

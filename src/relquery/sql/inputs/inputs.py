@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
@@ -17,7 +14,7 @@ from relquery.sql.inputs.pieces import Pieces, write_pieces
 from relquery.sql.inputs.prompt import Form, Template, cell_of, pinned_in
 from relquery.sql.inputs.prompts import Prompts
 from relquery.table.columns import Columns, columns_of, encode
-from relquery.table.reorder import reading_seconds, reorder
+from relquery.table.reorder import reorder
 from relquery.table.schedule import Report, Schedule
 
 
@@ -113,8 +110,7 @@ class Inputs:
             # No names: a piece already contains its field's name.
             columns = columns_of([""] * len(chosen), codes, texts)
             if order == "tree":
-                polishing = _POLISHING * _reading_seconds(codes, texts)
-                schedule = reorder(columns, weight="tokens", polishing=polishing)
+                schedule = reorder(columns, weight="tokens", polishing=_POLISHING)
             else:
                 schedule = reorder(columns, order, weight="tokens")
         if len(chosen) == len(self.pieces):
@@ -166,14 +162,6 @@ _BY_DEPENDENCIES = ("fixed", "ggr")
 # take longer than these save.
 _POLISHING = 0.01
 _UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
-
-
-def _reading_seconds(codes: Int32s, texts: Sequence[pa.Array]) -> float:
-    """Predicted seconds for all cells. codes: (rows, fields). texts: by field, of its codes."""
-    lengths = (pc.utf8_length(each).to_numpy() for each in texts)
-    return reading_seconds(
-        sum(int(length[column].sum()) for length, column in zip(lengths, codes.T, strict=True))
-    )
 
 
 def _written(

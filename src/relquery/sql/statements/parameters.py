@@ -19,7 +19,7 @@ from sqlglot import exp
 from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
-from relquery.sql.read.source import FIELD_NAME, NAMED, VALUE, call_number
+from relquery.sql.read.source import FIELD_NAME, VALUE, call_number, named_like
 from relquery.sql.statements.heads import read_head
 from relquery.sql.statements.texts import Text
 
@@ -82,8 +82,8 @@ class Parameters:
             put.meta[VALUE] = self.values[name]
             if _is_argument(node):
                 own = f"${name}" if name.isdigit() else node.name
-                put.meta[FIELD_NAME] = node.meta.get(FIELD_NAME, own)
-                put.meta.update({NAMED: True} if NAMED in node.meta else {})
+                put.meta[FIELD_NAME] = own
+                named_like(put, node)
             elif put is node:
                 raise QueryError(self.objects[name])
             if put is not node:
