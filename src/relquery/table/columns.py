@@ -56,19 +56,22 @@ def encode(data: Any) -> Columns:
         names = list(map(str, data))
         arrays = [_as_array(str(name), column) for name, column in data.items()]
     else:
-        arrow = _as_arrow(data)
-        names, arrays = list(arrow.column_names), list(arrow.columns)
-    rows = len(arrays[0]) if arrays else 0
-    for name, array in zip(names, arrays, strict=True):
-        if len(array) != rows:
+        data = _as_arrow(data)
+        names, arrays = list(data.column_names), list(data.columns)
+    del data  # so that each column may go once it is encoded
+    sizes = list(map(len, arrays))
+    rows = sizes[0] if sizes else 0
+    for name, size in zip(names, sizes, strict=True):
+        if size != rows:
             raise TableError(
-                f"Column '{name}' has {len(array)} rows, but column '{names[0]}' has {rows}. "
+                f"Column '{name}' has {size} rows, but column '{names[0]}' has {rows}. "
                 "Give every column the same number of rows."
             )
     codes = np.empty((rows, len(names)), dtype=np.int32, order="F")
     values = []
-    for column, (name, array) in enumerate(zip(names, arrays, strict=True)):
-        codes[:, column], distinct = _encode_column(name, array)
+    arrays.reverse()
+    for column, name in enumerate(names):
+        codes[:, column], distinct = _encode_column(name, arrays.pop())
         values.append(distinct)
     return _columns(names, codes, values)
 

@@ -12,6 +12,7 @@ from relquery.ir.lower import lower
 from relquery.ir.nodes import Bag, Text
 from relquery.prompt import Answer, Finish
 from relquery.sql.execute.kept import Kept
+from relquery.sql.inputs import pieces as pieces_module
 from relquery.sql.inputs.pieces import write_pieces
 from relquery.sql.inputs.prompt import SEPARATOR, Template, cell_of, piece
 from relquery.sql.inputs.prompts import Prompts
@@ -21,8 +22,14 @@ TEXTS = st.lists(
 )
 
 
-@given(TEXTS)
-def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(cells) -> None:
+@given(TEXTS, st.integers(1, 5))
+def test_pieces_of_texts_are_as_written_one_by_one_and_give_the_cell_back(cells, at_once) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces_module, "_AT_ONCE", at_once)
+        _check_pieces(cells)
+
+
+def _check_pieces(cells: list[str | None]) -> None:
     pieces, merged = write_pieces('a "b"', "string", pa.array(cells, pa.large_string()))
     assert merged is None
     assert list(pieces) == [piece('a "b"', "string", cell) for cell in cells]

@@ -122,6 +122,7 @@ def test_an_aggregate_of_answers_that_fits_no_column_is_null_there(con: Connecti
     assert "_rq_" not in result.errors[0].error
 
 
+@pytest.mark.parametrize("kind", ["TABLE", "VIEW"])
 @pytest.mark.parametrize(
     "query",
     [
@@ -132,7 +133,7 @@ def test_an_aggregate_of_answers_that_fits_no_column_is_null_there(con: Connecti
         "SELECT *, LLM('up', id) FROM films",
     ],
 )
-def test_a_new_table_has_the_columns_of_its_query(query: str, con) -> None:
+def test_what_is_made_has_the_columns_of_its_query(kind: str, query: str, con) -> None:
     names = con.sql(query).arrow().column_names
-    con.sql(f"CREATE TABLE made AS {query}")
+    con.sql(f"CREATE {kind} made AS {query}")
     assert con.sql("SELECT * FROM made").arrow().column_names == names

@@ -163,11 +163,14 @@ class Rows:
 
         def read(wanted: Int64s) -> pa.Table:
             select = f"SELECT {ours.ROW}, {items} FROM {ours.ROWS}"
-            table = self.database.fetch(self._unordered(select, fields, wanted))
-            numbers = table.column(0).to_numpy()
+            fetched = self.database.fetch(self._unordered(select, fields, wanted))
+            numbers, columns = fetched.column(0).to_numpy(), fetched.columns[1:]
+            del fetched
             if not (numbers[1:] > numbers[:-1]).all():
-                table = table.take(pa.array(np.argsort(numbers)))
-            return table.remove_column(0)
+                order = pa.array(np.argsort(numbers))
+                for at in range(len(columns)):  # one at a time is there twice
+                    columns[at] = columns[at].take(order)
+            return pa.table(columns, names=[ours.field(at) for at in range(len(columns))])
 
         return Cells(names, forms, rows, read)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import overload
 
@@ -52,14 +52,10 @@ def write_pieces(
     whether they stand in the text of the prompt, not in the data.
     """
     write = plain_piece if in_text else partial(piece, name, form)
-    parts = [
-        pa.array(
-            [write(cell) for cell in cells.slice(start, _AT_ONCE).to_pylist()],
-            pa.large_string(),
-        )
+    texts = _joined(
+        [write(cell) for cell in cells.slice(start, _AT_ONCE).to_pylist()]
         for start in range(0, len(cells), _AT_ONCE)
-    ]
-    texts = parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [_NONE])
+    )
     if form == "string" and not in_text:
         return Pieces(texts), None
     encoded = texts.dictionary_encode()
@@ -68,4 +64,14 @@ def write_pieces(
     return Pieces(encoded.dictionary), encoded.indices.to_numpy()
 
 
-_NONE = pa.array([], pa.large_string())
+def _joined(parts: Iterable[list[str]]) -> pa.Array:
+    """All texts as one array. The data grows in place, so that it is in memory once."""
+    data, ends = bytearray(), [np.zeros(1, np.int64)]
+    for part in parts:
+        array = pa.array(part, pa.large_string())
+        _, offsets, texts = array.buffers()
+        ends.append(len(data) + np.frombuffer(offsets, np.int64)[1 : len(array) + 1])
+        data += texts or b""
+    count = sum(map(len, ends)) - 1
+    offsets = pa.py_buffer(np.concatenate(ends))
+    return pa.Array.from_buffers(pa.large_string(), count, [None, offsets, pa.py_buffer(data)])

@@ -58,10 +58,10 @@ def with_nulls(database: Database, source: Source, tree: exp.Expr) -> str | None
 
 
 def column_names(
-    database: Database, source: Source, select: exp.Select, context: Context
+    database: Database, source: Source, query: exp.Expr, context: Context
 ) -> list[str]:
-    """Column names of a SELECT, which may be part of a larger query."""
-    return [name for name, _ in columns_of_query(database, source, select, context)]
+    """Column names of a query, which may be part of a larger one."""
+    return [name for name, _ in columns_of_query(database, source, query, context)]
 
 
 def columns_of_query(

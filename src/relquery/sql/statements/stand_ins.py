@@ -12,9 +12,9 @@ from relquery.prompt import Sampling
 from relquery.sql.functions.expand import Expansion
 from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Definition
-from relquery.sql.read.check import column_names, stubbed
+from relquery.sql.read.check import column_names, result_names, stubbed
 from relquery.sql.read.scopes import context_of
-from relquery.sql.read.source import Source, to_sql
+from relquery.sql.read.source import Source, read_source, to_sql
 from relquery.sql.statements.expand import Expanded
 from relquery.sql.statements.statement import Defined
 
@@ -49,10 +49,19 @@ def check_defined(database: Database, defined: Defined, defaults: Sampling) -> t
         for words in dict.fromkeys((f"CREATE{replaces}{temporary}", "CREATE TEMP")):
             database.execute(_create(words, definition, body))
             database.execute(_drop(definition))
-        if definition.kind != "VIEW":
-            return ()
-        select = exp.select("*").from_(exp.Subquery(this=body.copy(), alias=_alias(definition)))
-        return tuple(column_names(database, expanded, select, context_of(select)))
+        return _columns(definition, database, defaults) if definition.kind == "VIEW" else ()
+
+
+def _columns(view: Definition, database: Database, defaults: Sampling) -> tuple[str, ...]:
+    """The names that DuckDB gives to the columns of a view."""
+    source = read_source(view.body)
+    tree = source.parse()
+    expansion = Expansion(source, database, defaults)
+    rewritten = expansion.expand(tree.copy())
+    names = result_names(database, source, tree, expansion.nulls)
+    if names is None:
+        names = column_names(database, source, rewritten, context_of(rewritten))
+    return (*view.names, *names[len(view.names) :])
 
 
 def typed(tree: exp.Expr, source: Source, database: Database, defaults: Sampling) -> exp.Expr:
@@ -85,11 +94,6 @@ def _create(words: str, definition: Definition, body: exp.Expr) -> str:
 def _drop(definition: Definition) -> str:
     kind = "MACRO TABLE" if definition.kind == "TABLE MACRO" else definition.kind
     return f"DROP {kind} {_quoted(definition.name)}"
-
-
-def _alias(definition: Definition) -> exp.TableAlias:
-    columns = [exp.to_identifier(name, quoted=True) for name in definition.names]
-    return exp.TableAlias(this=exp.to_identifier(definition.name, quoted=True), columns=columns)
 
 
 def _quoted(name: str) -> str:
