@@ -180,7 +180,7 @@ class Foretelling:
                 return self._of_groups(call, rows, wanted, cells.fetch().column(0))
             if call.task.kind == "match":
                 return self._of_matches(call, rows, wanted, cells)
-            question = Question("", call.task, count, cells, modules)
+            question = Question("", call.task, count, cells, modules, call.keys)
             inputs = Inputs.of(question)
         except QueryError:  # caused by a row that a filter would have dropped
             return _Counts(rows.at_most(len(wanted)), None, False, None)

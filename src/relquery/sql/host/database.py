@@ -237,6 +237,23 @@ class Database:
         views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
         return tables | {view.name: list(view.columns) for view in views}
 
+    def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
+        """The columns of each primary key and UNIQUE of a table. schema, database: "" if not named,
+        where one of them may also be the other.
+        """
+        sql = (
+            "SELECT DISTINCT constraint_column_names FROM duckdb_constraints() "
+            "WHERE constraint_type IN ('PRIMARY KEY', 'UNIQUE') AND lower(table_name) = lower($1) "
+            "AND CASE WHEN $2 = '' THEN database_name IN (current_database(), 'temp') "
+            "AND schema_name IN (current_schema(), 'main') "
+            "ELSE lower($2) IN (lower(schema_name), lower(database_name)) END "
+            "AND ($3 = '' OR lower($3) = lower(database_name)) ORDER BY ALL"
+        )
+        with _translated("", self):
+            return [
+                key for (key,) in self.connection.execute(sql, [table, schema, database]).fetchall()
+            ]
+
     def columns_used(self, sql: str) -> Tables:
         """Columns of the tables that a text names, by lower-case name; empty if unknown."""
         try:

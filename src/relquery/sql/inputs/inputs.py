@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from relquery.sql.inputs.pieces import Pieces, write_pieces
 from relquery.sql.inputs.prompt import Form, Template, cell_of, pinned_in
 from relquery.sql.inputs.prompts import Prompts
 from relquery.table.columns import Columns, columns_of, encode
+from relquery.table.dependencies.dependencies import Dependency, merge
+from relquery.table.dependencies.discover import discover
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Report, Schedule
 
@@ -21,13 +24,15 @@ from relquery.table.schedule import Report, Schedule
 @dataclass(frozen=True, slots=True)
 class Question:
     """One call and its input rows. rows: how many. cells: their fields. modules: the fields that
-    are modules (see Template), by their place."""
+    are modules (see Template), by their place. keys: what keys say of the fields, by their names.
+    """
 
     name: str
     task: Task
     rows: int
     cells: Cells
     modules: tuple[int, ...] = ()
+    keys: tuple[Dependency, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +41,7 @@ class Inputs:
 
     names, forms: of the fields. pieces: per field, the text sent for each distinct cell. codes:
     (distinct inputs, fields), index into `pieces`. of_row: (rows,), index of each row's input.
-    pinned: the fields in the query's text, in its order.
+    pinned: the fields in the query's text, in its order. keys: as in Question.
     """
 
     names: tuple[str, ...]
@@ -47,6 +52,7 @@ class Inputs:
     template: Template
     pinned: tuple[int, ...] = ()
     modules: tuple[int, ...] = ()
+    keys: tuple[Dependency, ...] = ()
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
@@ -64,6 +70,7 @@ class Inputs:
             template,
             pinned,
             question.modules,
+            question.keys,
         )
 
     @property
@@ -105,7 +112,8 @@ class Inputs:
         codes = self.codes[rows][:, chosen]
         if order in _BY_DEPENDENCIES:
             columns = columns_of(list(map(str, chosen)), codes, texts)
-            schedule = reorder(columns, order, "discover", weight="tokens")
+            known = merge(discover(columns), self._keys(chosen))
+            schedule = reorder(columns, order, known, weight="tokens")
         else:
             # No names: a piece already contains its field's name.
             columns = columns_of([""] * len(chosen), codes, texts)
@@ -123,6 +131,14 @@ class Inputs:
                 last = np.tile(np.array(modules), (len(rows), 1))
                 fields = np.concatenate((fields, last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
+
+    def _keys(self, chosen: list[int]) -> Iterator[Dependency]:
+        """What keys say of some fields, named by their places."""
+        place = {self.names[at]: str(at) for at in chosen}
+        for key in self.keys:
+            others = tuple(place[name] for name in key.dependents if name in place)
+            if others and all(name in place for name in key.determinants):
+                yield Dependency(tuple(place[name] for name in key.determinants), others)
 
     def prompts(self, rows: Int64s, schedule: Schedule | None) -> Prompts:
         """Prompts of inputs `rows`, their fields in the order of the schedule.

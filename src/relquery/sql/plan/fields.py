@@ -18,11 +18,14 @@ from relquery.sql.read.source import FIELD_NAME, to_sql
 @dataclass(frozen=True, slots=True)
 class Field:
     """name: what the model sees. value: an expression over the plan's rows. is_module: whether the
-    model reads each value by itself, wherever it stands."""
+    model reads each value by itself, wherever it stands. source, column: of a plain column, the
+    alias of its table and its name there; without a source if USING has merged it."""
 
     name: str
     value: exp.Expr
     is_module: bool = False
+    source: str | None = None
+    column: str = ""
 
     @property
     def sql(self) -> str:
@@ -59,7 +62,7 @@ def name_fields(
         for name, field in zip(short, distinct.values(), strict=True)
     ]
     return tuple(
-        Field(name, field.value, field.is_module)
+        Field(name, field.value, field.is_module, *_origin(field.expression, sources))
         for name, field in zip(distinct_names(names), distinct.values(), strict=True)
     )
 
@@ -91,6 +94,12 @@ def _name(expression: exp.Expr, sources: Sources) -> str:
         resolved = sources.resolve(expression)
         return resolved[1] if resolved else expression.name
     return field_name(expression)
+
+
+def _origin(expression: exp.Expr, sources: Sources) -> tuple[str | None, str]:
+    if not isinstance(expression, exp.Column):
+        return None, ""
+    return sources.resolve(expression) or (None, "" if expression.table else expression.name)
 
 
 def _qualified(name: str, expression: exp.Expr, sources: Sources) -> str:

@@ -29,25 +29,28 @@ from relquery.sql.functions.task import MODULES, Task, task_of
 from relquery.sql.host.database import Database
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.fields import Field, Given, name_fields, sides_of
+from relquery.sql.plan.keys import declared_keys
 from relquery.sql.plan.needs import Need, needs_in
 from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
 from relquery.sql.read.scopes import Context, calls_in, has_call
 from relquery.sql.read.source import Source, call_number, to_sql, unnumbered
+from relquery.table.dependencies.dependencies import Dependency
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A distinct call. needs: the answers that its fields read."""
+    """A distinct call. needs: the answers that its fields read. keys: see `declared_keys`."""
 
     index: int
     text: str
     task: Task
     fields: tuple[Field, ...]
     needs: tuple[Need, ...]
+    keys: tuple[Dependency, ...] = ()
 
     @property
     def prompt(self) -> str:
@@ -296,7 +299,9 @@ class _Calls:
         index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
             needs = needs_in(values, self._scope.aggregates)
-            self.planned.append(PlannedCall(index, text, task, fields, needs))
+            entries, database = self._scope.context.entries, self._scope.database
+            keys = declared_keys(self._select, fields, entries, database)
+            self.planned.append(PlannedCall(index, text, task, fields, needs, keys))
         self._used[index] = None
         self._by_number[number] = index
         return exp.column(ours.answer(index))
