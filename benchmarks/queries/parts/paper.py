@@ -1,4 +1,4 @@
-"""The queries of paper 000 that the tables at hand allow."""
+"""The queries of paper 000 for which we have the tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WARM_UP = 32
 @dataclass(slots=True)
 class Paper(Part):
     """The part. costs: of tokens on the first table's model; the others differ in their words.
-    absent: files that are not at hand."""
+    absent: files that are missing."""
 
     name = "paper"
     title = "The queries of paper 000"

@@ -58,7 +58,7 @@ def encode(data: Any) -> Columns:
     else:
         data = _as_arrow(data)
         names, arrays = list(data.column_names), list(data.columns)
-    del data  # so that each column may go once it is encoded
+    del data  # so that each column is freed once it is encoded
     sizes = list(map(len, arrays))
     rows = sizes[0] if sizes else 0
     for name, size in zip(names, sizes, strict=True):

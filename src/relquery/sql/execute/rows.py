@@ -168,7 +168,7 @@ class Rows:
             del fetched
             if not (numbers[1:] > numbers[:-1]).all():
                 order = pa.array(np.argsort(numbers))
-                for at in range(len(columns)):  # one at a time is there twice
+                for at in range(len(columns)):  # only one column is in memory twice
                     columns[at] = columns[at].take(order)
             return pa.table(columns, names=[ours.field(at) for at in range(len(columns))])
 

@@ -238,8 +238,10 @@ class Database:
         return tables | {view.name: list(view.columns) for view in views}
 
     def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
-        """The columns of each primary key and UNIQUE of a table. schema, database: "" if not named,
-        where one of them may also be the other.
+        """The columns of each primary key and UNIQUE constraint of a table.
+
+        schema, database: "" if the query does not name them. schema may also be the name of a
+        database, as in `FROM database.table`.
         """
         sql = (
             "SELECT DISTINCT constraint_column_names FROM duckdb_constraints() "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,7 +24,8 @@ from relquery.table.schedule import Report, Schedule
 @dataclass(frozen=True, slots=True)
 class Question:
     """One call and its input rows. rows: how many. cells: their fields. modules: the fields that
-    are modules (see Template), by their place. keys: what keys say of the fields, by their names.
+    are modules (see Template), by their place. keys: reads what declared keys say of the fields, by
+    their names.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Question:
     rows: int
     cells: Cells
     modules: tuple[int, ...] = ()
-    keys: tuple[Dependency, ...] = ()
+    keys: Callable[[], tuple[Dependency, ...]] = tuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +53,7 @@ class Inputs:
     template: Template
     pinned: tuple[int, ...] = ()
     modules: tuple[int, ...] = ()
-    keys: tuple[Dependency, ...] = ()
+    keys: Callable[[], tuple[Dependency, ...]] = tuple
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
@@ -135,7 +136,7 @@ class Inputs:
     def _keys(self, chosen: list[int]) -> Iterator[Dependency]:
         """What keys say of some fields, named by their places."""
         place = {self.names[at]: str(at) for at in chosen}
-        for key in self.keys:
+        for key in self.keys():
             others = tuple(place[name] for name in key.dependents if name in place)
             if others and all(name in place for name in key.determinants):
                 yield Dependency(tuple(place[name] for name in key.determinants), others)

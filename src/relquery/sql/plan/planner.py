@@ -13,7 +13,7 @@ Calls with equal prompt, fields and sampling are one call, wherever they appear,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -29,14 +29,13 @@ from relquery.sql.functions.task import MODULES, Task, task_of
 from relquery.sql.host.database import Database
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.fields import Field, Given, name_fields, sides_of
-from relquery.sql.plan.keys import declared_keys
+from relquery.sql.plan.keys import Keys, declared_keys
 from relquery.sql.plan.needs import Need, needs_in
 from relquery.sql.plan.rewrite import Rewriter, note_wholes
 from relquery.sql.read.aggregates import Aggregates
 from relquery.sql.read.from_clause import Sources, from_only, is_star, star_columns
 from relquery.sql.read.scopes import Context, calls_in, has_call
 from relquery.sql.read.source import Source, call_number, to_sql, unnumbered
-from relquery.table.dependencies.dependencies import Dependency
 
 _CLAUSES = ("expressions", "distinct", "group", "having", "qualify", "windows", *LIMITS)
 
@@ -50,7 +49,7 @@ class PlannedCall:
     task: Task
     fields: tuple[Field, ...]
     needs: tuple[Need, ...]
-    keys: tuple[Dependency, ...] = ()
+    keys: Keys = field(default=tuple, compare=False)
 
     @property
     def prompt(self) -> str:
