@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 BASE = {"arrays", "compilation", "errors", "config", "prompt"}
-WHAT = {"ir", "table", "markup", "sql"}
+WHAT = {"ir", "table", "markup", "retrieval", "sql"}
 WHEN = {"engine", "model"}
 RECORDS = {"report", "ledger"}
 
@@ -27,14 +27,15 @@ LAYERS: dict[str, set[str]] = {
     # what to compute
     "ir": BASE,
     "table": BASE,
+    "retrieval": BASE,
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
     "markup": BASE | {"backends.base"},
-    "sql": BASE | RECORDS | {"ir", "table", "markup", "backends.base"},
+    "sql": BASE | RECORDS | {"ir", "table", "markup", "retrieval", "backends.base"},
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
-    "backends": BASE | WHEN | RECORDS | {"backends.base", "demo"},
+    "backends": BASE | WHEN | RECORDS | {"retrieval", "backends.base", "demo"},
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
@@ -51,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "rewrite", "plan", "inputs", "execute", "walk", "explain",
+        "retrieval", "rewrite", "plan", "inputs", "execute", "walk", "explain",
         "analyze",
     ],
     "table": [

@@ -11,6 +11,7 @@ Int64s = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint32]
 """Bits, 32 in each number, the lowest first."""
 Floats = npt.NDArray[np.float64]
+Float32s = npt.NDArray[np.float32]
 Objects = npt.NDArray[np.object_]
 
 TokenIds = npt.NDArray[np.int32]

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from relquery.backends.base import Adopted, Answering, Backend
+from relquery.backends.embedding.load import load_embedder
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError, unknown
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
 from relquery.prompt import Sampling
+from relquery.retrieval.embedder import Embedder
+from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
@@ -26,6 +30,9 @@ from relquery.sql.host.database import Database
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub
 from relquery.sql.result import Result
+from relquery.sql.retrieval import install as retrieval
+from relquery.sql.retrieval.corpora import Corpora as Searched
+from relquery.sql.retrieval.named_tables import NamedTables
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,6 +54,8 @@ def connect(
     guard: float | None = None,
     guard_rows: int = 50,
     ledger: str | Path | None = ":memory:",
+    embedder: str | Embedder = "tfidf",
+    index: str | Path | None = None,
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
 ) -> Connection:
@@ -61,6 +70,10 @@ def connect(
     ledger: where answers are stored: ":memory:" for the lifetime of the connection, a file to
         reuse them later, None for nowhere (benchmarks). Only calls that would give the same
         answer again are looked up: temperature 0 or a seed.
+    embedder: what compares texts for passages, AI_SIMILARITY and the like: "tfidf" for words and
+        spelling, a folder or Hugging Face name of an encoder, "openai:NAME" for an endpoint, or
+        what `load_embedder` gives.
+    index: a folder where indexes of searched tables are kept; None for memory.
     options: settings of the embedded engine, e.g. cache_tokens, or of a provider, e.g. base_url.
 
     Raises ConfigError, ModelError, MissingExtraError or TableError (for `database`).
@@ -74,8 +87,10 @@ def connect(
         owned = isinstance(model, str)
         backend = _load(model, options) if isinstance(model, str) else _adopted(model, options)
         tokens.install(host, backend)
+        vectors = embedder if isinstance(embedder, Embedder) else load_embedder(embedder)
+        corpora = retrieval.install(host, Shelf.open(index, vectors), vectors)
         opened.pop_all()
-    return Connection(host, backend, config, known, clock, owned)
+    return Connection(host, backend, config, known, clock, owned, corpora)
 
 
 def _load(model: str, options: dict[str, Any]) -> Backend:
@@ -107,6 +122,8 @@ class Connection:
     ledger: Ledger | None
     clock: Callable[[], float]
     owns_backend: bool
+    searched: Searched
+    """The tables that statements and span queries search."""
     orders: Orders = field(default_factory=Orders)
     """The order in which bags of span queries were asked."""
     schemas: Schemas = field(init=False)
@@ -207,10 +224,11 @@ class Connection:
         """Answer a span query, made with `relquery.span`.
 
         for_, arity: as for `relquery.optimize`; "attention" asks different and more questions,
-            so answers differ. corpora: what `span.retrieve` reads, by name:
-            texts, or a function of (query, limit) that returns texts. independent: False sends
-            children of plus as ordinary text, for providers. progress: called with ("generations",
-            answered so far, total).
+            so answers differ. corpora: what `span.retrieve` reads, by name: texts, or a function of
+            (query, limit) that returns texts. Other names are tables, "docs" or "docs.column",
+            searched as by passages(...) in SQL. independent: False sends children of plus as
+            ordinary text, for providers. progress: called with ("generations", answered so far,
+            total).
 
         The ledger is not used: it stores answers without attention states, and outer generations
         reuse the states of inner ones.
@@ -225,7 +243,7 @@ class Connection:
                 self.backend,
                 for_=for_,
                 arity=arity,
-                corpora=corpora,
+                corpora=self._corpora(corpora),
                 independent=independent,
                 progress=progress,
                 orders=self.orders,
@@ -259,7 +277,7 @@ class Connection:
                 cache_tokens=cache_tokens,
                 for_=for_,
                 arity=arity,
-                corpora=corpora,
+                corpora=self._corpora(corpora),
                 independent=independent,
                 progress=progress,
                 orders=self.orders,
@@ -309,6 +327,7 @@ class Connection:
         from relquery.spans.explain import explain
 
         with self._turn():
+            options["corpora"] = self._corpora(options.get("corpora"))
             return explain(query, self.backend, orders=self.orders, **options)
 
     def _explain_sql(
@@ -338,6 +357,12 @@ class Connection:
             guard=None if guard is False else least,
             guard_rows=self.config.guard_rows if guard_rows is None else guard_rows,
         )
+
+    def _corpora(self, given: Corpora | None) -> Corpora:
+        tables = NamedTables(self.searched)
+        if isinstance(given, Mapping):
+            return ChainMap(dict(given), cast(MutableMapping[str, Any], tables))
+        return tables if given is None else given
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -67,7 +67,8 @@ def _is_apart(read: Statement, written: set[str], database: Database) -> bool:
     if tree is None or isinstance(tree, exp.Describe):
         return False
     read_tables = {table.name.lower() for table in tree.find_all(exp.Table)}
-    if read_tables & written:
+    # What is searched may be what is written.
+    if read_tables & written or database.needs_preparation(read.text.query):
         return False
     called = {str(call.this).lower() for call in tree.find_all(exp.Anonymous)}
     if called & Aggregates.of(database, tree).macros:

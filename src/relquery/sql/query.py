@@ -86,6 +86,7 @@ def explain_query(
             text = replace(text, given=f"EXPLAIN {text.given}", option="")
         parameters = read_parameters(params, [text], database)
         with _naming(text, database):
+            database.prepare(text.query)
             read = read_statement(text, database.kept, parameters)
             if isinstance(read, Keeping):
                 return SqlExplanation((), "")
@@ -105,6 +106,7 @@ def _run_one(
     paid: Paid,
 ) -> pa.Table:
     """Run one statement, with what it changes in what the connection keeps."""
+    database.prepare(text.query)
     read = read_statement(text, database.kept, parameters)
     table = pa.table({})
     if isinstance(read, Plain):

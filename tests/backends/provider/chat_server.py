@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Body = dict[str, Any]
+CHAT = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ def question(body: Body) -> str:
 class ChatServer:
     """asked: bodies in order of arrival; peak: most at once; hung_up: clients that left early."""
 
-    def __init__(self, answer: AnswerFunction) -> None:
-        self.answer = answer
+    def __init__(self, answer: AnswerFunction, route: str) -> None:
+        self.answer, self.route = answer, route
         self.asked: list[Body] = []
         self.keys: set[str] = set()
         self.running = self.peak = self.hung_up = 0
@@ -160,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         key = self.headers["Authorization"].removeprefix("Bearer ")
-        if self.path != "/v1/chat/completions":
+        if self.path != self.server.chat.route:
             reply: Reply | Stream | None = failure(404, f"no route {self.path}")
         else:
             reply = self.server.chat.serve(body, key, self.connection)
@@ -209,9 +210,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answer: AnswerFunction) -> Iterator[ChatServer]:
+def serving(answer: AnswerFunction, route: str = CHAT) -> Iterator[ChatServer]:
     """A server in threads of this process, until the block ends."""
-    chat = ChatServer(answer)
+    chat = ChatServer(answer, route)
     thread = threading.Thread(target=chat.http.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

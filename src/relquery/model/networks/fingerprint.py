@@ -26,17 +26,24 @@ def fingerprint(model: LoadedModel) -> str:
     Every byte of the weights counts, as in memory. So different dtypes have different digests, and
     a copy elsewhere has the same one. Takes about one core-second per gigabyte, on all cores.
     """
-    digest = hashlib.sha256()
-    digest.update(repr((_config(model), sorted(model.end))).encode())
-    digest.update(repr(_tokenizer(model.tokenizer)).encode("utf-8", "surrogatepass"))
+    return digest(model.network, model.tokenizer, sorted(model.end))
+
+
+def digest(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, settings: list[Any]
+) -> str:
+    """The same of a network and its tokenizer. settings: what else determines the answers."""
+    whole = hashlib.sha256()
+    whole.update(repr((_config(network), settings)).encode())
+    whole.update(repr(_tokenizer(tokenizer)).encode("utf-8", "surrogatepass"))
     with ThreadPoolExecutor() as pool:  # hashing large pieces lets other threads run
-        for hashed in pool.map(_hash, _pieces(model.network)):
-            digest.update(hashed)
-    return digest.hexdigest()
+        for hashed in pool.map(_hash, _pieces(network)):
+            whole.update(hashed)
+    return whole.hexdigest()
 
 
-def _config(model: LoadedModel) -> str:
-    config = model.network.config.to_dict()
+def _config(network: PreTrainedModel) -> str:
+    config = network.config.to_dict()
     kept = {name: value for name, value in config.items() if name not in _INCIDENTAL}
     return json.dumps(kept, sort_keys=True, default=str)
 

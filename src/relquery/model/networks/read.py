@@ -12,6 +12,7 @@ from huggingface_hub import model_info
 from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError
 from transformers import (
+    AutoModel,
     AutoModelForCausalLM,
     AutoTokenizer,
     PreTrainedModel,
@@ -21,6 +22,7 @@ from transformers import (
 from relquery.errors import ModelError, did_you_mean
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+_UNREAD = "pooler."  # of an encoder; we pool its states ourselves
 _OF_A_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
 
 
@@ -42,12 +44,21 @@ def read_tokenizer(spec: str) -> PreTrainedTokenizerBase:
 
 def read_network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
     """The network of a model folder or name, all of whose weights are there. Raises ModelError."""
-    folder = Path(spec)
-    for name in ("config.json", "generation_config.json"):
-        _check_json(folder / name)
+    _check_json(Path(spec) / "generation_config.json")
+    return _whole_network(AutoModelForCausalLM, spec, dtype, "a model that generates text")
+
+
+def read_encoder(spec: str) -> PreTrainedModel:
+    """The network of an encoder, without a head, in float32. Raises ModelError."""
+    return _whole_network(AutoModel, spec, torch.float32, "an encoder")
+
+
+def _whole_network(kind: Any, spec: str, dtype: torch.dtype, what: str) -> PreTrainedModel:
+    """what: what the model should be, for the message."""
+    _check_json(Path(spec) / "config.json")
     try:
         network, found = _from_hub(
-            AutoModelForCausalLM, spec, dtype=dtype, use_safetensors=True, output_loading_info=True
+            kind, spec, dtype=dtype, use_safetensors=True, output_loading_info=True
         )
     except SafetensorError as error:
         raise ModelError(
@@ -59,12 +70,12 @@ def read_network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
             f"The weights of model '{spec}' do not have the sizes that its config.json says. "
             "Use the config.json that belongs to them."
         ) from error
-    missing = sorted(found["missing_keys"])
+    missing = sorted(one for one in found["missing_keys"] if not one.startswith(_UNREAD))
     if missing:  # they would be random numbers
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ModelError(
             f"Model '{spec}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
-            "Download it again, or give a model that generates text."
+            f"Download it again, or give {what}."
         )
     unused = sorted(name for name in found["unexpected_keys"] if _OF_A_LAYER.search(name))
     if unused:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import duckdb
 import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
-from relquery.sql.exchange.export import to_arrow
+from relquery.sql.exchange.export import quoted, to_arrow
 from relquery.sql.host.errors import Tables, busy, from_duckdb
 from relquery.sql.host.kept import Kept
 
@@ -40,6 +40,16 @@ class Parsed(NamedTuple):
     parameters: frozenset[str]
 
 
+class Preparation(Protocol):
+    """Reads what Python functions need, before a statement that calls them."""
+
+    def is_needed(self, sql: str) -> bool:
+        """Whether a statement needs anything, itself or in views and macros."""
+
+    def prepare(self, sql: str) -> None:
+        """Read what a statement needs."""
+
+
 # While this is set, a misspelt table name could silently match one of our Python variables.
 _REPLACEMENTS = "python_enable_replacements"
 
@@ -49,7 +59,8 @@ class Database:
     """One DuckDB connection. Raises QueryError if two threads use it at once.
 
     is_ours: whether it was opened here. kept: what DuckDB cannot keep. bound: values of parameters
-        by lower-case name, for texts that are described as the user wrote them.
+        by lower-case name, for texts that are described as the user wrote them. preparations: of
+        Python functions, which may not read tables while a statement runs.
     """
 
     connection: Any
@@ -57,6 +68,7 @@ class Database:
     _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
     kept: Kept = field(default_factory=Kept, repr=False, compare=False)
     bound: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    preparations: list[Preparation] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
@@ -111,6 +123,15 @@ class Database:
         with _translated("", self):
             self.connection.query_progress()  # of what it can say, this is said soonest
 
+    def needs_preparation(self, sql: str) -> bool:
+        """Whether `prepare` reads something for a statement."""
+        return any(one.is_needed(sql) for one in self.preparations)
+
+    def prepare(self, sql: str) -> None:
+        """Read what Python functions of a statement need. It is given as it is written."""
+        for one in self.preparations:
+            one.prepare(sql)
+
     def execute(self, sql: str) -> None:
         """Run a statement for its effect."""
         with _translated(sql, self):
@@ -142,15 +163,20 @@ class Database:
             rows = self.connection.sql(f"DESCRIBE {query}", params=values or None).fetchall()
         return [(row[0], row[1]) for row in rows]
 
-    def install_function(self, name: str, function: Callable[..., Any], kind: str) -> None:
+    def install_function(
+        self, name: str, function: Callable[..., Any], kind: str, *, is_pure: bool = True
+    ) -> None:
         """Give the connection a function of any number of Arrow columns, in place of an older one.
 
-        kind: the type of its values.
+        kind: the type of its values. is_pure: whether they depend on the columns alone, so that
+        DuckDB may compute them when it plans or prepares a statement.
         """
         with contextlib.suppress(duckdb.Error):
             self.connection.remove_function(name)
         with _translated("", self):
-            self.connection.create_function(name, function, None, kind, type="arrow")
+            self.connection.create_function(
+                name, function, None, kind, type="arrow", side_effects=not is_pure
+            )
 
     def type(self, name: str) -> Any:
         """A type, as DuckDB's Python package has it, by its SQL. Raises QueryError."""
@@ -222,6 +248,18 @@ class Database:
 
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view except scratch tables, by the name to use in a query."""
+        tables = {".".join(path): columns for path, columns in self._tables()}
+        views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
+        return tables | {view.name: list(view.columns) for view in views}
+
+    def find_table(self, name: str) -> str | None:
+        """SQL of the table or view that has a name, as `tables` gives it, in any case."""
+        paths = (path for path, _ in self._tables() if ".".join(path).lower() == name.lower())
+        path = next(paths, None)
+        return None if path is None else ".".join(map(quoted, path))
+
+    def _tables(self) -> Iterator[tuple[list[str], list[str]]]:
+        """(path, columns) of every table and view of DuckDB except scratch tables."""
         sql = (
             "SELECT database_name IN (current_database(), 'temp'), database_name, schema_name, "
             "table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
@@ -229,13 +267,36 @@ class Database:
         )
         with _translated("", self):
             rows = self.connection.execute(sql).fetchall()
-        tables = {}
         for own, database, schema, table, columns in rows:
-            path = [*([] if own else [database]), *([] if schema == "main" else [schema]), table]
             if not table.startswith(ours.PREFIX):
-                tables[".".join(path)] = columns
-        views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
-        return tables | {view.name: list(view.columns) for view in views}
+                path = [*([] if own else [database]), *([] if schema == "main" else [schema])]
+                yield [*path, table], columns
+
+    def definitions(self, words: Collection[str]) -> list[tuple[str, str]]:
+        """(name, text) of the views and macros whose text has one of some lower-case words."""
+        sql = (
+            "SELECT name, body FROM (SELECT view_name AS name, sql AS body FROM duckdb_views() "
+            "WHERE NOT internal UNION ALL SELECT function_name, macro_definition "
+            "FROM duckdb_functions() WHERE NOT internal) WHERE list_bool_or([contains(lower(body), "
+            "word) FOR word IN $1])"
+        )
+        with _translated("", self):
+            found: list[tuple[str, str]] = self.connection.execute(sql, [list(words)]).fetchall()
+        kept = [
+            (one.name, one.body)
+            for one in self.kept.definitions.values()
+            if any(word in one.body.lower() for word in words)
+        ]
+        return found + kept
+
+    def has_macro(self, name: str) -> bool:
+        """Whether the user has defined a macro of this name, in lower case."""
+        sql = (
+            "SELECT 1 FROM duckdb_functions() WHERE NOT internal AND lower(function_name) = $1 "
+            "AND function_type IN ('macro', 'table_macro')"
+        )
+        with _translated("", self):
+            return bool(self.connection.execute(sql, [name]).fetchall())
 
     def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
         """The columns of each primary key and UNIQUE constraint of a table.

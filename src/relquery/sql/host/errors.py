@@ -48,6 +48,7 @@ _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_OF_PYTHON = re.compile(r"Python exception occurred while executing the UDF: \w+: (.*)", re.DOTALL)
 _TEXT_ARGUMENT = re.compile(r"No function matches .*\(.*VARCHAR.*\)")
 
 
@@ -57,6 +58,8 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
     used: the columns of the tables that the query names. known: all tables of the database.
     """
     message = str(error)
+    if (found := _OF_PYTHON.search(message)) is not None:
+        return QueryError(_first_line(found[1]))
     if isinstance(error, duckdb.ParserException):
         return _syntax_error(message, sql)
     return (

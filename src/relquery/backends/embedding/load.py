@@ -1,0 +1,56 @@
+"""Which embedder a name means, and which options it takes."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from relquery.errors import ConfigError, unknown
+from relquery.retrieval.embedder import Embedder
+
+WORDS = "tfidf"
+_OF_ENCODERS = ("pooling", "device")
+
+
+def load_embedder(name: str, **options: Any) -> Embedder | None:
+    """Open an embedder.
+
+    name: "tfidf" for search by words, which is None; "openai:NAME" for an endpoint of the OpenAI
+        form, such as "openai:text-embedding-3-small"; else a folder or the Hugging Face name of
+        an encoder.
+    options: of an encoder `pooling`, "mean" or "cls" (default: what its folder says, else mean),
+        and `device`; of an endpoint `dimensions` and the fields of OpenAIConfig.
+
+    Raises ConfigError, ModelError and MissingExtraError.
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigError(
+            f"embedder is {name!r}. Give 'tfidf', a folder or Hugging Face name of an encoder, "
+            "'openai:NAME', or an Embedder."
+        )
+    if name == WORDS:
+        _check(options, (), "'tfidf'")
+        return None
+    provider, colon, model = name.partition(":")
+    if colon and provider == "openai":
+        return _endpoint(model, options)
+    _check(options, _OF_ENCODERS, "an encoder")
+    from relquery.backends.embedding.local import LocalEmbedder
+
+    return LocalEmbedder(name, **options)
+
+
+def _endpoint(model: str, options: dict[str, Any]) -> Embedder:
+    from relquery.backends.embedding.endpoint import Endpoint
+    from relquery.backends.provider.server import OpenAIConfig
+
+    known = ["dimensions", *(field.name for field in fields(OpenAIConfig))]
+    _check(options, known, "an 'openai:' embedder")
+    dimensions = options.pop("dimensions", None)
+    return Endpoint(model, OpenAIConfig(**options), dimensions)
+
+
+def _check(options: dict[str, Any], known: Any, what: str) -> None:
+    for option in options:
+        if option not in known:
+            raise ConfigError(unknown("option", option, list(known), of=what))

@@ -1,0 +1,1 @@
+"""Finds the texts that are nearest to a text: passages for a question, and near-duplicates."""

@@ -1,0 +1,89 @@
+"""How near texts are to one another: pairs, nearest neighbours, and groups of near-duplicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from relquery.arrays import Float32s, Floats, Int64s
+from relquery.retrieval.embedder import Embedder, rounded, unit_vectors
+from relquery.retrieval.index import Found, best
+
+_MOST_KNOWN = 1 << 15  # texts whose vectors are kept
+_AT_ONCE = 512  # texts that are compared with all others at one time
+
+
+@dataclass(slots=True)
+class Vectors:
+    """The vectors of texts, kept for a while: a statement asks for the same ones many times."""
+
+    embedder: Embedder
+    _rows: dict[str, int] = field(default_factory=dict)
+    _vectors: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+
+    def of(self, texts: Sequence[str]) -> Float32s:
+        """(texts, dimensions), of length 1."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._rows]
+        if len(self._rows) + len(new) > _MOST_KNOWN:
+            self._rows.clear()
+            new = list(dict.fromkeys(texts))
+            self._vectors = self._vectors[:0]
+        if new:
+            found = unit_vectors(self.embedder, new)
+            self._vectors = np.concatenate((self._vectors, found)) if self._rows else found
+            self._rows.update({text: len(self._rows) + at for at, text in enumerate(new)})
+        return self._vectors[[self._rows[text] for text in texts]]
+
+
+def cosines(left: Float32s, right: Float32s) -> Floats:
+    """(n,): of pairs of vectors of length 1, between -1 and 1."""
+    return rounded(np.einsum("ij,ij->i", left, right, dtype=np.float64))
+
+
+def nearest(left: Float32s, right: Float32s, limit: int) -> list[Found]:
+    """For each vector on the left, up to `limit` on the right, nearest first."""
+    numbers = np.arange(len(right))
+    found: list[Found] = []
+    for start in range(0, len(left), _AT_ONCE):
+        scores = rounded(left[start : start + _AT_ONCE] @ right.T)
+        found += [best(numbers, row, limit) for row in scores]
+    return found
+
+
+def groups(vectors: Float32s, threshold: float) -> Int64s:
+    """(n,): the number of the first text of each text's group.
+
+    A text belongs to the first earlier text that begins a group and whose cosine is at least
+    `threshold`; else it begins a group. So no two texts that begin groups are that near, and each
+    text is that near to the one that begins its group.
+    """
+    first: Int64s = np.arange(len(vectors))
+    leaders = first[:0]
+    for start in range(0, len(vectors), _AT_ONCE):
+        part = vectors[start : start + _AT_ONCE]
+        numbers = np.arange(start, start + len(part))
+        if len(leaders):
+            near = rounded(part @ vectors[leaders].T) >= threshold
+            found = near.any(axis=1)
+            first[numbers[found]] = leaders[near[found].argmax(axis=1)]
+            numbers = numbers[~found]
+        leaders = np.concatenate((leaders, _begin(vectors[numbers], numbers, threshold, first)))
+    return first
+
+
+def _begin(vectors: Float32s, numbers: Int64s, threshold: float, first: Int64s) -> Int64s:
+    """Those of some texts that begin groups. Writes the groups of the others into `first`.
+
+    vectors, numbers: of texts that are in no group that began before them.
+    """
+    near = rounded(vectors @ vectors.T) >= threshold
+    leaders: list[int] = []
+    for at, number in enumerate(numbers):
+        leader = next((one for one in leaders if near[at, one]), None)
+        if leader is not None:
+            first[number] = numbers[leader]
+        else:
+            leaders.append(at)
+    return numbers[leaders]

@@ -1,0 +1,71 @@
+"""Arguments of Python functions, as DuckDB gives them: Arrow columns, without NULL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from relquery.errors import QueryError
+
+Columns = tuple[pa.ChunkedArray, ...]
+Key = TypeVar("Key", bound=Hashable)
+
+
+def check_count(columns: Columns, least: int, most: int, usage: str) -> None:
+    """Raises QueryError unless the number of arguments is right."""
+    if not least <= len(columns) <= most:
+        name = usage.partition("(")[0]
+        count = "1 argument" if len(columns) == 1 else f"{len(columns)} arguments"
+        raise QueryError(f"{name} was called with {count}. It is written {usage}.")
+
+
+def texts_of(column: pa.ChunkedArray) -> list[str]:
+    """The values of a column as texts."""
+    return list(column.cast(pa.large_string()).to_pylist())
+
+
+def lists_of(column: pa.ChunkedArray, usage: str) -> list[list[str | None]]:
+    """The values of a column of lists of texts. Raises QueryError for another type."""
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise QueryError(f"{usage} takes a list of texts, e.g. list(name); it was given {kind}.")
+    return list(column.cast(pa.list_(pa.string())).to_pylist())
+
+
+def numbers_of(
+    columns: Columns, place: int, default: float, read: Callable[[object], Any]
+) -> list[Any]:
+    """The values of an argument that may be left out."""
+    if len(columns) <= place:
+        return [default] * len(columns[0])
+    return [read(value) for value in columns[place].to_pylist()]
+
+
+def count_of(value: object) -> int:
+    """How many texts to find. Raises QueryError unless it is a whole number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise QueryError(
+            f"The number of texts to find is {value}; it must be a whole number above 0."
+        )
+    return value
+
+
+def threshold_of(value: object) -> float:
+    """The least similarity. Raises QueryError unless it is above 0 and at most 1."""
+    try:
+        threshold = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        threshold = -1.0
+    if not 0 < threshold <= 1:
+        raise QueryError(f"The threshold is {value}; it must be above 0 and at most 1.")
+    return threshold
+
+
+def rows_by(keys: list[Key]) -> dict[Key, list[int]]:
+    """The rows of each key, in the order of first appearance."""
+    found: dict[Key, list[int]] = {}
+    for row, key in enumerate(keys):
+        found.setdefault(key, []).append(row)
+    return found

@@ -1,0 +1,43 @@
+"""Gives a database the functions of this folder."""
+
+from __future__ import annotations
+
+from relquery.retrieval.embedder import Embedder
+from relquery.retrieval.ngrams import Trigrams
+from relquery.retrieval.pairs import Vectors
+from relquery.retrieval.shelf import Shelf
+from relquery.sql.host.database import Database
+from relquery.sql.retrieval.corpora import Corpora
+from relquery.sql.retrieval.named import DEDUP, OF_TABLES, PASSAGES, SEARCH
+from relquery.sql.retrieval.tables import HITS_IN_SQL, OfTables
+from relquery.sql.retrieval.texts import GROUPS_IN_SQL, PAIRS_IN_SQL, OfTexts
+
+SIMILARITY, EMBED, NEAREST, DUPLICATES = (
+    "ai_similarity", "ai_embed", "ai_nearest", "ai_duplicates",
+)  # fmt: skip
+
+
+def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corpora:
+    """Give a database the functions, unless it has macros of their names, which then stand.
+
+    embedder: None for search by words, and similarity by trigrams.
+    """
+    vectors = Vectors(embedder or Trigrams())
+    corpora = Corpora(database, shelf, vectors)
+    of_tables, of_texts = OfTables(corpora), OfTexts(vectors)
+    functions = {
+        PASSAGES: (of_tables.passages, "VARCHAR[]"),
+        SEARCH: (of_tables.search, HITS_IN_SQL),
+        DEDUP: (of_tables.dedup, "VARCHAR"),
+        SIMILARITY: (of_texts.similarity, "DOUBLE"),
+        EMBED: (of_texts.embed, "FLOAT[]"),
+        NEAREST: (of_texts.nearest, PAIRS_IN_SQL),
+        DUPLICATES: (of_texts.duplicates, GROUPS_IN_SQL),
+    }
+    own = {name for name in functions if database.has_macro(name)}
+    for name, (function, kind) in functions.items():
+        if name not in own:
+            database.install_function(name, function, kind, is_pure=name not in OF_TABLES)
+    corpora.functions += [name for name in OF_TABLES if name not in own]
+    database.preparations.append(corpora)
+    return corpora

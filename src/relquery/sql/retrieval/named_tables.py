@@ -1,0 +1,56 @@
+"""The tables of a connection as the corpora of span queries, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from relquery.sql.retrieval.corpora import Corpora
+from relquery.sql.retrieval.named import Named
+
+Search = Callable[[str, int], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTables(Mapping[str, Search]):
+    """What finds texts of a table: of "docs" its only column of text, of "docs.text" that one.
+
+    Each table is read once, so a new one is needed once tables may have changed.
+    """
+
+    corpora: Corpora
+    _known: dict[str, Search] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Search:
+        if name not in self._known:
+            named = self._named(name)
+            if named is None:
+                raise KeyError(name)
+            self.corpora.read(named)
+            self._known[name] = lambda question, limit: self._find(named, question, limit)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._named(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.corpora.database.tables())
+
+    def __len__(self) -> int:
+        return len(self.corpora.database.tables())
+
+    def _named(self, name: str) -> Named | None:
+        tables = {table.lower() for table in self}
+        if name.lower() in tables:
+            return Named(name, "").lower()
+        table, _, column = name.rpartition(".")
+        return Named(table, column).lower() if table.lower() in tables else None
+
+    def _find(self, named: Named, question: str, limit: int) -> list[str]:
+        (found,) = self.corpora.search(named, [question], limit)
+        texts: list[str] = (
+            self.corpora.searched(named).texts.take(pa.array(found.texts)).to_pylist()
+        )
+        return texts

@@ -1,0 +1,209 @@
+"""passages, AI_SEARCH and AI_DEDUP: in SQL, views, macros and prepared statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from relquery.connection import Connection, connect
+from relquery.errors import QueryError, UnknownColumnError
+from tests.retrieval.fakes import Letters
+from tests.sql.conftest import upper_or_length
+from tests.sql.fakes import FakeBackend
+
+DOCS = ["Cats sit on mats.", "Dogs bark.", "Paris is in France.", "Rome is in Italy.", None, ""]
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    with connect(FakeBackend(upper_or_length), ledger=None) as connection:
+        connection.register("docs", pa.table({"text": [*DOCS, "Dogs bark."]}))
+        connection.sql(
+            "CREATE TABLE q AS SELECT * FROM (VALUES (1, 'Is Rome in Italy?'), "
+            "(2, 'Do dogs bark?'), (3, NULL), (4, 'xylophone')) AS t(id, question)"
+        )
+        yield connection
+
+
+def rows(con: Connection, query: str, *params: object) -> list[tuple[object, ...]]:
+    return con.sql(query, list(params) or None).fetchall()
+
+
+def test_each_row_finds_its_passages_best_first(con: Connection) -> None:
+    assert rows(con, "SELECT passages('docs', question, 2) FROM q ORDER BY id") == [
+        (["Rome is in Italy.", "Paris is in France."],),
+        (["Dogs bark."],),
+        (None,),
+        ([],),
+    ]
+
+
+def test_search_gives_the_same_texts_with_their_scores(con: Connection) -> None:
+    found = rows(
+        con,
+        "SELECT passages('docs', question), AI_SEARCH('docs', question) FROM q "
+        "WHERE question IS NOT NULL",
+    )
+    for texts, hits in found:
+        assert [hit["text"] for hit in hits] == texts  # type: ignore[attr-defined]
+        scores = [hit["score"] for hit in hits]  # type: ignore[attr-defined]
+        assert scores == sorted(scores, reverse=True)
+        assert all(0 < score <= 1.000001 for score in scores)
+
+
+def test_more_passages_than_there_are_are_all_that_share_a_word(con: Connection) -> None:
+    assert rows(con, "SELECT len(passages('docs', 'in on', 1000))") == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT passages('DOCS', 'bark', 1, 'TEXT')",
+        "SELECT passages('docs', 'bark', k) FROM (VALUES (1)) AS t(k)",
+        "SELECT p FROM (SELECT passages('docs', 'bark', 1) AS p)",
+        "WITH w AS (SELECT passages('docs', 'bark', 1) AS p) SELECT p FROM w",
+        "CREATE VIEW v AS SELECT passages('docs', 'bark', 1) AS p; SELECT p FROM v",
+        "CREATE MACRO m(x) AS passages('docs', x, 1); SELECT m('bark')",
+        "CREATE MACRO m(x) AS passages('docs', x, 1); CREATE VIEW v AS SELECT m('bark') AS p; "
+        "SELECT p FROM v",
+        "PREPARE p AS SELECT passages('docs', ?, 1); EXECUTE p('bark')",
+        "CREATE TABLE t AS SELECT passages('docs', 'bark', 1) AS p; SELECT p FROM t",
+    ],
+)
+def test_works_wherever_a_function_can_stand(con: Connection, query: str) -> None:
+    assert rows(con, query) == [(["Dogs bark."],)]
+
+
+def test_a_parameter_can_be_the_question(con: Connection) -> None:
+    assert rows(con, "SELECT passages('docs', ?, 1)", "bark") == [(["Dogs bark."],)]
+
+
+def test_a_table_written_in_the_same_text_is_searched_as_it_then_is(con: Connection) -> None:
+    query = "CREATE TABLE new AS SELECT 'hello world' AS t; SELECT passages('new', 'hello')"
+    assert rows(con, query) == [(["hello world"],)]
+    query = "INSERT INTO new VALUES ('hello again'); SELECT len(passages('new', 'hello'))"
+    assert rows(con, query) == [(2,)]
+
+
+def test_a_changed_table_is_searched_as_it_is_now(con: Connection) -> None:
+    con.sql("CREATE TABLE t AS SELECT 'one fish' AS a; PREPARE p AS SELECT passages('t', 'fish')")
+    for statement in ["SELECT passages('t', 'fish')", "EXECUTE p"]:
+        con.sql("UPDATE t SET a = 'one fish'")
+        assert rows(con, statement) == [(["one fish"],)]
+        con.sql("UPDATE t SET a = 'two fish'")
+        assert rows(con, statement) == [(["two fish"],)]
+    con.sql("DROP TABLE t; CREATE TABLE t AS SELECT 1 AS a, 'red fish' AS b")
+    assert rows(con, "SELECT passages('t', 'fish')") == [(["red fish"],)]
+
+
+@pytest.mark.parametrize("name", ['"odd name"', '"with.dot"', '"qu""ote"', "s.inner_table"])
+def test_tables_of_any_name_are_found(con: Connection, name: str) -> None:
+    con.sql(f"CREATE SCHEMA s; CREATE TABLE {name} AS SELECT 'fish' AS \"my col\"")
+    written = name.strip('"').replace('""', '"')
+    assert rows(con, f"SELECT passages('{written}', 'fish', 1, 'my col')") == [(["fish"],)]
+
+
+def test_a_plain_view_and_a_column_of_numbers_can_be_searched(con: Connection) -> None:
+    con.sql("CREATE VIEW v AS SELECT 1977 AS year UNION ALL SELECT 1980")
+    assert rows(con, "SELECT passages('v', 'of 1980', 1, 'year')") == [(["1980"],)]
+
+
+def test_an_empty_table_finds_nothing(con: Connection) -> None:
+    con.sql("CREATE TABLE none (a VARCHAR)")
+    assert rows(con, "SELECT passages('none', 'fish'), AI_SEARCH('none', 'fish')") == [([], [])]
+
+
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        ("SELECT passages('doc', 'x')", "no table 'doc' to search.*Did you mean 'docs'"),
+        ("SELECT passages('docs', 'x', 0)", "number of texts to find is 0"),
+        ("SELECT passages('docs', 'x', 'two')", "number of texts to find is two"),
+        ("SELECT passages('docs')", "passages was called with 1 argument"),
+        ("SELECT passages('wide', 'x')", r"2 columns of text \(a, b\).*'x', 5, 'a'|question, 5"),
+        ("SELECT passages('numbers', 'x')", "no column of text"),
+        ("SELECT passages(table_name, 'x') FROM (VALUES ('docs')) AS t(table_name)",
+         "must be written as a text"),
+        ("SELECT AI_DEDUP('docs', 'x', 1.5)", "threshold is 1.5"),
+        ("SELECT passages('asking', 'x')", "view with LLM calls"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_searched_is_refused_with_a_remedy(
+    con: Connection, query: str, error: str
+) -> None:
+    con.sql(
+        "CREATE TABLE wide AS SELECT 'x' AS a, 'y' AS b; CREATE TABLE numbers AS SELECT 1 AS n;"
+        "CREATE VIEW asking AS SELECT LLM('up', text) AS t FROM docs"
+    )
+    with pytest.raises(QueryError, match=error):
+        con.sql(query)
+
+
+def test_an_unknown_column_is_named_with_those_there_are(con: Connection) -> None:
+    with pytest.raises(UnknownColumnError, match=r"'nope' is not in 'docs'. Columns: text"):
+        con.sql("SELECT passages('docs', 'x', 3, 'nope')")
+
+
+def test_a_users_macro_of_the_name_stands() -> None:
+    with duckdb.connect() as own:
+        own.execute("CREATE MACRO passages(a) AS a + 1")
+        with connect(FakeBackend(upper_or_length), database=own) as con:
+            assert rows(con, "SELECT passages(1), AI_SIMILARITY('a', 'a')") == [(2, 1.0)]
+
+
+def test_one_database_may_have_several_connections_of_ours() -> None:
+    with duckdb.connect() as own:
+        own.execute("CREATE TABLE docs AS SELECT 'fish' AS text")
+        for _ in range(2):
+            with connect(FakeBackend(upper_or_length), database=own) as con:
+                assert rows(con, "SELECT passages('docs', 'fish')") == [(["fish"],)]
+
+
+def test_near_duplicates_become_the_first_of_them(con: Connection) -> None:
+    con.sql(
+        "CREATE TABLE firms AS SELECT * FROM (VALUES ('Acme Corp'), ('Globex'), ('ACME corp.'),"
+        "(NULL), ('Globex Inc.')) AS t(name)"
+    )
+    query = "SELECT name, AI_DEDUP('firms', name, 0.7) FROM firms"
+    assert dict(rows(con, query)) == {
+        "Acme Corp": "Acme Corp", "Globex": "Globex", "ACME corp.": "Acme Corp",
+        None: None, "Globex Inc.": "Globex",
+    }  # fmt: skip
+    assert rows(
+        con, "SELECT AI_DEDUP('firms', 'acme CORP', 0.7), AI_DEDUP('firms', 'new', 0.7)"
+    ) == [("Acme Corp", "new")]
+    assert rows(con, "SELECT count(DISTINCT AI_DEDUP('firms', name, 1.0)) FROM firms") == [(4,)]
+
+
+def test_an_index_folder_is_found_again_by_another_connection(tmp_path: Path) -> None:
+    for _ in range(2):
+        embedder = Letters()
+        with connect(FakeBackend(upper_or_length), index=tmp_path, embedder=embedder) as con:
+            con.sql("CREATE TABLE docs AS SELECT unnest(['abc', 'xyz']) AS t")
+            assert rows(con, "SELECT passages('docs', 'aab', 1)") == [(["abc"],)]
+    assert embedder.asked == ["aab"]
+
+
+def test_a_question_is_searched_once_whatever_repeats_it() -> None:
+    embedder = Letters()
+    with connect(FakeBackend(upper_or_length), embedder=embedder, ledger=None) as con:
+        con.sql("CREATE TABLE docs AS SELECT unnest(['abc', 'xyz']) AS t")
+        con.sql("SELECT LLM('up', passages('docs', 'aab', 1)) FROM range(5000)")
+    assert embedder.asked == ["abc", "xyz", "aab"]
+
+
+def test_span_queries_retrieve_from_tables(con: Connection) -> None:
+    from relquery import span
+
+    con.sql("CREATE TABLE wide AS SELECT 'fish swim' AS a, 'birds fly' AS b")
+    backend = con.backend
+    assert isinstance(backend, FakeBackend)
+    for corpus, text in [("docs", "Dogs bark."), ("wide.b", "birds fly")]:
+        query = span.generate(
+            span.retrieve("bark or fly", corpus=corpus, limit=1), span.user("up"), max_tokens=5
+        )
+        assert text in str(con.explain(query))

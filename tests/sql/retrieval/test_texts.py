@@ -1,0 +1,75 @@
+"""AI_SIMILARITY, AI_EMBED, AI_NEAREST and AI_DUPLICATES: plain functions, without a call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relquery.connection import Connection
+from relquery.errors import QueryError
+from tests.sql.fakes import FakeBackend
+
+
+def rows(con: Connection, query: str) -> list[tuple[object, ...]]:
+    return con.sql(query).fetchall()
+
+
+def test_similarity_is_the_cosine_of_the_vectors(con: Connection) -> None:
+    pairs = [("Acme Corp", "ACME corp."), ("one", "two"), ("same", "same"), ("", "x"), ("ü", "Ü")]
+    for left, right in pairs:
+        ((score, a, b),) = rows(
+            con,
+            f"SELECT AI_SIMILARITY('{left}', '{right}'), AI_EMBED('{left}'), AI_EMBED('{right}')",
+        )
+        assert score == pytest.approx(float(np.dot(a, b)), abs=1e-5)  # type: ignore[arg-type]
+    assert rows(con, "SELECT AI_SIMILARITY(NULL, 'a'), AI_EMBED(NULL)") == [(None, None)]
+
+
+def test_a_join_asks_only_about_near_pairs(con: Connection, backend: FakeBackend) -> None:
+    con.sql(
+        "CREATE TABLE a AS SELECT unnest(['Acme Corp', 'Globex', 'Initech']) AS name;"
+        "CREATE TABLE b AS SELECT unnest(['ACME corp.', 'Globex Inc.', 'Hooli']) AS name"
+    )
+    query = (
+        "SELECT a.name, b.name FROM a JOIN b ON AI_SIMILARITY(a.name, b.name) > 0.6 "
+        "AND LLM('up', a.name, b.name) LIKE '%E%'"
+    )
+    pairs = rows(con, query.replace("LLM('up', a.name, b.name)", "'E'"))
+    assert sorted(pairs) == [("Acme Corp", "ACME corp."), ("Globex", "Globex Inc.")]
+    con.sql(query)
+    assert len(backend.asked) == 2
+
+
+def test_nearest_gives_k_pairs_for_each_distinct_text(con: Connection) -> None:
+    found = rows(
+        con,
+        "SELECT unnest(AI_NEAREST(['Acme', NULL, 'Acme', 'Globex'], "
+        "['globex inc', 'acme corp', 'hooli'], 2), recursive := true)",
+    )
+    assert [(text, other) for text, other, _ in found] == [
+        ("Acme", "acme corp"), ("Acme", found[1][1]), ("Globex", "globex inc"),
+        ("Globex", found[3][1]),
+    ]  # fmt: skip
+    assert rows(con, "SELECT AI_NEAREST([], ['a']), AI_NEAREST(['a'], [])") == [([], [])]
+
+
+def test_duplicates_are_grouped_under_the_first(con: Connection) -> None:
+    query = "SELECT unnest(AI_DUPLICATES(list(n), 0.7), recursive := true) FROM (VALUES ('Acme'), "
+    assert rows(con, query + "('acme'), ('Hooli'), ('ACME')) AS t(n)") == [
+        ("Acme", "Acme"), ("acme", "Acme"), ("Hooli", "Hooli"), ("ACME", "Acme"),
+    ]  # fmt: skip
+    assert rows(con, "SELECT AI_DUPLICATES([]::VARCHAR[])") == [([],)]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ("AI_SIMILARITY('a')", "called with 1 argument. It is written AI_SIMILARITY"),
+        ("AI_NEAREST('a', 'b')", "takes a list of texts"),
+        ("AI_DUPLICATES(['a'], 0)", "threshold is 0"),
+        ("AI_NEAREST(['a'], ['b'], 1.5)", "number of texts to find is 1.5"),
+    ],
+)
+def test_wrong_arguments_are_refused(con: Connection, call: str, error: str) -> None:
+    with pytest.raises(QueryError, match=error):
+        con.sql(f"SELECT {call}")
