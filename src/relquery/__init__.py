@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relquery import span
+    from relquery.backends.embedding.load import load_embedder
     from relquery.backends.scoring.calibration import fit_temperature
     from relquery.backends.scoring.scores import Scores
     from relquery.backends.service.service import Engine, Job
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from relquery.markup.schemas import PromptResult
     from relquery.prompt import Sampling
     from relquery.report import Report
+    from relquery.retrieval.embedder import Embedder
     from relquery.sql.result import Result, RowError
     from relquery.table.cost.price import Price
     from relquery.table.dependencies.dependencies import Dependency
@@ -52,6 +54,8 @@ _HOMES = {
     "PromptResult": "relquery.markup.schemas:PromptResult",
     "span": "relquery.span",
     "Sampling": "relquery.prompt:Sampling",
+    "Embedder": "relquery.retrieval.embedder:Embedder",
+    "load_embedder": "relquery.backends.embedding.load:load_embedder",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
     "demo_table": "relquery.demo.files:table_path",
@@ -60,6 +64,7 @@ _HOMES = {
 __all__ = [
     "Connection",
     "Dependency",
+    "Embedder",
     "Engine",
     "Job",
     "PartialResultWarning",
@@ -76,6 +81,7 @@ __all__ = [
     "connect",
     "demo_table",
     "fit_temperature",
+    "load_embedder",
     "optimize",
     "reorder",
     "schema",

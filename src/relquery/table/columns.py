@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -25,6 +25,7 @@ class Columns:
     lengths: characters of every distinct value, all columns concatenated; NULL has length 0.
     offsets: (m + 1,), column c owns `lengths[offsets[c]:offsets[c + 1]]`.
     values: per column, its distinct values as text, by code; NULL is a separate value.
+    labelled: whether a value is sent after the name of its column.
     """
 
     names: tuple[str, ...]
@@ -32,6 +33,7 @@ class Columns:
     lengths: Int64s
     offsets: Int64s
     values: tuple[pa.Array, ...]
+    labelled: bool = True
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,11 +79,16 @@ def encode(data: Any) -> Columns:
 
 
 def columns_of(
-    names: Sequence[str], codes: Int32s | Int64s, values: Sequence[pa.Array | Sequence[str]]
+    names: Sequence[str],
+    codes: Int32s | Int64s,
+    values: Sequence[pa.Array | Sequence[str]],
+    *,
+    labelled: bool = True,
 ) -> Columns:
     """Some rows of a table that is already encoded.
 
-    codes: (n, m), index into the column's `values`; not every value has to occur.
+    codes: (n, m), index into the column's `values`; not every value has to occur. labelled: False
+    if the values already contain what is sent before them.
     """
     rows, width = codes.shape
     renumbered = np.empty((rows, width), np.int32, order="F")
@@ -93,7 +100,7 @@ def columns_of(
         renumbered[:, column], used = number_by_appearance(codes[:, column], len(texts))
         is_as_it_was = len(used) == len(texts) and bool((used[1:] > used[:-1]).all())
         kept.append(texts if is_as_it_was else texts.take(pa.array(used)))
-    return _columns(names, renumbered, kept)
+    return replace(_columns(names, renumbered, kept), labelled=labelled)
 
 
 def number_by_appearance(codes: Int32s | Int64s, count: int) -> tuple[Int32s, Int64s]:

@@ -39,6 +39,7 @@ class Items:
     rank: (items,), unique place of "label: value" in alphabetical order.
     shared: (items,), by rank, leading characters shared with the text ranked just before.
     texts: per column, the distinct values as text; those of column c begin at item `offsets[c]`.
+    written: per column, the label before its values.
     """
 
     slots: Int32s
@@ -51,10 +52,7 @@ class Items:
     names: tuple[str, ...]
     texts: tuple[pa.Array, ...]
     offsets: Int64s
-
-    def label_of(self, column: int) -> str:
-        """The label before the values of a column."""
-        return _label(BAG_LABEL if self.in_bag(column) else self.names[column])
+    written: tuple[str, ...]
 
     def in_bag(self, column: int) -> bool:
         """Whether a column's values are interchangeable with those of another."""
@@ -66,7 +64,7 @@ class Items:
         """The prompts of a schedule: the prefix, then one line per item."""
         lines = []
         for column, texts in enumerate(self.texts):
-            label = self.label_of(column)
+            label = self.written[column]
             lines += [f"{label}{text}\n" for text in texts.fill_null("").to_pylist()]
         sent = self.same[self.slots][fields, rows[:, None]]
         return [prefix + "".join([lines[item] for item in row]) for row in sent.tolist()]
@@ -88,9 +86,7 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
     Raises UnknownColumnError, and ConfigError for a column in two bags or an invalid bag.
     """
     bag_of = _bag_of(columns.names, bags)
-    labels = tuple(
-        _label(BAG_LABEL if _is_bag(bag_of, i) else name) for i, name in enumerate(columns.names)
-    )
+    labels = _labels(columns, bag_of)
     slots = (columns.codes + columns.offsets[:-1].astype(np.int32)).T
     same = np.arange(len(columns.lengths), dtype=np.int32)
     for bag in np.unique(bag_of):
@@ -122,12 +118,16 @@ def itemize(columns: Columns, bags: Sequence[Sequence[str]] = ()) -> Items:
         names=columns.names,
         texts=columns.values,
         offsets=columns.offsets,
+        written=labels,
     )
 
 
-def _label(name: str) -> str:
-    """The label of a column; empty for a column without a name."""
-    return f"{name}: " if name else ""
+def _labels(columns: Columns, bag_of: Int32s) -> tuple[str, ...]:
+    """The label of each column; empty for a column without a name."""
+    if not columns.labelled:
+        return ("",) * len(columns.names)
+    names = (BAG_LABEL if _is_bag(bag_of, i) else name for i, name in enumerate(columns.names))
+    return tuple(f"{name}: " if name else "" for name in names)
 
 
 def _bag_of(names: Sequence[str], bags: Sequence[Sequence[str]]) -> Int32s:

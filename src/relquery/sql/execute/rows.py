@@ -15,7 +15,7 @@ from relquery.sql.answers.checks import Check, answers_in
 from relquery.sql.execute.answers import Failure, Values
 from relquery.sql.host.database import Database, Scratch
 from relquery.sql.inputs.cells import Cells
-from relquery.sql.inputs.prompt import Form, as_text
+from relquery.sql.inputs.prompt import Form, as_text, bag_as_text
 from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
@@ -188,7 +188,10 @@ class Rows:
         items = ", ".join(field.sql for field in fields)
         types = self.database.describe(self.sql(f"SELECT {items} FROM {ours.ROWS}", self.alive[:0]))
         return [
-            as_text(field.sql, sql_type) for field, (_, sql_type) in zip(fields, types, strict=True)
+            bag_as_text(field.name, field.sql, sql_type)
+            if field.is_bag
+            else as_text(field.sql, sql_type)
+            for field, (_, sql_type) in zip(fields, types, strict=True)
         ]
 
     def _unordered(self, select: str, fields: tuple[Field, ...], rows: Int64s) -> str:

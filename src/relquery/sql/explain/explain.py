@@ -304,7 +304,8 @@ def _length(prompt: Prompt) -> int:
 
 
 def _shown(field: Field) -> str:
-    return f"MODULE({field.name})" if field.is_module else field.name
+    name = f"BAG({field.name})" if field.is_bag else field.name
+    return f"MODULE({name})" if field.is_module else name
 
 
 def _short(prompt: str) -> str:

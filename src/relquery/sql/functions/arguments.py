@@ -12,12 +12,24 @@ from typing import Any
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.read.source import DISTINCT, FUNCTION, NAMED, VALUE, named_like, to_sql
+from relquery.sql.read.source import (
+    DISTINCT,
+    FIELD_NAME,
+    FUNCTION,
+    NAMED,
+    VALUE,
+    named_like,
+    to_sql,
+)
 
 MODULE = "module"
 """Metadata of a field: whether it is written as MODULE(field)."""
 
-_MODULE, _PROMPT = "MODULE", "PROMPT"
+BAG = "bag"
+"""Metadata of a field: whether it is a list whose items are fields: BAG(list) or passages(...)."""
+
+_MODULE, _BAG, _PROMPT = "MODULE", "BAG", "PROMPT"
+_PASSAGES, _PASSAGE = "PASSAGES", "passage"
 _SHOWN = 60
 MISSING = object()
 """What an expression has instead of a Python value."""
@@ -122,17 +134,21 @@ _SYNONYMS = {
 
 
 def _field(node: exp.Expr) -> exp.Expr:
-    """An argument; MODULE(field) becomes the field, marked as a module."""
-    if not isinstance(node, exp.Anonymous) or node.name.upper() != _MODULE:
+    """An argument. MODULE(field) and BAG(field) become the field, marked as what it is."""
+    name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
+    if name == _PASSAGES:
+        node.meta.setdefault(FIELD_NAME, _PASSAGE)
+        node.meta[BAG] = True
+    if name not in (_MODULE, _BAG):
         return node
     if len(node.expressions) != 1:
         raise QueryError(
             f"{to_sql(node)} must be a field of an LLM call, with one column or expression in it: "
-            "LLM('prompt', MODULE(column))."
+            f"LLM('prompt', {name}(column))."
         )
-    inner: exp.Expr = node.expressions[0]
-    named_like(inner, node)
-    inner.meta[MODULE] = True
+    named_like(node.expressions[0], node)
+    inner = _field(node.expressions[0])
+    inner.meta[MODULE if name == _MODULE else BAG] = True
     return inner
 
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relquery.errors import QueryError
-from relquery.sql.functions.arguments import Arguments
-from relquery.sql.functions.making import Made, Maker
+from relquery.sql.functions.arguments import BAG, Arguments
+from relquery.sql.functions.making import Made, Maker, no_bag
 from relquery.sql.functions.naming import field_name
 from relquery.sql.functions.prompts import Asked, of_text
 from relquery.sql.functions.rows import score
@@ -95,6 +95,9 @@ def _of_group(given: Arguments, maker: Maker, question: str | None) -> Made:
         raise QueryError(
             f"{given.written} has no question. Expected AI_AGG('What do people praise?', column)."
         )
+    for node in given.nodes:
+        if node.meta.get(BAG):
+            raise no_bag(node)
     sampling = replace(drawn(given, maker.defaults), labels=())
     check_done(given, "instruction")
     items, order = _items(given), given.order

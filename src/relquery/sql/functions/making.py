@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from relquery.errors import QueryError
 from relquery.prompt import Sampling
-from relquery.sql.functions.arguments import MODULE
+from relquery.sql.functions.arguments import BAG, MODULE
 from relquery.sql.functions.prompts import Asked, Knows
-from relquery.sql.functions.task import MODULES, TASK, Task
+from relquery.sql.functions.task import BAGS, MODULES, TASK, Task
 from relquery.sql.host.database import Database
-from relquery.sql.read.source import FUNCTION
+from relquery.sql.read.source import FUNCTION, to_sql
 from relquery.sql.types.given import output_of
 from relquery.sql.types.shape import Output
 
@@ -59,7 +60,15 @@ class Maker:
         )
         made.meta[TASK], made.meta[FUNCTION] = task, self.node.meta[FUNCTION]
         made.meta[MODULES] = frozenset(at for at, one in enumerate(fields) if one.meta.get(MODULE))
+        made.meta[BAGS] = frozenset(at for at, one in enumerate(fields) if one.meta.get(BAG))
+        self._check_bags(task, fields, made.meta[BAGS])
         return made
+
+    def _check_bags(self, task: Task, fields: Sequence[exp.Expr], bags: frozenset[int]) -> None:
+        """Raises QueryError for bags where the place of a field is fixed."""
+        for at in bags:
+            if task.kind == "match" or at in task.query:
+                raise no_bag(fields[at])
 
     def answered(self, task: Task, asked: Asked) -> Made:
         """A call whose value is its answer: text, or a value of its type."""
@@ -72,3 +81,12 @@ class Maker:
             return Made(value, "VARCHAR")
         kind = exp.DataType.build(task.output.kind, dialect="duckdb", udt=True)
         return Made(exp.cast(value, kind), task.output.kind)
+
+
+def no_bag(field: exp.Expr) -> QueryError:
+    """The error for a bag where there can be none."""
+    return QueryError(
+        f"{to_sql(field)} is a bag, whose items can be sent in any order. Bags must be fields of a "
+        "call about one row: LLM('prompt', BAG(list)). Elsewhere, join the items into one text: "
+        "array_to_string(list, ' ')."
+    )

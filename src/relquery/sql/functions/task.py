@@ -22,6 +22,9 @@ TASK = "task"
 MODULES = "modules"
 """Metadata of a call: which of its fields are written as MODULE(field), by their place."""
 
+BAGS = "bags"
+"""Metadata of a call: which of its fields are bags, by their place."""
+
 Kind = Literal["row", "score", "group", "match"]
 
 

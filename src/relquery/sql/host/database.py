@@ -280,8 +280,9 @@ class Database:
             "FROM duckdb_functions() WHERE NOT internal) WHERE list_bool_or([contains(lower(body), "
             "word) FOR word IN $1])"
         )
-        with _translated("", self):
-            found: list[tuple[str, str]] = self.connection.execute(sql, [list(words)]).fetchall()
+        found: list[tuple[str, str]] = []
+        with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
+            found += self.connection.execute(sql, [list(words)]).fetchall()
         kept = [
             (one.name, one.body)
             for one in self.kept.definitions.values()

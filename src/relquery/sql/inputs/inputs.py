@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from relquery.arrays import Int32s, Int64s
 from relquery.config import Order
 from relquery.sql.functions.task import Task
+from relquery.sql.inputs.bags import Bag
 from relquery.sql.inputs.cells import Cells
 from relquery.sql.inputs.pieces import Pieces, write_pieces
-from relquery.sql.inputs.prompt import Form, Template, cell_of, pinned_in
+from relquery.sql.inputs.prompt import OF_ITEM, Form, Template, cell_of, list_of, pinned_in
 from relquery.sql.inputs.prompts import Prompts
 from relquery.table.columns import Columns, columns_of, encode
 from relquery.table.dependencies.dependencies import Dependency, merge
@@ -40,9 +42,11 @@ class Question:
 class Inputs:
     """The distinct inputs of a call.
 
-    names, forms: of the fields. pieces: per field, the text sent for each distinct cell. codes:
-    (distinct inputs, fields), index into `pieces`. of_row: (rows,), index of each row's input.
-    pinned: the fields in the query's text, in its order. keys: as in Question.
+    names, forms: of the fields. pieces: per column, the text sent for each distinct cell. codes:
+    (distinct inputs, columns), index into `pieces`. A field has the column of its number; further
+    items of bags have the columns after those of all fields. of_row: (rows,), index of each row's
+    input. pinned: the fields in the query's text, in its order. modules: columns that are modules.
+    bags: the columns of each bag. keys: as in Question.
     """
 
     names: tuple[str, ...]
@@ -53,24 +57,29 @@ class Inputs:
     template: Template
     pinned: tuple[int, ...] = ()
     modules: tuple[int, ...] = ()
+    bags: tuple[tuple[int, ...], ...] = ()
     keys: Callable[[], tuple[Dependency, ...]] = tuple
 
     @classmethod
     def of(cls, question: Question) -> Inputs:
         """In order of first appearance. Cells with the same text (NULL, JSON null) are equal."""
         cells, pinned = question.cells, pinned_in(question.task.query)
-        pieces, codes = _written(encode(cells.fetch()), cells.forms, pinned)
-        first, of_row = distinct_rows(codes.reshape(question.rows, len(pieces)))
-        template = Template(question.task.query, pieces, question.modules)
+        pieces, codes, bags = _written(encode(cells.fetch()), cells.forms, pinned)
+        codes = codes.reshape(question.rows, len(pieces))
+        first, of_row = distinct_rows(codes)
+        alike = {bag[0]: bag for bag in bags}
+        modules = tuple(one for at in question.modules for one in alike.get(at, (at,)))
+        template = Template(question.task.query, pieces, modules, bags)
         return cls(
             cells.names,
             cells.forms,
             pieces,
-            codes.reshape(question.rows, len(pieces))[first],
+            codes[first],
             of_row,
             template,
             pinned,
-            question.modules,
+            modules,
+            bags,
             question.keys,
         )
 
@@ -82,10 +91,14 @@ class Inputs:
     def cells(self, index: int) -> dict[str, str | None]:
         """The fields of an input by name, for messages."""
         texts = [texts[code] for texts, code in zip(self.pieces, self.codes[index], strict=True)]
-        return {
-            name: text if at in self.pinned else cell_of(name, form, text)
-            for at, (name, form, text) in enumerate(zip(self.names, self.forms, texts, strict=True))
-        }
+        bags = {bag[0]: [texts[column] for column in bag] for bag in self.bags}
+        found: dict[str, str | None] = {}
+        for at, (name, form) in enumerate(zip(self.names, self.forms, strict=True)):
+            if at in bags:
+                found[name] = list_of(name, bags[at])
+            else:
+                found[name] = texts[at] if at in self.pinned else cell_of(name, form, texts[at])
+        return found
 
     def schedule(self, rows: Int64s, order: Order) -> Schedule | None:
         """The order in which to send some inputs; None if there is nothing to order.
@@ -96,7 +109,7 @@ class Inputs:
         """
         if not self.pieces or not len(rows):
             return None
-        free = [at for at in range(len(self.pieces)) if at not in self.pinned]
+        free = [at for at in self.template.as_written if at not in self.pinned]
         if not free:
             schedule = Schedule(np.arange(len(rows)), np.zeros((len(rows), 0), np.int32), _UNSOLVED)
         else:
@@ -111,18 +124,16 @@ class Inputs:
         chosen = [at for at in free if at not in self.modules] or free
         texts = [self.pieces[at].array for at in chosen]
         codes = self.codes[rows][:, chosen]
+        # Not labelled: a piece already contains its field's name.
+        columns = columns_of(list(map(str, chosen)), codes, texts, labelled=False)
+        bags = [list(map(str, bag)) for bag in self.bags if bag[0] in chosen]
+        known: tuple[Dependency, ...] = ()
         if order in _BY_DEPENDENCIES:
-            columns = columns_of(list(map(str, chosen)), codes, texts)
-            known = merge(discover(columns), self._keys(chosen))
-            schedule = reorder(columns, order, known, weight="tokens")
-        else:
-            # No names: a piece already contains its field's name.
-            columns = columns_of([""] * len(chosen), codes, texts)
-            if order == "tree":
-                schedule = reorder(columns, weight="tokens", polishing=_POLISHING)
-            else:
-                schedule = reorder(columns, order, weight="tokens")
-        if len(chosen) == len(self.pieces):
+            loose = [name for bag in bags for name in bag]
+            known = merge(discover(columns, skip=loose), self._keys(chosen, loose))
+        options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
+        schedule = reorder(columns, order, known, bags, "tokens", **options)
+        if chosen == list(range(len(self.pieces))):
             return schedule
         if order == "original":
             fields = np.tile(np.array(free), (len(rows), 1))
@@ -133,9 +144,10 @@ class Inputs:
                 fields = np.concatenate((fields, last), axis=1)
         return replace(schedule, fields=fields.astype(np.int32))
 
-    def _keys(self, chosen: list[int]) -> Iterator[Dependency]:
-        """What keys say of some fields, named by their places."""
-        place = {self.names[at]: str(at) for at in chosen}
+    def _keys(self, chosen: list[int], loose: Collection[str]) -> Iterator[Dependency]:
+        """What keys say of some fields, named by their places. loose: the places of bags."""
+        fields = (at for at in chosen if at < len(self.names) and str(at) not in loose)
+        place = {self.names[at]: str(at) for at in fields}
         for key in self.keys():
             others = tuple(place[name] for name in key.dependents if name in place)
             if others and all(name in place for name in key.determinants):
@@ -152,7 +164,7 @@ class Inputs:
 
     def sorted(self, rows: Int64s) -> Int64s:
         """Some inputs in an order in which prompts share prefixes, if fields are as written."""
-        free = [at for at in range(len(self.pieces)) if at not in self.pinned]
+        free = [at for at in self.template.as_written if at not in self.pinned]
         codes = self.codes[rows][:, [*self.pinned, *free]]
         return rows[np.lexsort(codes.T[::-1])] if codes.shape[1] else rows
 
@@ -183,18 +195,32 @@ _UNSOLVED = Report("original", "tokens", 0.0, 0, 0.0, ())
 
 def _written(
     columns: Columns, forms: tuple[Form, ...], pinned: tuple[int, ...]
-) -> tuple[list[Pieces], Int32s]:
-    """(pieces per field, code of each cell); the columns are taken apart to save memory."""
+) -> tuple[list[Pieces], Int32s, tuple[tuple[int, ...], ...]]:
+    """(pieces per column, code of each cell, columns of each bag); see Inputs.
+
+    The columns are taken apart to save memory.
+    """
     names, codes, values = columns.names, columns.codes, list(columns.values)
     del columns
-    pieces = []
+    pieces, more, bags = list[Pieces](), list[tuple[Pieces, Int32s]](), list[tuple[int, ...]]()
     for at, (name, form) in enumerate(zip(names, forms, strict=True)):
+        if form in OF_ITEM:
+            bag = Bag.of(name, form, values[at])
+            items = bag.items[codes[:, at]]
+            begin, count = len(names) + len(more), items.shape[1] - 1
+            bags.append((at, *range(begin, begin + count)))
+            more += [(bag.pieces, items[:, one]) for one in range(1, count + 1)]
+            pieces.append(bag.pieces)
+            codes[:, at] = items[:, 0]
+            continue
         texts, merged = write_pieces(name, form, values[at], in_text=at in pinned)
         values[at] = None
         pieces.append(texts)
         if merged is not None:
             codes[:, at] = merged[codes[:, at]]
-    return pieces, codes
+    if more:
+        codes = np.column_stack((codes, *(column for _, column in more)))
+    return pieces + [texts for texts, _ in more], codes, tuple(bags)
 
 
 def distinct_rows(codes: Int32s | Int64s) -> tuple[Int64s, Int64s]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from typing import Literal
 
+from relquery.errors import QueryError
 from relquery.ir.lower import lower
 from relquery.ir.nodes import Seq, Text
 from relquery.prompt import Nest, Prompt, Reuse, Role, Span
@@ -25,8 +26,11 @@ SYSTEM_OF_TEXT = (
 )
 SEPARATOR = ",\n"
 
-# How a cell is written: as a JSON string, or unchanged because it already is JSON.
-Form = Literal["string", "json"]
+# How a cell is written: as a JSON string, or unchanged because it already is JSON. A bag is a list
+# of such cells, each a field of its own.
+Form = Literal["string", "json", "bag of strings", "bag of json"]
+OF_ITEM: dict[Form, Form] = {"bag of strings": "string", "bag of json": "json"}
+"""The form of the items of a bag; other forms are no bags."""
 
 Query = tuple[str | int, ...]
 """The text of a query; a number stands for the text of that field."""
@@ -42,12 +46,21 @@ class Template:
 
     query: its text. pieces: per field, the text of each distinct cell; see `piece`. modules: fields
     whose pieces are independent spans (paper 001): computed once, whatever is around them.
+    bags: the columns of each bag (see Inputs), in which a piece may be empty: that is no item.
+    as_written: the columns in the order of the query's fields.
     """
 
     def __init__(
-        self, query: Query, pieces: Sequence[Sequence[str]], modules: Collection[int] = ()
+        self,
+        query: Query,
+        pieces: Sequence[Sequence[str]],
+        modules: Collection[int] = (),
+        bags: Sequence[tuple[int, ...]] = (),
     ) -> None:
-        self._query, self._pieces = query, pieces
+        self._query, self._pieces, self._has_bags = query, pieces, bool(bags)
+        of_bag = {bag[0]: bag for bag in bags}
+        fields = len(pieces) - sum(len(bag) - 1 for bag in bags)
+        self.as_written = [one for at in range(fields) for one in of_bag.get(at, (at,))]
         self._pinned = pinned_in(query)
         self._has_data = len(pieces) > len(self._pinned)
         self._end = lower(_TAIL)
@@ -69,6 +82,10 @@ class Template:
             return begin
         if self._pinned:
             order = [field for field in order if field not in self._pinned]
+        if self._has_bags:
+            order = [field for field in order if self._pieces[field][cells[field]]]
+            if not order:
+                return (*begin, *self._end)
         *before, last = order
         spans = [*begin]
         for field in before:
@@ -125,6 +142,12 @@ def cell_of(name: str, form: Form, text: str) -> str | None:
     return str(json.loads(written)) if form == "string" else written
 
 
+def list_of(name: str, texts: Sequence[str]) -> str:
+    """The items of a bag as a JSON list. texts: their pieces; an empty one is no item."""
+    begin = len(_dump(name)) + 2
+    return f"[{', '.join(text[begin:] for text in texts if text)}]"
+
+
 def pinned_in(query: Query) -> tuple[int, ...]:
     """The fields whose place is fixed in a query's text, in the order of the text."""
     return tuple(dict.fromkeys(part for part in query if isinstance(part, int)))
@@ -133,6 +156,23 @@ def pinned_in(query: Query) -> tuple[int, ...]:
 def plain_piece(cell: str | None) -> str:
     """A field in the text of a query, as sent."""
     return "null" if cell is None else cell
+
+
+def bag_as_text(name: str, expression: str, sql_type: str) -> tuple[str, Form]:
+    """SQL that writes a list as a JSON list of texts, one per item, and the form of that text.
+
+    name: of the field. Raises QueryError for a type that is no list.
+    """
+    item = sql_type.removesuffix("[]")
+    if item == sql_type:
+        raise QueryError(
+            f"BAG({name}) is of type {sql_type}; a bag must be a list, e.g. passages(...) or "
+            "list(column)."
+        )
+    text, form = as_text("item", item)
+    texts = f"list_transform({expression}, lambda item: {text})"
+    written: Form = "bag of strings" if form == "string" else "bag of json"
+    return f"CAST(to_json({texts}) AS VARCHAR)", written
 
 
 def as_text(expression: str, sql_type: str) -> tuple[str, Form]:

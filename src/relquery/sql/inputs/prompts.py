@@ -46,11 +46,10 @@ class Prompts(Sequence[Prompt]):
         return found
 
     def __iter__(self) -> Iterator[Prompt]:
-        as_written = list(range(self._codes.shape[1]))
         for start in range(0, len(self), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             cells = self._codes[self._rows[part]].tolist()
-            orders = [as_written] * len(cells)
+            orders = [self._template.as_written] * len(cells)
             if self._fields is not None:
                 orders = np.asarray(self._fields[part]).tolist()
             yield from map(self._template.prompt, cells, orders)

@@ -18,12 +18,14 @@ from relquery.sql.read.source import FIELD_NAME, to_sql
 @dataclass(frozen=True, slots=True)
 class Field:
     """name: what the model sees. value: an expression over the plan's rows. is_module: whether the
-    model reads each value by itself, wherever it stands. source, column: of a plain column, the
+    model reads each value by itself, wherever it stands. is_bag: whether it is a list whose items
+    are fields of their own, in any order. source, column: of a plain column, the
     alias of its table and its name there; without a source if USING has merged it."""
 
     name: str
     value: exp.Expr
     is_module: bool = False
+    is_bag: bool = False
     source: str | None = None
     column: str = ""
 
@@ -35,11 +37,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A field as it is written, and its value over the plan's rows. is_module: see Field."""
+    """A field as it is written, and its value over the plan's rows. For the rest see Field."""
 
     expression: exp.Expr
     value: exp.Expr
     is_module: bool
+    is_bag: bool
 
 
 def name_fields(
@@ -53,7 +56,7 @@ def name_fields(
     """
     distinct: dict[object, Given] = {}
     for at, field in enumerate(fields):
-        same = to_sql(field.value), field.expression.meta.get(FIELD_NAME)
+        same = to_sql(field.value), field.expression.meta.get(FIELD_NAME), field.is_bag
         distinct.setdefault(at if keep else same, field)
     short = [_name(field.expression, sources) for field in distinct.values()]
     counts = Counter(short)
@@ -62,7 +65,7 @@ def name_fields(
         for name, field in zip(short, distinct.values(), strict=True)
     ]
     return tuple(
-        Field(name, field.value, field.is_module, *_origin(field.expression, sources))
+        Field(name, field.value, field.is_module, field.is_bag, *_origin(field.expression, sources))
         for name, field in zip(distinct_names(names), distinct.values(), strict=True)
     )
 

@@ -25,7 +25,7 @@ from relquery.sql.form.guards import Condition, conditions_of
 from relquery.sql.form.limits import CUTS, LIMITS, cut_of, early_limits, in_base_order
 from relquery.sql.form.normalize import conjuncts, without_alias
 from relquery.sql.form.places import note_places
-from relquery.sql.functions.task import MODULES, Task, task_of
+from relquery.sql.functions.task import BAGS, MODULES, Task, task_of
 from relquery.sql.host.database import Database
 from relquery.sql.plan.asking import Part
 from relquery.sql.plan.fields import Field, Given, name_fields, sides_of
@@ -286,7 +286,7 @@ class _Calls:
         text = self._scope.source.text(number)
         task = task_of(node)
         given = [
-            Given(one, self._field(one), at in node.meta[MODULES])
+            Given(one, self._field(one), at in node.meta[MODULES], at in node.meta[BAGS])
             for at, argument in enumerate(node.expressions[1:])
             for one in self._expand(argument)
         ]
@@ -294,7 +294,7 @@ class _Calls:
         fields = name_fields(given, self._scope.sources, keep=task.has_places)
         if task.kind == "match":
             task = replace(task, sides=sides_of(given, self._scope.sources, text))
-        asked = tuple((one.name, one.sql, one.is_module) for one in fields)
+        asked = tuple((one.name, one.sql, one.is_module, one.is_bag) for one in fields)
         index = self._identities.setdefault((task, asked), len(self.planned))
         if index == len(self.planned):
             needs = needs_in(values, self._scope.aggregates)

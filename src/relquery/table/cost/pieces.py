@@ -41,7 +41,7 @@ def tokenize_items(items: Items, encode: Encode, prefix: str) -> Pieces:
     """Tokens of "column: value" and the line break after it, by item; copies stay empty."""
     lines: list[str] = []
     for column, texts in enumerate(items.texts):
-        label = items.label_of(column)
+        label = items.written[column]
         lines += [f"{label}{text}\n" for text in pc.fill_null(texts, "").to_pylist()]
     start = tokenize([prefix], encode).ids if prefix else np.empty(0, np.int32)
     return Pieces(start, tokenize(lines, encode))
