@@ -21,6 +21,10 @@ FUNCTIONS = frozenset(
     }
 )
 """Functions that call a model, as users write them, in lower case."""
+PASSAGES, SEARCH, DEDUP = "passages", "ai_search", "ai_dedup"
+SIMILARITY, EMBED, NEAREST = "ai_similarity", "ai_embed", "ai_nearest"
+DUPLICATES, COUNT_TOKENS = "ai_duplicates", "ai_count_tokens"
+"""Functions that call no model."""
 AGGREGATES = frozenset({"ai_agg", "ai_summarize_agg"})
 """Those that ask about a group of rows."""
 

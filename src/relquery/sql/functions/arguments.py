@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 from relquery.sql.read.source import (
     DISTINCT,
     FIELD_NAME,
@@ -29,7 +30,7 @@ BAG = "bag"
 """Metadata of a field: whether it is a list whose items are fields: BAG(list) or passages(...)."""
 
 _MODULE, _BAG, _PROMPT = "MODULE", "BAG", "PROMPT"
-_PASSAGES, _PASSAGE = "PASSAGES", "passage"
+_PASSAGE = "passage"  # the name of each of them
 _SHOWN = 60
 MISSING = object()
 """What an expression has instead of a Python value."""
@@ -136,7 +137,7 @@ _SYNONYMS = {
 def _field(node: exp.Expr) -> exp.Expr:
     """An argument. MODULE(field) and BAG(field) become the field, marked as what it is."""
     name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
-    if name == _PASSAGES:
+    if name.lower() == ours.PASSAGES:
         node.meta.setdefault(FIELD_NAME, _PASSAGE)
         node.meta[BAG] = True
     if name not in (_MODULE, _BAG):

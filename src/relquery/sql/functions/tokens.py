@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from relquery.backends.base import Backend
 from relquery.prompt import Prompt, Role, Span
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 
-NAME = "ai_count_tokens"
 _CHARACTERS = 4  # per token, where the tokenizer is not known
 _OF_SNOWFLAKE = "ai_"
 
@@ -30,7 +30,7 @@ def install(database: Database, backend: Backend) -> None:
                 known[row] = _count(row, backend)
         return pa.array([known[row] for row in zip(*texts, strict=True)], pa.int64())
 
-    database.install_function(NAME, count, "BIGINT")
+    database.install_function(ours.COUNT_TOKENS, count, "BIGINT")
 
 
 def _as_texts(column: pa.ChunkedArray) -> list[str | None]:

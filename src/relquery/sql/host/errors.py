@@ -44,6 +44,10 @@ _OF_OTHERS = {
     "llm_reduce": " Write AI_AGG('question', column).",
     "llm_rerank": " Write ORDER BY AI_RANK('criterion', column).",
 }
+_OF_TEXTS = {
+    ours.SEARCH, ours.DEDUP, ours.SIMILARITY, ours.EMBED, ours.NEAREST, ours.DUPLICATES,
+    ours.COUNT_TOKENS,
+}  # fmt: skip
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -100,7 +104,7 @@ def _misused_call(message: str) -> QueryError | None:
         and not is_ours
         and found[1].lower().startswith(("ai_", "llm_"))
     ):
-        known = (*sorted(ours.FUNCTIONS - {"llm"}), "ai_count_tokens")
+        known = sorted((ours.FUNCTIONS - {"llm"}) | _OF_TEXTS)
         name, hint = found[1].upper(), _OF_OTHERS.get(found[1].lower())
         if hint is not None:
             return QueryError(f"There is no function {name} here.{hint}")

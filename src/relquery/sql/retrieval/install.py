@@ -6,15 +6,12 @@ from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.ngrams import Trigrams
 from relquery.retrieval.pairs import Vectors
 from relquery.retrieval.shelf import Shelf
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.corpora import Corpora
-from relquery.sql.retrieval.named import DEDUP, OF_TABLES, PASSAGES, SEARCH
+from relquery.sql.retrieval.named import OF_TABLES
 from relquery.sql.retrieval.tables import HITS_IN_SQL, OfTables
 from relquery.sql.retrieval.texts import GROUPS_IN_SQL, PAIRS_IN_SQL, OfTexts
-
-SIMILARITY, EMBED, NEAREST, DUPLICATES = (
-    "ai_similarity", "ai_embed", "ai_nearest", "ai_duplicates",
-)  # fmt: skip
 
 
 def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corpora:
@@ -26,13 +23,13 @@ def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corp
     corpora = Corpora(database, shelf, vectors)
     of_tables, of_texts = OfTables(corpora), OfTexts(vectors)
     functions = {
-        PASSAGES: (of_tables.passages, "VARCHAR[]"),
-        SEARCH: (of_tables.search, HITS_IN_SQL),
-        DEDUP: (of_tables.dedup, "VARCHAR"),
-        SIMILARITY: (of_texts.similarity, "DOUBLE"),
-        EMBED: (of_texts.embed, "FLOAT[]"),
-        NEAREST: (of_texts.nearest, PAIRS_IN_SQL),
-        DUPLICATES: (of_texts.duplicates, GROUPS_IN_SQL),
+        ours.PASSAGES: (of_tables.passages, "VARCHAR[]"),
+        ours.SEARCH: (of_tables.search, HITS_IN_SQL),
+        ours.DEDUP: (of_tables.dedup, "VARCHAR"),
+        ours.SIMILARITY: (of_texts.similarity, "DOUBLE"),
+        ours.EMBED: (of_texts.embed, "FLOAT[]"),
+        ours.NEAREST: (of_texts.nearest, PAIRS_IN_SQL),
+        ours.DUPLICATES: (of_texts.duplicates, GROUPS_IN_SQL),
     }
     own = {name for name in functions if database.has_macro(name)}
     for name, (function, kind) in functions.items():

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from sqlglot import Token, TokenType
 
+from relquery.sql import names as ours
 from relquery.sql.read.tokens import between_commas, closing, tokenize
 
-PASSAGES, SEARCH, DEDUP = "passages", "ai_search", "ai_dedup"
-OF_TABLES = (PASSAGES, SEARCH, DEDUP)
+OF_TABLES = (ours.PASSAGES, ours.SEARCH, ours.DEDUP)
 """Functions whose first argument names a table, and whose fourth may name a column of it."""
 
 _WORD = re.compile(r"\w+")

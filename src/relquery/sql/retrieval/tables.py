@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from relquery.retrieval.index import Found
+from relquery.sql import names as ours
 from relquery.sql.retrieval.arguments import (
     Columns,
     check_count,
@@ -23,7 +24,7 @@ from relquery.sql.retrieval.arguments import (
     threshold_of,
 )
 from relquery.sql.retrieval.corpora import Corpora, Searched
-from relquery.sql.retrieval.named import DEDUP, PASSAGES, SEARCH, Named
+from relquery.sql.retrieval.named import Named
 
 K, THRESHOLD = 5, 0.9
 HITS = pa.list_(pa.struct([("text", pa.string()), ("score", pa.float64())]))
@@ -38,17 +39,19 @@ class OfTables:
 
     def passages(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A list of texts for each row."""
-        usage = f"{PASSAGES}('table', question [, k [, 'column']])"
+        usage = f"{ours.PASSAGES}('table', question [, k [, 'column']])"
         return pa.array(self._search(columns, usage, _texts), pa.list_(pa.string()))
 
     def search(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A list of texts and scores for each row."""
-        usage = f"{SEARCH.upper()}('table', question [, k [, 'column']])"
+        usage = f"{ours.SEARCH.upper()}('table', question [, k [, 'column']])"
         return pa.array(self._search(columns, usage, _hits), HITS)
 
     def dedup(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A text for each row."""
-        check_count(columns, 2, 4, f"{DEDUP.upper()}('table', text [, threshold [, 'column']])")
+        check_count(
+            columns, 2, 4, f"{ours.DEDUP.upper()}('table', text [, threshold [, 'column']])"
+        )
         texts = texts_of(columns[1])
         thresholds = numbers_of(columns, 2, THRESHOLD, threshold_of)
         found = [""] * len(texts)
