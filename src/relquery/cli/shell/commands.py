@@ -13,6 +13,7 @@ from rich.text import Text
 from relquery.cli.shell.session import Session
 from relquery.cli.shell.split import entries
 from relquery.cli.sql.formats import Format
+from relquery.cli.terminal.records import report_view
 from relquery.cli.terminal.show import to_json
 from relquery.cli.terminal.tables import find_table
 from relquery.errors import ConfigError, UnknownTableError, unknown
@@ -202,7 +203,7 @@ def _report(session: Session, argument: str) -> None:
     if session.last is None:
         session.screen.say("No statement has made calls yet.")
         return
-    session.screen.draw(session.last.report)
+    session.screen.draw(report_view(session.last.report, session.screen.width))
 
 
 def _settings(session: Session, argument: str) -> None:

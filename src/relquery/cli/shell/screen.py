@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -34,6 +35,11 @@ class Screen:
     path: Path | None = None
     _file: TextIO | None = None
 
+    @property
+    def width(self) -> int:
+        """Columns that there are for results."""
+        return Console().width if self._file is None else _WIDE
+
     def show(self, result: Result) -> None:
         """Show the rows of a result; nothing for a statement without any."""
         if not result.columns:
@@ -44,7 +50,7 @@ class Screen:
             self.draw(analyzed(result.table))
         elif self._file is not None:
             self.draw(result_table(result, len(result)))
-        elif fits(result, self.rows, Console().width):
+        elif fits(result, self.rows, self.width):
             self.draw(result_table(result, self.rows))
         else:
             self.draw(records(result, self.rows))
@@ -80,7 +86,8 @@ class Screen:
         """Close the file, if there is one."""
         if self._file is not None:
             file, self._file, self.path = self._file, None, None
-            file.close()
+            with suppress(OSError):  # writing to it has said so
+                file.close()
 
     def _write(self, text: str) -> None:
         file = sys.stdout if self._file is None else self._file

@@ -98,8 +98,7 @@ class Session:
 
     def close(self) -> None:
         """Close the file of results, the database, the ledger and the model."""
-        with suppress(OSError):
-            self.screen.close()
+        self.screen.close()
         self.connection.close()
         self.backend.close()
 

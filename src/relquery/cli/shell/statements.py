@@ -12,8 +12,9 @@ from relquery.errors import PartialResultWarning
 from relquery.ledger import Ledger
 from relquery.report import Report
 from relquery.sql.explain.explanation import SqlExplanation
-from relquery.sql.read.source import may_call
 from relquery.sql.result import Result
+from relquery.sql.statements.parameters import read_parameters
+from relquery.sql.statements.statement import Calling, read_statement
 from relquery.sql.statements.texts import is_explain, split
 
 PATIENCE = 1.0
@@ -76,24 +77,28 @@ def _kept(new: int, came: Came) -> str:
 def _show_explanation(session: Session, text: str) -> None:
     explanation = session.connection.explain(text, **session.setup.sampling)
     if session.screen.form is Format.TABLE:
-        session.screen.draw(shown(explanation))
+        session.screen.draw(shown(explanation, session.screen.width))
     else:
         session.screen.show(Result(explanation.arrow(), (), Report()))
 
 
 def _is_agreed(session: Session, text: str) -> bool:
     """Whether a statement may be sent, which the person is asked above the session's limit."""
-    if session.limit is None or not _may_ask(session, text):
+    if session.limit is None:
         return True
-    query = split(text, session.connection.database)[0].query  # without EXPLAIN ANALYZE
-    explanation = session.connection.explain(query, **session.setup.sampling)
-    if explanation.plan is not None:
+    database = session.connection.database
+    (statement,) = split(text, database)
+    parameters = read_parameters(None, [statement], database)
+    if not isinstance(read_statement(statement, database.kept, parameters), Calling):
         return True
+    # What follows EXPLAIN ANALYZE, which runs it.
+    explanation = session.connection.explain(statement.query, **session.setup.sampling)
     counts = [call.calls for call in explanation.calls]
     total = None if None in counts else sum(count or 0 for count in counts)
     if total is not None and total <= session.limit:
         return True
-    errors_console().print(shown(explanation))
+    console = errors_console()
+    console.print(shown(explanation, console.width))
     return session.ask(f"{_question(explanation, total)} [y/N] ")
 
 
@@ -102,10 +107,3 @@ def _question(explanation: SqlExplanation, total: int | None) -> str:
         return "Send an unknown number of calls?"
     bound = "" if all(call.counts == "exact" for call in explanation.calls) else "at most "
     return f"Send {bound}{total:,} {'call' if total == 1 else 'calls'}?"
-
-
-def _may_ask(session: Session, text: str) -> bool:
-    """Whether a statement may have a call, or read a view, macro or statement with calls."""
-    kept, lower = session.connection.database.kept, text.lower()
-    names = [*(name for _, name in kept.definitions), *kept.prepared]
-    return may_call(text) or any(name in lower for name in names)

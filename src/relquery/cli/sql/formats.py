@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from relquery.cli.terminal.records import report_view
 from relquery.cli.terminal.show import errors_console, printable, to_json
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv, for_parquet
@@ -68,7 +69,7 @@ def print_errors(result: Result, more: str = "") -> None:
     """
     console = errors_console()
     if result.report.stages:
-        console.print(result.report)
+        console.print(report_view(result.report, console.width))
     if result.errors:
         count = len(result.errors)
         what = "1 value is missing" if count == 1 else f"{count} values are missing"
