@@ -140,12 +140,13 @@ def test_a_dumb_terminal_without_colours_works(shell: Open) -> None:
     assert dumb.leave() == 0
 
 
-def test_results_that_nobody_reads_end_the_shell_quietly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["csv", "table"])
+def test_results_that_nobody_reads_end_the_shell_quietly(form: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     master, slave = pty.openpty()
     running = subprocess.Popen(
-        [*COMMAND, "--no-history", "-f", "csv"], stdin=slave, stdout=writer,
+        [*COMMAND, "--no-history", "-f", form], stdin=slave, stdout=writer,
         stderr=subprocess.PIPE, env=os.environ | {"TERM": "dumb"},
     )  # fmt: skip
     os.close(writer)

@@ -22,7 +22,7 @@ from relquery.cli.shell.statements import PATIENCE, run_statement
 from relquery.cli.sql.formats import Format
 from relquery.cli.sql.setup import Setup
 from relquery.cli.terminal.interrupt import interruptible
-from relquery.errors import RelqueryError
+from relquery.errors import RelqueryError, UnknownTableError
 
 
 def open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
@@ -58,8 +58,8 @@ def completer(session: Session) -> ShellCompleter:
 def converse(session: Session, reader: Reader) -> None:
     """Read entries and run them, until the person leaves."""
     while not session.is_over:
-        session.refresh()
         try:
+            session.refresh()
             run_entries(session, reader.read())
         except KeyboardInterrupt:  # at the prompt: the line is dropped
             continue
@@ -85,7 +85,8 @@ def run_entries(session: Session, text: str) -> None:
             session.screen.close()
             session.stop(said)
         except (RelqueryError, OSError) as error:
-            _show_error(session, f"Error: {error}")
+            remedy = " Here: .register NAME=FILE." if isinstance(error, UnknownTableError) else ""
+            _show_error(session, f"Error: {error}{remedy}")
         except Exception as error:  # a mistake of ours must not cost the session its answers
             session.screen.say(traceback.format_exc())
             _show_error(session, f"Error in relquery itself, please report it: {error}")
