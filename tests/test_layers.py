@@ -78,7 +78,10 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
-    "cli": ["terminal", "reorder", "sql", "span", "traces"],
+    "cli": [
+        "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",
+        "sql.setup", "shell", "sql", "span", "traces",
+    ],
 }  # fmt: skip
 CROWD = 12
 """Modules that a folder holds at most."""

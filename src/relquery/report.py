@@ -172,7 +172,7 @@ class Report:
         return totals | {"stages": stages}
 
     def __str__(self) -> str:
-        columns = [[heading, *cells] for heading, cells in self._columns().items()]
+        columns = [[heading, *cells] for heading, cells in self.columns().items()]
         widths = [max(map(len, column)) for column in columns]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -182,18 +182,22 @@ class Report:
     def __rich__(self) -> Table:
         from rich.table import Table
 
-        orders = " and ".join(sorted({stage.order.partition(":")[0] for stage in self.stages}))
-        calls = "call" if self.calls == 1 else "calls"
-        title = f"{self.calls:,} LLM {calls} in {self.seconds:.2f} s, {orders} order"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        columns = {name: cells for name, cells in self._columns().items() if name != "order"}
+        table = Table(title=self.title, title_justify="left", box=None, pad_edge=False)
+        columns = {name: cells for name, cells in self.columns().items() if name != "order"}
         for heading in columns:
             table.add_column(heading, justify="left" if heading == "stage" else "right")
         for row in zip(*columns.values(), strict=True):
             table.add_row(*row)
         return table
 
-    def _columns(self) -> dict[str, list[str]]:
+    @property
+    def title(self) -> str:
+        """The number of calls, the seconds and the order."""
+        orders = " and ".join(sorted({stage.order.partition(":")[0] for stage in self.stages}))
+        calls = "call" if self.calls == 1 else "calls"
+        return f"{self.calls:,} LLM {calls} in {self.seconds:.2f} s, {orders} order"
+
+    def columns(self) -> dict[str, list[str]]:
         """Cells by heading; columns that are usually zero are left out if zero in all stages."""
         shown = {
             "statement": [str(stage.statement or "") for stage in self.stages],

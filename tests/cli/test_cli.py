@@ -101,6 +101,22 @@ def test_a_query_from_standard_input_goes_to_a_file(
     assert f"Wrote 3 rows to {target}." in err
 
 
+def test_without_a_query_it_is_read_from_standard_input(relquery: Run) -> None:
+    out, _ = relquery("sql", "-f", "markdown", stdin="SELECT 'a|b' AS x")
+    assert out == "| x |\n| --- |\n| a\\|b |\n"
+    _, err = relquery("sql", code=1)
+    assert "The query is empty" in err
+
+
+def test_options_of_one_query_are_refused_where_a_shell_would_open(
+    relquery: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relquery.cli.sql.command._is_typed", lambda: True)
+    for option in (("--param", "n=1"), ("--output", "x.csv"), ("--explain",)):
+        _, err = relquery("sql", "-t", table, *option, code=1)
+        assert f"{option[0]} is for one query. Give the query too" in err
+
+
 def test_a_result_does_not_overwrite_its_table_and_a_file_is_no_query(
     relquery: Run, table: str, tmp_path: Path
 ) -> None:

@@ -1,25 +1,21 @@
-"""`relquery sql`: one query over tables in files."""
+"""`relquery sql`: one query over tables in files, or a shell for many."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 import typer
 from rich.console import Console
 
-from relquery.backends.base import Backend
-from relquery.backends.lazy import LazyBackend
-from relquery.backends.load import load
 from relquery.cli.sql.explained import analyzed, shown
+from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, print_errors, rows_of
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.sql.params import read_params, read_selectivity
+from relquery.cli.sql.setup import Setup
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
@@ -31,40 +27,31 @@ from relquery.cli.terminal.show import (
     to_json,
 )
 from relquery.cli.terminal.tables import check_output, find_tables
-from relquery.config import Order
-from relquery.connection import connect
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
 from relquery.report import Report
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
-from relquery.sql.exchange.files import for_csv, for_parquet
+from relquery.sql.exchange.files import for_csv
 from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.result import Result
 from relquery.sql.statements.texts import is_explain
 
-_SHOWN = 50
 _ONLY_DEMO = (
     "Note: without --model the demo model answers. It only knows the bundled tables; for your own, "
     "give --model NAME."
 )
 
 
-class Format(Enum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-
-
 def sql(
     query: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="SQL with LLM('prompt', column, ...), AI_FILTER, AI_CLASSIFY, AI_EXTRACT, AI_AGG, "
-            "AI_SCORE or AI_RANK; '-' reads from stdin."
+            "AI_SCORE or AI_RANK; '-' reads from stdin. Without a query, a shell opens in a "
+            "terminal; elsewhere the query is read from stdin.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     table: Annotated[
         list[str] | None,
         typer.Option(
@@ -147,8 +134,14 @@ def sql(
     allow_errors: Annotated[
         bool, typer.Option("--allow-errors", help="Exit with 0 even if some rows have no value.")
     ] = False,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history/--no-history", help="Whether the shell keeps what is typed for later ones."
+        ),
+    ] = True,
 ) -> None:
-    """Run a query whose SQL calls a model.
+    """Run a query whose SQL calls a model, or open a shell for several.
 
     [bold]Example[/bold]
 
@@ -160,14 +153,23 @@ def sql(
 
     relquery sql 'SELECT movietitle FROM movies WHERE LLM($ask, reviewcontent) = $is LIMIT $n'
     --table movies=demo:movies --param ask="Is it positive?" --param is=Yes --param n=5
+
+    relquery sql --table movies=demo:movies
     """
     options: dict[str, Any] = {"prefix_caching": False} if no_cache else {}
     if cache_tokens is not None:
         options["cache_tokens"] = cache_tokens
     if cost is not None:
         options["cost"] = cost
-    explanation: SqlExplanation | None = None
+    sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
+    setup = Setup(model, options, tables, database, order, guard, guard_rows, ledger, sampling)
+    if query is None and _is_typed():
+        given = {"--param": param, "--output": output, "--selectivity": selectivity}
+        _check_for_shell(given | {"--explain": explain})
+        _warn_of_demo(setup, table or [])
+        _open_shell(setup, form, keep_history=history)
+        return
     text = _text(query)
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
@@ -178,24 +180,9 @@ def sql(
             "print the explanation with --format csv or --format json."
         )
     write = None if output is None else _writer(output, tables)
-    backend = LazyBackend(partial(_load, model or _demo(table or []), options))
-    kept = ":memory:" if ledger is None else ledger
-    with connect(
-        backend,
-        database=database,
-        order=_order(order),
-        guard=guard,
-        guard_rows=guard_rows,
-        ledger=kept,
-        clock=backend.clock,
-    ) as connection:
-        for name, path in tables.items():
-            connection.register(name, path)
-        sampling: dict[str, Any] = {
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "seed": seed,
-        }
+    _warn_of_demo(setup, table or [])
+    explanation: SqlExplanation | None = None
+    with setup.connect(setup.backend()) as connection:
         came = Came()
         with shown_warnings(PartialResultWarning), progress() as advance:
             try:
@@ -221,18 +208,27 @@ def sql(
     if write is not None:
         write(result)
     _print(result, form, explanation)
-    _report(result)
+    print_errors(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
 
 
-def _load(model: str, options: dict[str, Any]) -> Backend:
-    with errors_console().status(f"loading {model}"):
-        return load(model, **options)
+def _is_typed() -> bool:
+    """Whether a person types on standard input."""
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _order(name: str) -> Order:
-    return name  # type: ignore[return-value]  # QueryConfig checks it
+def _check_for_shell(given: Mapping[str, object]) -> None:
+    """Raises ConfigError for an option that is about one query."""
+    for name, value in given.items():
+        if value:
+            raise ConfigError(f"{name} is for one query. Give the query too, or leave {name} out.")
+
+
+def _open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
+    from relquery.cli.shell.start import open_shell  # takes a tenth of a second to import
+
+    open_shell(setup, form, keep_history=keep_history)
 
 
 def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> None:
@@ -241,52 +237,20 @@ def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> 
     elif form is Format.TABLE and is_analysis(result.table):
         Console().print(analyzed(result.table))
     elif form is Format.TABLE:
-        Console().print(result_table(result, _SHOWN))
+        Console().print(result_table(result, SHOWN))
     elif form is Format.CSV:
-        pa_csv.write_csv(for_csv(result.table, _names(result)), sys.stdout.buffer)
+        pa_csv.write_csv(for_csv(result.table, distinct_names(result.columns)), sys.stdout.buffer)
+    elif form is Format.MARKDOWN:
+        typer.echo(as_markdown(result), nl=False)
     else:
-        rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
         report = result.report.to_dict()
         errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
-        typer.echo(to_json({"rows": rows, "errors": errors, "report": report}))
+        typer.echo(to_json({"rows": rows_of(result), "errors": errors, "report": report}))
 
 
-def _report(result: Result) -> None:
-    console = errors_console()
-    if result.report.stages:
-        console.print(result.report)
-    if result.errors:
-        count = len(result.errors)
-        what = "1 value is missing" if count == 1 else f"{count} values are missing"
-        console.print(f"{what}; the first:" if count > 3 else f"{what}:", style="red")
-        for error in result.errors[:3]:
-            text = f"  {error.stage}, row {error.row}: {error.error}"
-            console.print(text, markup=False, highlight=False)
-
-
-def _names(result: Result) -> list[str]:
-    return distinct_names(result.columns)
-
-
-def _write_json(result: Result, path: Path) -> None:
-    rows = [dict(zip(_names(result), row, strict=True)) for row in result.fetchall()]
-    path.write_text(to_json(rows), encoding="utf-8")
-
-
-def _write_csv(result: Result, path: Path) -> None:
-    pa_csv.write_csv(for_csv(result.table, _names(result)), path)
-
-
-def _write_parquet(result: Result, path: Path) -> None:
-    pq.write_table(for_parquet(result.table, _names(result)), path)
-
-
-_WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}
-
-
-def _text(query: str) -> str:
-    """The SQL of the argument. Raises ConfigError for the name of a file."""
-    if query == "-":
+def _text(query: str | None) -> str:
+    """The SQL of the argument, or of standard input. Raises ConfigError for the name of a file."""
+    if query is None or query == "-":
         return sys.stdin.read()
     if " " not in query and Path(query).is_file():
         if Path(query).suffix.lower() == ".sql":
@@ -297,11 +261,10 @@ def _text(query: str) -> str:
     return query
 
 
-def _demo(tables: Sequence[str]) -> str:
-    """The model that answers where none is given, and a word of warning."""
-    if any("demo:" not in table for table in tables):
+def _warn_of_demo(setup: Setup, tables: Sequence[str]) -> None:
+    """A word of warning if the demo model answers about other tables than its own."""
+    if setup.model is None and any("demo:" not in table for table in tables):
         errors_console().print(_ONLY_DEMO, markup=False, highlight=False)
-    return "demo"
 
 
 def _writer(path: Path, tables: Mapping[str, Path]) -> Any:
@@ -311,10 +274,10 @@ def _writer(path: Path, tables: Mapping[str, Path]) -> Any:
             raise ConfigError(
                 f"--output {path} would overwrite the table '{name}'. Give another file name."
             )
-    check_output(path, list(_WRITERS), any_case=True)
+    check_output(path, list(WRITERS), any_case=True)
 
     def write(result: Result) -> None:
-        _WRITERS[path.suffix.lower()](result, path)
+        WRITERS[path.suffix.lower()](result, path)
         rows = f"{len(result):,} {'row' if len(result) == 1 else 'rows'}"
         errors_console().print(f"Wrote {rows} to {path}.", markup=False, highlight=False)
 

@@ -9,17 +9,23 @@ from rich.console import Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
+from relquery.cli.terminal.records import are_readable, in_lines
 from relquery.sql.analyze.analysis import cells
 from relquery.sql.explain.explanation import SqlExplanation
 
 _WORDS = ("stage", "answers", "asks")
 
 
-def shown(explanation: SqlExplanation) -> Group | Text:
-    """A row per call, what is not known left out, and below it how calls would be cheaper."""
+def shown(explanation: SqlExplanation, width: int | None = None) -> Group | Text:
+    """A row per call, what is not known left out, and below it how calls would be cheaper.
+
+    width: columns of the terminal; where it is too narrow, each figure has a line of its own.
+    """
     if not explanation.calls:
         return Text(str(explanation))
-    view = _table(explanation.columns(), explanation.title)
+    columns, title = explanation.columns(), explanation.title
+    fits = width is None or are_readable(columns, width)
+    view = _table(columns, title) if fits else in_lines(columns, title)
     return Group(view, *map(Text, explanation.notes))
 
 

@@ -3,31 +3,61 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from types import FrameType
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(patience: float = 0.0) -> Iterator[None]:
     """What Ctrl-C breaks in this block ends it as KeyboardInterrupt; for the main thread.
 
     DuckDB turns the interrupt into a RuntimeError, compiled code into a SystemError, and an import
     that it stops half-way fails later for a reason of its own.
+    patience: seconds in which a Ctrl-C after another does nothing, so that what the first one ends
+    is cleaned up.
     """
-    pressed = False
+    pressed: float | None = None
 
     def press(number: int, frame: FrameType | None) -> None:
         nonlocal pressed
-        pressed = True
-        raise KeyboardInterrupt
+        before, now = pressed, monotonic()
+        if before is None or now >= before + patience:
+            pressed = now
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, press)
     try:
         yield
     except Exception as error:
-        if pressed:
+        if pressed is not None:
             raise KeyboardInterrupt from error
         raise
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def deferred(said: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C in this block ends it when it is done; a second one at once. For the main thread.
+
+    For what could not be run again if it was stopped half-way, such as imports. said: called when
+    Ctrl-C is pressed first, to tell that it is heard.
+    """
+    presses = 0
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal presses
+        presses += 1
+        if presses > 1:
+            raise KeyboardInterrupt
+        said()
+
+    before = signal.signal(signal.SIGINT, press)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if presses:
+        signal.raise_signal(signal.SIGINT)

@@ -33,9 +33,11 @@ def result_table(result: Result, rows: int) -> Table:
     view = Table(show_edge=False, pad_edge=False)
     for name, column in zip(result.columns, result.table.columns, strict=True):
         numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
-        view.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
+        view.add_column(
+            Text(printable(name)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in result.head(rows).fetchall():
-        view.add_row(*(_cell(value) for value in row))
+        view.add_row(*(cell(value) for value in row))
     if len(result) > rows:
         view.caption = f"first {rows} of {len(result)} rows"
     return view
@@ -144,8 +146,18 @@ def _number(value: float | Decimal) -> float | str | None:
     return number if math.isfinite(number) else None
 
 
-def _cell(value: object) -> Text:
+def cell(value: object) -> Text:
+    """A value in a terminal."""
     if value is None:
         return Text("NULL", style="dim")
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return Text("".join(char if char.isprintable() else repr(char)[1:-1] for char in text))
+    return Text(printable(f"{value:.4g}" if isinstance(value, float) else str(value)))
+
+
+def printable(text: str, kept: str = "") -> str:
+    """A text in which control characters are written out, so that they do nothing to a terminal.
+
+    kept: characters that stay.
+    """
+    return "".join(
+        char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text
+    )

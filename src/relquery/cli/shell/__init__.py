@@ -1,0 +1,1 @@
+"""The shell that `relquery sql` opens when it is given no query."""

@@ -1,0 +1,279 @@
+"""The dot-commands of the shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from rich.table import Table
+from rich.text import Text
+
+from relquery.cli.shell.session import Session
+from relquery.cli.shell.split import entries
+from relquery.cli.sql.formats import Format
+from relquery.cli.terminal.records import report_view
+from relquery.cli.terminal.show import to_json
+from relquery.cli.terminal.tables import find_table
+from relquery.errors import ConfigError, UnknownTableError, unknown
+from relquery.report import Report
+from relquery.sql.result import Result
+from relquery.sql.tables import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class DotCommand:
+    """usage: its argument, if it takes one. words: those that it completes; None for files."""
+
+    name: str
+    usage: str
+    help: str
+    run: Callable[[Session, str], None]
+    words: Callable[[Session], Iterable[str]] | None = lambda session: ()
+
+
+def run_command(session: Session, line: str) -> None:
+    """Run a line such as `.mode csv`. Raises RelqueryError and OSError."""
+    name, *rest = line.rstrip("; \t").split(maxsplit=1)
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        raise ConfigError(unknown("command", name, COMMANDS))
+    argument = _without_quotes(rest[0]) if rest else ""
+    if argument and not command.usage:
+        raise ConfigError(f"{name} takes no argument. Write {name}.")
+    command.run(session, argument)
+
+
+def _without_quotes(text: str) -> str:
+    text = text.strip()
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text
+
+
+def _help(session: Session, argument: str) -> None:
+    view = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    view.add_column(overflow="fold", max_width=24)
+    view.add_column(overflow="fold")
+    for one in COMMANDS.values():
+        view.add_row(Text(f"{one.name} {one.usage}".rstrip()), Text(one.help))
+    session.screen.draw(view)
+    session.screen.say("Statements end with ;. Ctrl-C stops one, Ctrl-R searches what was typed.")
+
+
+def _tables(session: Session, argument: str) -> None:
+    tables = session.connection.tables()
+    if not tables:
+        session.screen.say("No tables. .register NAME=FILE reads a file as one.")
+        return
+    names = sorted(tables)
+    columns = [", ".join(tables[name]) for name in names]
+    _show(session, {"table": names, "columns": columns})
+
+
+def _schema(session: Session, argument: str) -> None:
+    tables = session.connection.tables()
+    name = next((one for one in tables if one.lower() == argument.lower()), None)
+    if name is None:
+        listing = unknown("table", argument, sorted(tables))
+        raise ConfigError(f"{listing} .register {argument or 'NAME'}=FILE reads a file as one.")
+    described = _described(session, name).table.select([0, 1])
+    session.screen.show(Result(described.rename_columns(["column", "type"]), (), Report()))
+
+
+def _described(session: Session, name: str) -> Result:
+    """What DESCRIBE says of a table, whose name may be a path or have a dot in it."""
+    try:
+        return session.connection.sql(f"DESCRIBE {quoted(name)}")
+    except UnknownTableError:
+        path = ".".join(map(quoted, name.split(".")))
+        return session.connection.sql(f"DESCRIBE {path}")
+
+
+def _register(session: Session, argument: str) -> None:
+    if not argument:
+        raise ConfigError("Give a file: .register NAME=FILE, e.g. .register movies=movies.csv.")
+    name, path = find_table(argument)
+    session.register(name, path.expanduser())
+    columns = session.connection.tables().get(name, ())
+    session.screen.say(f"{name}: {', '.join(columns)}" if columns else f"{name} is readable.")
+
+
+def _open(session: Session, argument: str) -> None:
+    if not argument:
+        raise ConfigError("Give a DuckDB file: .open FILE. .open :memory: opens an empty database.")
+    session.change_database(Path(argument).expanduser())
+    session.last = None
+
+
+def _model(session: Session, argument: str) -> None:
+    if argument:
+        session.change_model(argument)
+    session.screen.say(f"model: {session.model}")
+
+
+def _explain(session: Session, argument: str) -> None:
+    if argument.isdecimal() and argument.isascii():
+        session.limit = int(argument)
+    elif argument:
+        session.limit = 0 if _is_on(".explain", argument, "a number of calls") else None
+    session.screen.say(f"explain: {_limit(session)}")
+
+
+def _limit(session: Session) -> str:
+    if session.limit is None:
+        return "off"
+    return "on" if session.limit == 0 else f"above {session.limit:,} calls"
+
+
+def _timer(session: Session, argument: str) -> None:
+    if argument:
+        session.is_timed = _is_on(".timer", argument)
+    session.screen.say(f"timer: {_on(session.is_timed)}")
+
+
+def _on(is_on: bool) -> str:
+    return "on" if is_on else "off"
+
+
+def _is_on(name: str, argument: str, other: str = "") -> bool:
+    if argument.lower() not in ("on", "off"):
+        more = f" or {other}" if other else ""
+        raise ConfigError(f"{name} {argument}: expected on, off{more}.")
+    return argument.lower() == "on"
+
+
+def _mode(session: Session, argument: str) -> None:
+    forms = {form.value: form for form in Format}
+    if argument:
+        if argument.lower() not in forms:
+            raise ConfigError(unknown("mode", argument, forms))
+        session.screen.form = forms[argument.lower()]
+    session.screen.say(f"mode: {session.screen.form.value}")
+
+
+def _rows(session: Session, argument: str) -> None:
+    if argument:
+        if not (argument.isdecimal() and argument.isascii() and int(argument)):
+            raise ConfigError(f".rows {argument}: expected a whole number of at least 1.")
+        session.screen.rows = int(argument)
+    session.screen.say(f"rows: {session.screen.rows:,}")
+
+
+def _output(session: Session, argument: str) -> None:
+    path = Path(argument).expanduser() if argument else None
+    for name, source in session.setup.tables.items():
+        if path is not None and path.exists() and source.exists() and path.samefile(source):
+            raise ConfigError(f"{path} is the table '{name}'. Give another file name.")
+    session.screen.redirect(path)
+    where = "this terminal" if path is None else str(path)
+    session.screen.say(f"Results go to {where}.")
+
+
+def _read(session: Session, argument: str) -> None:
+    if not argument:
+        raise ConfigError("Give a file with statements: .read FILE.")
+    path = Path(argument).expanduser()
+    if path.resolve() in session.reading:
+        raise ConfigError(f"{path} is being read. A file that reads itself would never end.")
+    try:
+        found = entries(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not a text in UTF-8 ({error.reason}). Convert it.") from error
+    session.reading.append(path.resolve())
+    session.pending[:0] = [*found.whole, *([found.rest] if found.rest else [])]
+
+
+def _errors(session: Session, argument: str) -> None:
+    errors = () if session.last is None else session.last.errors
+    if not errors:
+        session.screen.say("No values are missing in the last result with calls.")
+        return
+    columns: dict[str, Sequence[object]] = {
+        "stage": [one.stage for one in errors],
+        "row": [one.row for one in errors],
+        "error": [one.error for one in errors],
+        "answer": [one.text for one in errors],
+        "inputs": [to_json(dict(one.inputs)) for one in errors],
+    }
+    _show(session, columns)
+
+
+def _report(session: Session, argument: str) -> None:
+    if session.last is None:
+        session.screen.say("No statement has made calls yet.")
+        return
+    session.screen.draw(report_view(session.last.report, session.screen.width))
+
+
+def _settings(session: Session, argument: str) -> None:
+    setup, screen = session.setup, session.screen
+    values = {
+        "model": session.model,
+        "database": setup.database,
+        "ledger": "as long as the shell is open" if setup.ledger is None else str(setup.ledger),
+        "order": setup.order,
+        "guard": "off" if setup.guard is None else f"{setup.guard:g}",
+        "explain": _limit(session),
+        "timer": _on(session.is_timed),
+        "mode": screen.form.value,
+        "rows": f"{screen.rows:,}",
+        "output": "this terminal" if screen.path is None else str(screen.path),
+    }
+    _show(session, {"setting": list(values), "value": list(values.values())})
+
+
+def _quit(session: Session, argument: str) -> None:
+    session.is_over = True
+
+
+def _show(session: Session, columns: Mapping[str, Sequence[object]]) -> None:
+    session.screen.show(Result(pa.table(dict(columns)), (), Report()))
+
+
+def _switch(session: Session) -> Iterable[str]:
+    return ("on", "off")
+
+
+_ALL = (
+    DotCommand(".help", "", "Show these commands.", _help),
+    DotCommand(".tables", "", "List the tables and their columns.", _tables),
+    DotCommand(
+        ".schema", "TABLE", "Show the columns of a table and their types.", _schema,
+        lambda session: session.known,
+    ),
+    DotCommand(
+        ".register", "NAME=FILE", "Read a CSV, Parquet, JSON or DuckDB file as a table.",
+        _register, None,
+    ),
+    DotCommand(".open", "FILE", "Open a DuckDB file in place of the database.", _open, None),
+    DotCommand(
+        ".model", "[NAME]", "Show or change the model that answers.", _model,
+        lambda session: ("demo", "openai:", "random:layers=1"),
+    ),
+    DotCommand(
+        ".explain", "[on|off|CALLS]",
+        "Show what a statement asks and wait for a yes before it is sent; with a number, only for "
+        "more calls than that.",
+        _explain, _switch,
+    ),
+    DotCommand(
+        ".timer", "[on|off]", "Show the seconds that each statement takes.", _timer, _switch
+    ),
+    DotCommand(
+        ".mode", "[FORM]", "Show results as table, csv, json or markdown.", _mode,
+        lambda session: [form.value for form in Format],
+    ),
+    DotCommand(".rows", "[N]", "Show up to N rows of a table.", _rows),
+    DotCommand(
+        ".output", "[FILE]", "Write results to a file; without one, to this terminal.", _output,
+        None,
+    ),
+    DotCommand(".read", "FILE", "Run the statements and commands of a file.", _read, None),
+    DotCommand(".errors", "", "Show the values that are missing in the last result.", _errors),
+    DotCommand(".report", "", "Show again what the last statement with calls cost.", _report),
+    DotCommand(".settings", "", "Show all settings.", _settings),
+    DotCommand(".quit", "", "Leave the shell; so does Ctrl-D.", _quit),
+)  # fmt: skip
+COMMANDS = {command.name: command for command in _ALL}
+"""By name, in the order of `.help`."""

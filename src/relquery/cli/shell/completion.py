@@ -1,0 +1,127 @@
+"""What may follow what has been typed: keywords, functions, tables, columns, dot-commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from relquery.cli.shell.scope import Tables, named, unquoted
+from relquery.cli.shell.split import entries, pieces
+from relquery.cli.shell.vocabulary import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS
+from relquery.sql.tables import quoted
+
+Words = Callable[[], Iterable[str]]
+_TYPED = re.compile(r'(?:((?:"(?:[^"]|"")+"|[^\W\d]\w*)(?:\.\w+)*)\.)?([^\W\d]\w*)?$')
+_IN_BRACES = re.compile(r"\{(?:(\w+)\.)?(\w*)$")
+_LAST_WORD = re.compile(r"(\w+)\s+$")
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*")
+
+
+class ShellCompleter(Completer):
+    """Completes the last word before the cursor.
+
+    tables: of the connection. commands: the words that may follow each dot-command; None where
+        the name of a file does.
+    """
+
+    def __init__(self, tables: Callable[[], Tables], commands: Mapping[str, Words | None]) -> None:
+        self._tables, self._commands = tables, commands
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterator[Completion]:
+        """See Completer."""
+        before = entries(document.text_before_cursor + "\0").rest.removesuffix("\0")
+        line = document.current_line_before_cursor
+        if not before and line.lstrip().startswith("."):
+            yield from self._of_command(line.lstrip())
+            return
+        after = document.text_after_cursor
+        end = next((one.start for one in pieces(after) if one.kind == "end"), len(after))
+        yield from self._of_statement(before, before + after[:end])
+
+    def _of_command(self, line: str) -> Iterator[Completion]:
+        name, blank, argument = line.partition(" ")
+        if not blank:
+            yield from _matching(self._commands, name)
+        elif name in self._commands:
+            words = self._commands[name]
+            yield from _files(argument) if words is None else _matching(words(), argument.lstrip())
+
+    def _of_statement(self, before: str, statement: str) -> Iterator[Completion]:
+        tables = self._tables()
+        last = next((one for one in reversed(list(pieces(before))) if one.is_open), None)
+        if last is not None:
+            inside = _IN_BRACES.search(before, last.start)
+            if last.kind == "text" and inside is not None:
+                yield from _columns(inside[1], inside[2], named(statement, tables) or tables)
+            return
+        typed = _TYPED.search(before)
+        assert typed is not None  # it matches nothing, too
+        word = typed[2] or ""
+        found = named(statement[: len(before) - len(word)] + statement[len(before) :], tables)
+        if typed[1] is not None:
+            yield from _columns(typed[1], word, found or tables)
+            return
+        previous = _LAST_WORD.search(before[: len(before) - len(word)])
+        yield from self._words(word, previous[1].upper() if previous else "", found, tables)
+
+    def _words(
+        self, word: str, previous: str, found: Tables, tables: Tables
+    ) -> Iterator[Completion]:
+        of_tables = list(_matching(map(_as_sql, tables), word, "table"))
+        if previous in BEFORE_A_TABLE:
+            yield from of_tables
+            return
+        yield from _columns(None, word, found or tables)
+        yield from of_tables
+        for name, arguments in FUNCTIONS.items():
+            if name.startswith(word.upper()):
+                text = name.lower() if word.islower() else name
+                yield Completion(f"{text}(", -len(word), f"{text}({arguments})", "relquery")
+        if word:
+            keywords = map(str.lower, KEYWORDS) if word.islower() else KEYWORDS
+            yield from _matching(keywords, word)
+
+
+def _columns(table: str | None, word: str, tables: Tables) -> Iterator[Completion]:
+    """Columns of one table, or of all."""
+    of: Mapping[str, Sequence[str]] = tables
+    if table is not None:
+        of = {name: columns for name, columns in tables.items() if name.lower() == unquoted(table)}
+    by_column: dict[str, str] = {}
+    for name, columns in of.items():
+        for column in columns:
+            by_column.setdefault(column, name)
+    for column, name in by_column.items():
+        if column.lower().startswith(word.lower()):
+            yield Completion(_as_sql(column), -len(word), column, f"column of {name}")
+
+
+def _matching(words: Iterable[str], typed: str, meta: str = "") -> Iterator[Completion]:
+    for word in words:
+        if word.lstrip('"').lower().startswith(typed.lower()):
+            yield Completion(word, -len(typed), display_meta=meta)
+
+
+def _files(typed: str) -> Iterator[Completion]:
+    """Paths that begin as typed, behind the `=` of NAME=FILE if there is one."""
+    start = typed.rpartition("=")[2].lstrip()
+    folder, slash, name = start.rpartition("/")
+    try:
+        paths = sorted(Path(f"{folder}{slash}" or ".").expanduser().iterdir())
+    except (OSError, RuntimeError):  # no such folder, or no such home
+        return
+    for path in paths:
+        if path.name.startswith(name) and (name or not path.name.startswith(".")):
+            yield Completion(path.name + ("/" if path.is_dir() else ""), -len(name))
+
+
+def _as_sql(name: str) -> str:
+    """A name as it is written in SQL; that of a table may be a path."""
+    parts = name.split(".")
+    if not all(map(_PLAIN_NAME.fullmatch, parts)):
+        return quoted(name)
+    return ".".join(quoted(part) if part.upper() in KEYWORDS else part for part in parts)

@@ -1,0 +1,57 @@
+"""What was typed in earlier sessions, in a file that only its owner reads."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+from relquery.cli.terminal.show import errors_console
+
+_OWNER = 0o600
+_OWNERS_FOLDER = 0o700
+
+
+class _File(FileHistory):
+    """One that goes on without its file if the disk is full, say."""
+
+    def store_string(self, string: str) -> None:
+        """See History."""
+        with suppress(OSError):
+            super().store_string(string)
+
+
+def history_file(environment: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Where the history is: in the user's folder for state. Raises RuntimeError without a home."""
+    given = Path(environment.get("XDG_STATE_HOME", ""))
+    if given.is_absolute():
+        folder = given
+    elif platform == "win32":
+        local = environment.get("LOCALAPPDATA")
+        folder = Path(local) if local else Path.home() / "AppData" / "Local"
+    elif platform == "darwin":
+        folder = Path.home() / "Library" / "Application Support"
+    else:
+        folder = Path.home() / ".local" / "state"
+    return folder / "relquery" / "history"
+
+
+def open_history(path: Path | None) -> History:
+    """The history in a file, which is made if it does not exist; None for this session's alone."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.parent.mkdir(_OWNERS_FOLDER, parents=True, exist_ok=True)
+        with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER), "a+b") as file:
+            file.seek(0)
+            file.read(1)
+        path.chmod(_OWNER)
+    except OSError as error:
+        said = f"The history is not kept: {path} cannot be used ({error.strerror})."
+        errors_console().print(said, markup=False, highlight=False)
+        return InMemoryHistory()
+    return _File(str(path))

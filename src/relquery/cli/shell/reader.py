@@ -1,0 +1,105 @@
+"""Reads what a person types, until it is whole."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import Completer
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_focus
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output, create_output
+
+from relquery.cli.shell.colours import STYLE, SqlLexer
+from relquery.cli.shell.split import is_whole
+
+_PROMPT = "relquery> "
+_CONTINUED = "     ...> "
+
+
+class Reader(Protocol):
+    """Reads from a person. Both raise KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D."""
+
+    def read(self) -> str:
+        """One or more whole entries."""
+
+    def answer(self, question: str) -> str:
+        """A line that answers a question."""
+
+
+class PromptReader:
+    """With history, completion and colours. output: None for standard output."""
+
+    def __init__(
+        self, history: History, completer: Completer, output: Output | None = None
+    ) -> None:
+        self._session = PromptSession[str](
+            [("class:prompt", _PROMPT)],
+            multiline=True,
+            prompt_continuation=[("class:continued", _CONTINUED)],
+            history=history,
+            completer=completer,
+            complete_while_typing=False,
+            lexer=SqlLexer(),
+            style=STYLE,
+            key_bindings=_bindings(),
+            output=output,
+        )
+        self._questions = PromptSession[str](output=output)
+
+    def read(self) -> str:
+        """See Reader."""
+        return self._session.prompt()
+
+    def answer(self, question: str) -> str:
+        """See Reader."""
+        return self._questions.prompt(question)
+
+
+class LineReader:
+    """Line by line, for terminals that cannot move their cursor. line: reads one, as `input`."""
+
+    def __init__(self, line: Callable[[str], str] = input) -> None:
+        self._line = line
+
+    def read(self) -> str:
+        """See Reader."""
+        text = self._line(_PROMPT)
+        while not is_whole(text):
+            text = f"{text}\n{self._line(_CONTINUED)}"
+        return text
+
+    def answer(self, question: str) -> str:
+        """See Reader."""
+        return self._line(question)
+
+
+def open_reader(history: Callable[[], History], completer: Completer) -> Reader:
+    """The reader for the terminal that this process has."""
+    if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
+        return LineReader()
+    # If results go to a file, the person still sees what they type.
+    output = None if sys.stdout.isatty() else create_output(sys.stderr)
+    return PromptReader(history(), completer, output)
+
+
+def _bindings() -> KeyBindings:
+    bindings = KeyBindings()
+
+    @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        completing = buffer.complete_state
+        if completing is not None and completing.current_completion is not None:
+            buffer.complete_state = None
+        elif is_whole(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings

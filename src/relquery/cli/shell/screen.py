@@ -1,0 +1,95 @@
+"""Where the shell shows results and messages."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, RenderableType
+
+from relquery.cli.sql.explained import analyzed
+from relquery.cli.sql.formats import SHOWN, TEXTS, Format
+from relquery.cli.terminal.records import fits, records
+from relquery.cli.terminal.show import errors_console, printable, result_table
+from relquery.errors import ConfigError
+from relquery.sql.analyze.analysis import is_analysis
+from relquery.sql.result import Result
+
+_WIDE = 100_000
+"""Columns of a file."""
+
+
+@dataclass(slots=True)
+class Screen:
+    """Results go to standard output or to a file, messages to standard error.
+
+    form: of results. rows: how many of a table are shown; a file has all. path: of the file.
+    """
+
+    form: Format = Format.TABLE
+    rows: int = SHOWN
+    path: Path | None = None
+    _file: TextIO | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns that there are for results."""
+        return Console().width if self._file is None else _WIDE
+
+    def show(self, result: Result) -> None:
+        """Show the rows of a result; nothing for a statement without any."""
+        if not result.columns:
+            return
+        if self.form is not Format.TABLE:
+            self._write(TEXTS[self.form](result))
+        elif is_analysis(result.table):
+            self.draw(analyzed(result.table))
+        elif self._file is not None:
+            self.draw(result_table(result, len(result)))
+        elif fits(result, self.rows, self.width):
+            self.draw(result_table(result, self.rows))
+        else:
+            self.draw(records(result, self.rows))
+
+    def draw(self, view: RenderableType) -> None:
+        """Show a table or the like."""
+        if self._file is None:
+            Console().print(view)
+            return
+        drawn = Console(file=io.StringIO(), width=_WIDE, color_system=None)
+        drawn.print(view)
+        assert isinstance(drawn.file, io.StringIO)
+        lines = drawn.file.getvalue().splitlines()
+        self._write("".join(f"{line.rstrip()}\n" for line in lines))
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """Show a message."""
+        shown = printable(text, "\n\t")
+        errors_console().print(shown, style=style, markup=False, highlight=False)
+
+    def redirect(self, path: Path | None) -> None:
+        """Send results to a file, which is emptied, or to standard output. Raises ConfigError."""
+        new = None
+        if path is not None:
+            try:
+                new = path.open("w", encoding="utf-8", newline="")
+            except OSError as error:
+                raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+        self.close()
+        self._file, self.path = new, path
+
+    def close(self) -> None:
+        """Close the file, if there is one."""
+        if self._file is not None:
+            file, self._file, self.path = self._file, None, None
+            with suppress(OSError):  # writing to it has said so
+                file.close()
+
+    def _write(self, text: str) -> None:
+        file = sys.stdout if self._file is None else self._file
+        file.write(text)
+        file.flush()

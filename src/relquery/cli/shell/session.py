@@ -1,0 +1,126 @@
+"""What a shell holds while it is open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from relquery.backends.base import Backend
+from relquery.backends.lazy import LazyBackend
+from relquery.cli.shell.scope import Tables
+from relquery.cli.shell.screen import Screen
+from relquery.cli.sql.setup import Setup, load_shown
+from relquery.cli.terminal.interrupt import deferred
+from relquery.connection import Connection
+from relquery.errors import QueryError
+from relquery.sql.functions import tokens
+from relquery.sql.result import Result
+
+Ask = Callable[[str], bool]
+"""Asks the person a question; whether the answer is yes."""
+
+
+@dataclass(slots=True)
+class Session:
+    """setup: with the present model, database and tables. known: columns by table, for completion.
+
+    limit: statements that make more calls than this are shown before they are sent; None for none.
+    last: the last result with calls. pending: entries that are to run next. reading: the files of
+    `.read` that they come from.
+    """
+
+    setup: Setup
+    connection: Connection
+    backend: LazyBackend
+    screen: Screen
+    ask: Ask
+    limit: int | None = None
+    is_timed: bool = False
+    is_over: bool = False
+    last: Result | None = None
+    known: Tables = field(default_factory=dict)
+    pending: list[str] = field(default_factory=list)
+    reading: list[Path] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, setup: Setup, screen: Screen, ask: Ask) -> Session:
+        """Open the database; no model is loaded."""
+        backend = _lazy(setup)
+        return cls(setup, setup.connect(backend), backend, screen, ask)
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return self.setup.model or "demo"
+
+    def refresh(self) -> None:
+        """Look up the tables that completion knows."""
+        with suppress(QueryError):  # within a transaction that failed
+            self.known = self.connection.tables()
+
+    def change_model(self, name: str) -> None:
+        """Have another model answer, which is loaded when it is first asked."""
+        self.setup = replace(self.setup, model=name)
+        before, self.backend = self.backend, _lazy(self.setup)
+        self.connection = replace(self.connection, backend=self.backend, clock=self.backend.clock)
+        tokens.install(self.connection.database, self.backend)
+        before.close()
+
+    def change_database(self, path: Path) -> None:
+        """Open a DuckDB file in place of the present database; registered files stay readable.
+
+        Raises TableError, and then all stays as it is.
+        """
+        setup = replace(self.setup, database=str(path))
+        # The answers that this session has paid for are in the present ledger.
+        opened = replace(setup, ledger=None).connect(self.backend)
+        if opened.ledger is not None:
+            opened.ledger.close()
+        self.connection.database.close()
+        self.setup, self.connection = setup, replace(opened, ledger=self.connection.ledger)
+
+    def register(self, name: str, path: Path) -> None:
+        """Make a file readable as a table. Raises TableError."""
+        self.connection.register(name, path)
+        self.setup = replace(self.setup, tables={**self.setup.tables, name: path})
+
+    def stop(self, text: str) -> None:
+        """Say something, and do not run what was to run next."""
+        left = len(self.pending)
+        self.pending.clear()
+        more = (
+            f" {left} more {'entry was' if left == 1 else 'entries were'} not run." if left else ""
+        )
+        self.screen.say(text + more)
+
+    def close(self) -> None:
+        """Close the file of results, the database, the ledger and the model."""
+        self.screen.close()
+        self.connection.close()
+        self.backend.close()
+
+
+@dataclass(slots=True)
+class _Loader:
+    """Loads a model once, also if Ctrl-C is pressed meanwhile."""
+
+    model: str
+    options: Mapping[str, Any]
+    screen_says: Callable[[str], None]
+    loaded: Backend | None = None
+
+    def __call__(self) -> Backend:
+        if self.loaded is None:
+            with deferred(self._heard):
+                self.loaded = load_shown(self.model, self.options)
+        return self.loaded
+
+    def _heard(self) -> None:
+        self.screen_says(f"Stopping when {self.model} is loaded; Ctrl-C again stops at once.")
+
+
+def _lazy(setup: Setup) -> LazyBackend:
+    return LazyBackend(_Loader(setup.model or "demo", setup.options, Screen().say))

@@ -1,0 +1,73 @@
+"""A shell over a small table, with a backend that loads no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from relquery.cli.shell.screen import Screen
+from relquery.cli.shell.session import Session
+from relquery.cli.shell.start import run_entries
+from relquery.cli.sql.setup import Setup
+from relquery.prompt import Answer, Finish
+from tests.sql.fakes import FakeBackend, Fields
+
+Say = Callable[[str], tuple[str, str]]
+
+
+def upper(query: str, fields: Fields) -> str | Answer:
+    """The fields in upper case; nothing for `fails`."""
+    if query == "fails":
+        return Answer(None, Finish.ERROR, "out of [red]spice")
+    return "|".join(str(value) for value in fields.values()).upper()
+
+
+@pytest.fixture
+def backend() -> FakeBackend:
+    return FakeBackend(upper)
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> list[str]:
+    """Names of the models that were loaded."""
+    names: list[str] = []
+
+    def load(model: str, options: object) -> FakeBackend:
+        names.append(model)
+        return backend
+
+    monkeypatch.setattr("relquery.cli.shell.session.load_shown", load)
+    monkeypatch.setenv("COLUMNS", "100")
+    return names
+
+
+@pytest.fixture
+def films(tmp_path: Path) -> Path:
+    path = tmp_path / "films.csv"
+    path.write_text("title,stars\nAlien,4\nDune,3\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def setup(films: Path) -> Setup:
+    return Setup(None, {}, {"films": films}, ":memory:", "tree", None, 50, None, {})
+
+
+@pytest.fixture
+def session(setup: Setup, loaded: list[str]) -> Iterator[Session]:
+    opened = Session.open(setup, Screen(), lambda question: False)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def say(session: Session, capsys: pytest.CaptureFixture[str]) -> Say:
+    """Gives a text to the shell; what it writes on standard output and error."""
+
+    def given(text: str) -> tuple[str, str]:
+        run_entries(session, text)
+        return capsys.readouterr()
+
+    return given

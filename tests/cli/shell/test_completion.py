@@ -1,0 +1,115 @@
+"""What Tab offers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import to_plain_text
+
+from relquery.cli.shell.colours import SqlLexer
+from relquery.cli.shell.completion import ShellCompleter
+from relquery.cli.shell.scope import named
+from relquery.cli.shell.vocabulary import FUNCTIONS
+from relquery.sql import names
+from relquery.sql.functions import tokens
+
+TABLES = {
+    "movies": ["title", "year", "Review Text"],
+    "tickets": ["message", "year"],
+    "a.b": ["deep"],
+    "my table": ["x"],
+    "order": ["number"],
+}
+COMPLETER = ShellCompleter(
+    lambda: TABLES, {".tables": lambda: (), ".timer": lambda: ("on", "off"), ".read": None}
+)
+
+
+def offered(text: str) -> list[str]:
+    """The words offered where `|` is in a text."""
+    before, _, after = text.partition("|")
+    document = Document(before + after, len(before))
+    return [one.text for one in COMPLETER.get_completions(document, CompleteEvent())]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("SEL|", ["SELECT"]),
+        ("sel|", ["select"]),
+        ("SELECT AI_C|", ["AI_COMPLETE(", "AI_CLASSIFY(", "AI_COUNT_TOKENS("]),
+        ("SELECT llm|", ["llm("]),
+        ("SELECT * FROM mov|", ["movies"]),
+        ("SELECT * FROM |", ["movies", "tickets", "a.b", '"my table"', '"order"']),
+        ("SELECT tit| FROM movies", ["title"]),
+        ("SELECT mess| FROM movies", []),
+        ("SELECT mess| FROM tickets t, movies;", ["message"]),
+        ("SELECT t.| FROM tickets t", ["message", "year"]),
+        ("SELECT t.ye| FROM tickets AS T JOIN movies m", ["year"]),
+        (
+            "SELECT m.| FROM tickets t JOIN movies m ON TRUE WHERE",
+            ["title", "year", '"Review Text"'],
+        ),
+        ('SELECT "my table".| FROM "my table"', ["x"]),
+        ("SELECT deep| FROM a.b", ["deep"]),
+        ("SELECT mess|", ["message"]),
+        ("SELECT 1; SELECT mess| FROM tickets", ["message"]),
+        ("SELECT 'sel|", []),
+        ("SELECT 1 -- sel|", []),
+        ("SELECT /* sel|", []),
+        ("SELECT AI_FILTER('Is {ti|", ["title"]),
+        ("SELECT AI_FILTER('Is {m.| FROM movies m", []),
+        ("SELECT x FROM movies m WHERE AI_FILTER('Is {m.t|", ["title"]),
+        (".ti|", [".timer"]),
+        (".t|", [".tables", ".timer"]),
+        (".timer o|", ["on", "off"]),
+        (".nothing o|", []),
+        ("SELECT a\n.tim|", []),
+    ],
+)
+def test_words_that_fit_are_offered(text: str, words: list[str]) -> None:
+    assert offered(text) == words
+
+
+def test_functions_are_offered_with_their_arguments() -> None:
+    document = Document("SELECT AI_SC")
+    (one,) = COMPLETER.get_completions(document, CompleteEvent())
+    assert to_plain_text(one.display) == "AI_SCORE('question', column, ...)"
+
+
+def test_files_are_offered_where_a_command_takes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "day.sql").touch()
+    (tmp_path / ".hidden").touch()
+    assert offered(".read |") == ["data/"]
+    assert offered(".read data/d|") == ["day.sql"]
+    assert offered(".read nowhere/d|") == []
+
+
+def test_every_function_of_relquery_is_known() -> None:
+    assert {name.lower() for name in FUNCTIONS} == names.FUNCTIONS | {tokens.NAME}
+
+
+def test_a_keyword_after_a_table_is_no_alias() -> None:
+    found = named("SELECT 1 FROM movies WHERE tickets", TABLES)
+    assert set(found) == {"movies", "tickets"}
+    assert set(named("FROM 'movies' -- tickets", TABLES)) == set()
+
+
+def test_sql_is_coloured_over_several_lines() -> None:
+    document = Document("SELECT LLM('a\nb', x), 12 -- y\nFROM t")
+    line = SqlLexer().lex_document(document)
+    styles = {part[1]: part[0] for number in range(3) for part in line(number)}
+    assert styles["SELECT"] == styles["FROM"] == "class:sql.keyword"
+    assert styles["LLM"] == "class:sql.function"
+    assert styles["'a"] == styles["b'"] == "class:sql.text"
+    assert styles["12"] == "class:sql.number"
+    assert styles["-- y"] == "class:sql.comment"
+    assert line(3) == []
+    assert SqlLexer().lex_document(Document(".mode csv"))(0) == [("class:command", ".mode csv")]

@@ -1,0 +1,208 @@
+"""The shell as a person uses it, with keys in place of a terminal."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from relquery.cli.shell.reader import LineReader, PromptReader, open_reader
+from relquery.cli.shell.screen import Screen
+from relquery.cli.shell.session import Session
+from relquery.cli.shell.start import completer, converse, is_yes, run_entries
+from relquery.cli.sql.formats import Format
+from relquery.cli.sql.setup import Setup
+from relquery.cli.terminal.interrupt import deferred, interruptible
+from tests.cli.shell.conftest import Say
+from tests.sql.fakes import FakeBackend, Fields
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"
+
+
+@pytest.fixture
+def keys() -> Iterator[PipeInput]:
+    with create_pipe_input() as pipe, create_app_session(input=pipe, output=DummyOutput()):
+        yield pipe
+
+
+@pytest.fixture
+def typed(
+    keys: PipeInput, session: Session, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[str, str]]:
+    """What the shell writes when keys are pressed; Ctrl-D follows them."""
+
+    def press(text: str) -> tuple[str, str]:
+        session.screen.form = Format.CSV
+        reader = PromptReader(InMemoryHistory(), completer(session))
+        session.ask = partial(is_yes, reader)
+        keys.send_text(text + CTRL_D)
+        converse(session, reader)
+        return capsys.readouterr()
+
+    return press
+
+
+def test_a_statement_of_several_lines_is_run_at_its_end(typed: Say) -> None:
+    out, _ = typed("SELECT title\rFROM films\rWHERE stars > 3;\r")
+    assert out == '"title"\n"Alien"\n'
+
+
+def test_pasted_statements_and_commands_run_one_after_the_other(typed: Say) -> None:
+    out, _ = typed(f"{PASTE}SELECT 1 AS a;\n.mode json\nSELECT\n2 AS b;\n{PASTED}\r")
+    assert out == '"a"\n1\n[{"b": 2}]\n'
+
+
+def test_ctrl_c_drops_the_line_and_ctrl_d_leaves(typed: Say) -> None:
+    out, err = typed(f"SELECT 'half{CTRL_C}SELECT 2 AS b;\r")
+    assert (out, err) == ('"b"\n2\n', "")
+
+
+def test_errors_are_shown_with_a_caret_and_the_shell_goes_on(typed: Say) -> None:
+    out, err = typed("SELECT titel FROM films;\rSELECT (1;\rFROM film;\rSELECT 3 AS n;\r")
+    assert "Did you mean 'films'?" in err
+    assert "Here: .register NAME=FILE." in err
+    assert "Did you mean 'title'?" in err
+    assert "\n  SELECT (1;\n           ^" in err
+    assert out == '"n"\n3\n'
+
+
+def test_a_no_sends_nothing_and_a_yes_does(typed: Say, backend: FakeBackend) -> None:
+    typed(".explain on\rSELECT LLM('up', title) FROM films;\rn\r")
+    assert backend.asked == []
+    typed(f"SELECT LLM('up', title) FROM films;\r{CTRL_C}")
+    assert backend.asked == []
+    typed("SELECT LLM('up', title) FROM films;\ry\r")
+    assert len(backend.asked) == 2
+
+
+def test_ctrl_c_stops_a_statement_and_its_answers_are_kept(
+    say: Say, session: Session, backend: FakeBackend
+) -> None:
+    def press_after_three(query: str, fields: Fields) -> str:
+        if len(backend.asked) == 4:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # an impatient person
+        return "Yes"
+
+    backend.function = press_after_three
+    query = "SELECT count(LLM('up', range)) AS n FROM range(9);"
+    _, err = say(f"{query} SELECT 2;")
+    assert "Interrupted. 3 new answers are kept" in err
+    assert "1 more entry was not run." in err
+    out, err = say(query)
+    assert "9" in out
+    assert "6 LLM calls" in err
+
+
+def test_ctrl_c_stops_what_duckdb_computes(say: Say) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    _, err = say(
+        "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range = -b.range;"
+    )
+    assert err == "Interrupted.\n"
+    assert "1" in say("SELECT 1 AS n;")[0]
+
+
+@pytest.mark.parametrize(("presses", "is_done"), [(1, True), (2, False)])
+def test_loading_a_model_is_cut_in_half_by_a_second_ctrl_c_alone(
+    presses: int, is_done: bool
+) -> None:
+    heard: list[str] = []
+
+    def load() -> None:
+        with interruptible(), deferred(lambda: heard.append("heard")):
+            for _ in range(presses):
+                signal.raise_signal(signal.SIGINT)
+            heard.append("done")
+
+    with pytest.raises(KeyboardInterrupt):
+        load()
+    assert heard == ["heard", "done"][: 1 + is_done]
+
+
+def test_a_mistake_of_ours_does_not_end_the_session(
+    say: Say, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*given: object) -> None:
+        raise ZeroDivisionError("oh [red]")
+
+    monkeypatch.setattr("relquery.cli.shell.start.run_statement", breaks)
+    _, err = say("SELECT 1;")
+    assert "Error in relquery itself, please report it: oh [red]" in err
+    assert "ZeroDivisionError" in err
+    assert not session.is_over
+
+
+def test_plain_sql_loads_no_model(say: Say, loaded: list[str]) -> None:
+    assert "Alien" in say("SELECT * FROM films;")[0]
+    assert loaded == []
+
+
+def test_what_cells_hold_does_nothing_to_the_terminal(say: Say) -> None:
+    out, _ = say("SELECT chr(27) || '[31m[red]x[/red]' AS \"a\x1b[0m\";")
+    assert "\x1b" not in out
+    assert "\\x1b[31m[red]x[/red]" in out
+    _, err = say("SELECT error(chr(27) || '[31m[red]');")
+    assert "\x1b" not in err
+    assert "[red]" in err
+
+
+def test_many_columns_in_a_narrow_terminal_have_a_line_each(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out, _ = say("SELECT " + ", ".join(f"'value {at}' AS c{at}" for at in range(9)) + ";")
+    assert [line.rstrip() for line in out.splitlines()[:3]] == [
+        "row 1",
+        "c0  value 0",
+        "c1  value 1",
+    ]
+    _, err = say("SELECT LLM('up', title) AS up FROM films;")
+    assert all(len(line) <= 40 for line in (out + err).splitlines())
+    assert "prompt" in err
+
+
+def test_a_dumb_terminal_gets_lines(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = iter(["SELECT 'a", "b' AS n", ";", ".explain on", "SELECT LLM('up', 1);", "yes"])
+    prompts = []
+
+    def line(prompt: str) -> str:
+        prompts.append(prompt)
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    reader = LineReader(line)
+    session.ask = partial(is_yes, reader)
+    converse(session, reader)
+    out, _ = capsys.readouterr()
+    assert "a\\nb" in out
+    assert prompts[:4] == ["relquery> ", "     ...> ", "     ...> ", "relquery> "]
+    assert "Send 1 call? [y/N] " in prompts
+
+
+def test_the_terminal_decides_how_lines_are_read(
+    monkeypatch: pytest.MonkeyPatch, session: Session
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(open_reader(InMemoryHistory, completer(session)), LineReader)
+
+
+def test_options_are_those_of_the_command(setup: Setup, loaded: list[str]) -> None:
+    given = replace(setup, order="original", guard=0.5, sampling={"max_tokens": 3}, model="m")
+    session = Session.open(given, Screen(), lambda question: False)
+    run_entries(session, "SELECT LLM('up', title) FROM films;")
+    assert session.last is not None
+    assert session.last.report.stages[0].order.startswith("original")
+    assert loaded == ["m"]
+    session.close()
