@@ -52,7 +52,7 @@ def films(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def setup(films: Path) -> Setup:
-    return Setup(None, {}, {"films": films}, ":memory:", "tree", None, 50, None, {})
+    return Setup(None, {}, {"films": films}, ":memory:", "tree", None, 50, None, "tfidf", None, {})
 
 
 @pytest.fixture

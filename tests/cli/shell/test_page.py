@@ -35,7 +35,17 @@ def test_the_transcripts_are_true(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "150")
     setup = Setup(
-        "demo", {}, {"movies": table_path("movies")}, ":memory:", "tree", None, 50, None, {}
+        "demo",
+        {},
+        {"movies": table_path("movies")},
+        ":memory:",
+        "tree",
+        None,
+        50,
+        None,
+        "tfidf",
+        None,
+        {},
     )
     session = Session.open(setup, Screen(), lambda question: is_yes(Answering(), question))
     assert len(BLOCKS) == 2

@@ -11,6 +11,15 @@ FUNCTIONS = {
     "AI_AGG": "'question', column",
     "AI_SUMMARIZE_AGG": "column",
     "AI_COUNT_TOKENS": "text",
+    "passages": "'table', question, k",
+    "AI_SEARCH": "'table', question, k",
+    "AI_DEDUP": "'table', text, threshold",
+    "AI_SIMILARITY": "text, text",
+    "AI_EMBED": "text",
+    "AI_NEAREST": "texts, others, k",
+    "AI_DUPLICATES": "texts, threshold",
+    "BAG": "list",
+    "MODULE": "column",
 }
 """The functions of relquery, and the arguments of each."""
 

@@ -111,6 +111,17 @@ def sql(
             "Only at temperature 0 or with --seed."
         ),
     ] = None,
+    embedder: Annotated[
+        str,
+        typer.Option(
+            help="What passages(...), AI_SIMILARITY and the like compare texts with: tfidf, a "
+            "folder or Hugging Face name of an encoder, or openai:NAME."
+        ),
+    ] = "tfidf",
+    index: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps the indexes of searched tables for later runs."),
+    ] = None,
     form: Annotated[Format, typer.Option("--format", "-f", help="How rows are printed.")] = (
         Format.TABLE
     ),
@@ -163,7 +174,10 @@ def sql(
         options["cost"] = cost
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
-    setup = Setup(model, options, tables, database, order, guard, guard_rows, ledger, sampling)
+    setup = Setup(
+        model, options, tables, database, order, guard, guard_rows, ledger, embedder, index,
+        sampling,
+    )  # fmt: skip
     if query is None and _is_typed():
         given = {"--param": param, "--output": output, "--selectivity": selectivity}
         _check_for_shell(given | {"--explain": explain})

@@ -33,6 +33,8 @@ class Setup:
     guard: float | None
     guard_rows: int
     ledger: Path | None
+    embedder: str
+    index: Path | None
     sampling: Mapping[str, Any]
 
     def backend(self) -> LazyBackend:
@@ -48,6 +50,8 @@ class Setup:
             guard=self.guard,
             guard_rows=self.guard_rows,
             ledger=":memory:" if self.ledger is None else self.ledger,
+            embedder=self.embedder,
+            index=self.index,
             clock=backend.clock,
         )
         try:
