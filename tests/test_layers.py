@@ -21,7 +21,8 @@ LAYERS: dict[str, set[str]] = {
     "compilation": set(),
     "config": {"errors"},
     "prompt": {"errors"},
-    "report": BASE,
+    "html": set(),
+    "report": BASE | {"html"},
     "ledger": BASE,
     "backends.base": BASE,
     # what to compute
@@ -30,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
     "markup": BASE | {"backends.base"},
-    "sql": BASE | RECORDS | {"ir", "table", "markup", "backends.base"},
+    "sql": BASE | RECORDS | {"html", "ir", "table", "markup", "backends.base"},
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
@@ -51,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "rewrite", "plan", "inputs", "execute", "walk", "explain",
+        "rewrite", "plan", "inputs", "execute", "shown", "walk", "explain",
         "analyze",
     ],
     "table": [

@@ -49,9 +49,11 @@ def run_query(
         if len(texts) > 1:
             foresee(texts, parameters, database, defaults)
         for text in texts:
+            paid.reasons = {}
             with paid.noted(), place(text), _naming(text, database):
                 table = _run_one(text, parameters, database, asker, defaults, paid)
-    result = Result(table, tuple(paid.errors), paid.report(asker.clock() - start))
+    report = paid.report(asker.clock() - start)
+    result = Result(table, tuple(paid.errors), report, paid.reasons)
     _warn(result.errors)
     _warn_of_orders(result.report)
     return result

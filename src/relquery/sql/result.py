@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +14,8 @@ from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_python
+from relquery.sql.shown.missing import Reasons
+from relquery.sql.shown.tables import result_html, result_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,11 +53,16 @@ class RowError:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
-    """The rows of a query. errors: one entry per row and call without a value."""
+    """The rows of a query. errors: one entry per row and call without a value.
+
+    reasons: why a cell is NULL for an error, by (row, column) of this result, from 0. Only where
+    each row of the result is a row of the table, not for groups or DISTINCT.
+    """
 
     table: pa.Table
     errors: tuple[RowError, ...]
     report: Report
+    reasons: Reasons = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
@@ -98,7 +104,7 @@ class Result:
 
     def head(self, rows: int) -> Result:
         """The first rows, with the errors and report of the whole result."""
-        return Result(self.table.slice(0, rows), self.errors, self.report)
+        return replace(self, table=self.table.slice(0, rows))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.fetchall())
@@ -121,19 +127,14 @@ class Result:
     def _repr_html_(self) -> str:
         """For notebooks."""
         shown = self.head(_SHOWN_ROWS).fetchall()
-        rows = [_html_row(self.columns, "th")]
-        rows += [_html_row(map(_cell, row), "td") for row in shown]
-        return f"<table>{''.join(rows)}</table><p>{self._size_in_words()}</p>"
+        view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
+        return result_html(view, self._size_in_words(), self.errors, self.report.summary)
 
     def _size_in_words(self) -> str:
         missing = f", {missing_values(len(self.errors))} missing" if self.errors else ""
         more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
         rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
         return f"{rows_in_words}{more}{missing}"
-
-
-def _html_row(cells: Iterable[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def missing_values(count: int) -> str:

@@ -66,7 +66,7 @@ def run(
                 return _analyzed(tree, walk, asked, Rehearsal(database, scratch, macros.aggregates))
             done = walk.statement(tree.copy())
             asked.check_outer(done.checks)
-            table = database.result(done.sql)
+            table = asked.result(done.sql)
     return table if done.names is None else table.rename_columns(done.names)
 
 

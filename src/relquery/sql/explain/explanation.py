@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from relquery.config import Order
+from relquery.html.table import boxed, lines, of_columns, preformatted
 from relquery.sql.explain.effort import Effort
 from relquery.sql.explain.prefixes import HitRate
 
@@ -227,6 +228,13 @@ class SqlExplanation:
         titles = cells[0] if cells else {}
         columns = {title: [row[title] for row in cells] for title in titles}
         return {title: column for title, column in columns.items() if any(column)}
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        if self.plan is not None:
+            return boxed(preformatted(self.plan))
+        shown = of_columns(self.columns(), ("stage", "answers", "asks")) if self.calls else ""
+        return boxed(lines([self.title]), shown, lines(self.notes))
 
     def __str__(self) -> str:
         if self.plan is not None:
