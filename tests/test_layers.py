@@ -40,6 +40,7 @@ LAYERS: dict[str, set[str]] = {
     # where both meet
     "demo": {"errors"},
     "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
+    "evaluation": {"errors", "report", "html", "sql", "connection"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -78,6 +79,7 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
+    "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": ["terminal", "reorder", "sql", "span", "traces"],
 }  # fmt: skip
 CROWD = 12

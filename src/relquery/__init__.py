@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
+    from relquery.evaluation.comparison import Comparison
+    from relquery.evaluation.evaluate import evaluate
+    from relquery.evaluation.evaluation import Evaluation
     from relquery.ir.optimize import optimize
     from relquery.markup.program import schema
     from relquery.markup.read.schema import Schema
@@ -39,6 +42,9 @@ _HOMES = {
     "Job": "relquery.backends.service.service:Job",
     "Scores": "relquery.backends.scoring.scores:Scores",
     "fit_temperature": "relquery.backends.scoring.calibration:fit_temperature",
+    "evaluate": "relquery.evaluation.evaluate:evaluate",
+    "Evaluation": "relquery.evaluation.evaluation:Evaluation",
+    "Comparison": "relquery.evaluation.comparison:Comparison",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -58,9 +64,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "Comparison",
     "Connection",
     "Dependency",
     "Engine",
+    "Evaluation",
     "Job",
     "PartialResultWarning",
     "Price",
@@ -75,6 +83,7 @@ __all__ = [
     "Scores",
     "connect",
     "demo_table",
+    "evaluate",
     "fit_temperature",
     "optimize",
     "reorder",
