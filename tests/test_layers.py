@@ -54,7 +54,7 @@ ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
         "rewrite", "plan", "inputs", "execute", "shown", "walk", "explain",
-        "analyze",
+        "analyze", "preview",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

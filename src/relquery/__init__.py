@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from relquery.markup.schemas import PromptResult
     from relquery.prompt import Sampling
     from relquery.report import Report
+    from relquery.sql.previewing import Preview
     from relquery.sql.result import Result, RowError
     from relquery.table.cost.price import Price
     from relquery.table.dependencies.dependencies import Dependency
@@ -45,6 +46,7 @@ _HOMES = {
     "evaluate": "relquery.evaluation.evaluate:evaluate",
     "Evaluation": "relquery.evaluation.evaluation:Evaluation",
     "Comparison": "relquery.evaluation.comparison:Comparison",
+    "Preview": "relquery.sql.previewing:Preview",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -71,6 +73,7 @@ __all__ = [
     "Evaluation",
     "Job",
     "PartialResultWarning",
+    "Preview",
     "Price",
     "PromptResult",
     "RelqueryError",

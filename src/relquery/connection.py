@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
-from relquery.errors import ConfigError, MarkupError, QueryError, unknown
+from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
-from relquery.prompt import Sampling
 from relquery.spans.orders import Orders
 from relquery.sql import tables as hosts
 from relquery.sql.answers import readings
 from relquery.sql.execute.asker import Asker, Progress
 from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
+from relquery.sql.previewing import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub
 from relquery.sql.result import Result
+from relquery.sql.settings import read_sampling
 
 if TYPE_CHECKING:
     import duckdb
@@ -157,7 +158,7 @@ class Connection:
         answer.
         """
         with self._turn():
-            return self.schemas.ask(text, _sampling(sampling), independent=independent)
+            return self.schemas.ask(text, read_sampling(sampling), independent=independent)
 
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view, by name."""
@@ -192,7 +193,7 @@ class Connection:
         config = self._config(order, guard, guard_rows)
         config = replace(config, on_error=on_error or config.on_error)
         asker = Asker(self.backend, config, self.ledger, progress, self.clock)
-        return run_query(query, self.database, asker, _sampling(sampling), params)
+        return run_query(query, self.database, asker, read_sampling(sampling), params)
 
     def run(
         self,
@@ -266,6 +267,30 @@ class Connection:
                 clock=self.clock,
             )
 
+    def preview(
+        self,
+        query: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        rows: int = 10,
+        order: Order | None = None,
+        progress: Progress | None = None,
+        **sampling: Any,
+    ) -> Preview:
+        """Run a query on a few rows, and tell from them what it costs for all. Print the result.
+
+        Each SELECT with calls gets at most `rows` of the rows that its FROM and its conditions
+        without calls leave, drawn at random, and a group at most `rows` of its items. So there are
+        at most `rows` calls for each call in the query. The other arguments are as for `sql`.
+
+        Raises as `sql` does, and QueryError for a statement that is not a query with calls.
+        """
+        asker = Asker(
+            self.backend, self._config(order, None, None), self.ledger, progress, self.clock
+        )
+        settings = read_sampling(sampling)
+        return preview_query(query, self.database, asker, settings, params, rows)
+
     @overload
     def explain(
         self,
@@ -324,7 +349,7 @@ class Connection:
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
-        settings = _sampling(sampling)
+        settings = read_sampling(sampling)
         return explain_query(query, self.database, asker, settings, params, selectivity)
 
     def _config(
@@ -367,19 +392,3 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _sampling(settings: dict[str, Any]) -> Sampling:
-    known = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
-    for name in settings:
-        if name not in known:
-            raise ConfigError(unknown("setting", name, known, of="a query"))
-    labels = settings.get("labels")
-    if isinstance(labels, Iterable) and not isinstance(labels, str):
-        settings = settings | {"labels": tuple(labels)}
-        if not settings["labels"]:
-            raise ConfigError(
-                "labels is empty; pass at least one string, or None for unrestricted answers."
-            )
-    given = {name: value for name, value in settings.items() if value is not None}
-    return Sampling(**given)

@@ -17,9 +17,10 @@ from rich.console import Console
 from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.backends.load import load
-from relquery.cli.sql.explained import analyzed, shown
+from relquery.cli.sql.explained import analyzed, shown, whole
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.sql.params import read_params, read_selectivity
+from relquery.cli.sql.wanted import Outcome, Wanted
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
@@ -34,11 +35,9 @@ from relquery.cli.terminal.tables import check_output, find_tables
 from relquery.config import Order
 from relquery.connection import connect
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
-from relquery.report import Report
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv, for_parquet
-from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.result import Result
 from relquery.sql.statements.texts import is_explain
 
@@ -135,6 +134,14 @@ def sql(
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
+    preview: Annotated[
+        bool,
+        typer.Option(
+            "--preview",
+            help="Run the query on a few rows, and show what it would cost for all of them.",
+        ),
+    ] = False,
+    preview_rows: Annotated[int, typer.Option(help="How many rows --preview takes.")] = 10,
     selectivity: Annotated[
         list[str] | None,
         typer.Option(
@@ -166,17 +173,13 @@ def sql(
         options["cache_tokens"] = cache_tokens
     if cost is not None:
         options["cost"] = cost
-    explanation: SqlExplanation | None = None
     tables = find_tables(table or [])
     text = _text(query)
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
     shares = read_selectivity(selectivity or [], explains=asks_to_explain)
-    if output is not None and asks_to_explain:
-        raise ConfigError(
-            f"--output {output} would be overwritten with an explanation. Remove --output, or "
-            "print the explanation with --format csv or --format json."
-        )
+    wanted = Wanted(asks_to_explain, shares, preview_rows if preview else None)
+    wanted.check(output)
     write = None if output is None else _writer(output, tables)
     backend = LazyBackend(partial(_load, model or _demo(table or []), options))
     kept = ":memory:" if ledger is None else ledger
@@ -200,14 +203,8 @@ def sql(
         with shown_warnings(PartialResultWarning), progress() as advance:
             try:
                 with interruptible():
-                    if asks_to_explain:
-                        explanation = connection.explain(
-                            text, params, selectivity=shares, **sampling
-                        )
-                        result = Result(explanation.arrow(), (), Report())
-                    else:
-                        advanced = came.counting(advance)
-                        result = connection.sql(text, params, progress=advanced, **sampling)
+                    advanced = came.counting(advance)
+                    outcome = wanted.of(connection, text, params, sampling, advanced)
             except KeyboardInterrupt:
                 text = what_is_kept(connection.ledger, came)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
@@ -218,9 +215,10 @@ def sql(
                 said = error if ledger is not None else f"{error.__cause__} {kept}"
                 errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
                 raise typer.Exit(ERROR) from None
+    result = outcome.result
     if write is not None:
         write(result)
-    _print(result, form, explanation)
+    _print(outcome, form)
     _report(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
@@ -235,9 +233,10 @@ def _order(name: str) -> Order:
     return name  # type: ignore[return-value]  # QueryConfig checks it
 
 
-def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> None:
-    if form is Format.TABLE and explanation is not None:
-        Console().print(shown(explanation))
+def _print(outcome: Outcome, form: Format) -> None:
+    result = outcome.result
+    if form is Format.TABLE and outcome.explanation is not None:
+        Console().print(shown(outcome.explanation))
     elif form is Format.TABLE and is_analysis(result.table):
         Console().print(analyzed(result.table))
     elif form is Format.TABLE:
@@ -249,6 +248,9 @@ def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> 
         report = result.report.to_dict()
         errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
         typer.echo(to_json({"rows": rows, "errors": errors, "report": report}))
+    if outcome.preview is not None:
+        console = Console() if form is Format.TABLE else errors_console()
+        console.print(whole(outcome.preview))
 
 
 def _report(result: Result) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from relquery.sql.analyze.analysis import cells
 from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.previewing import Preview
 
 _WORDS = ("stage", "answers", "asks")
 
@@ -21,6 +22,12 @@ def shown(explanation: SqlExplanation) -> Group | Text:
         return Text(str(explanation))
     view = _table(explanation.columns(), explanation.title)
     return Group(view, *map(Text, explanation.notes))
+
+
+def whole(preview: Preview) -> Group:
+    """What a preview says of all rows."""
+    notes = map(Text, preview.notes)
+    return Group(*notes, Text("\nFor all rows:"), shown(preview.cost))
 
 
 def analyzed(table: pa.Table) -> Table:

@@ -179,12 +179,14 @@ class SqlExplanation:
         it would make none.
     unpriced: that no price is known, where a provider would be asked; else None.
     warnings: about prompts that seem to name a field.
+    is_expected: whether the length of answers was measured, so that costs are no upper bounds.
     """
 
     calls: tuple[ExplainedCall, ...]
     plan: str | None = None
     unpriced: str | None = None
     warnings: tuple[str, ...] = ()
+    is_expected: bool = False
 
     def arrow(self) -> pa.Table:
         """As a table with one row per call, or DuckDB's plan if there are no calls."""
@@ -227,7 +229,10 @@ class SqlExplanation:
         cells = [call.cells() for call in self.calls]
         titles = cells[0] if cells else {}
         columns = {title: [row[title] for row in cells] for title in titles}
-        return {title: column for title, column in columns.items() if any(column)}
+        columns = {title: column for title, column in columns.items() if any(column)}
+        if self.is_expected:
+            return {title.replace("at most", "about"): one for title, one in columns.items()}
+        return columns
 
     def _repr_html_(self) -> str:
         """For notebooks."""
