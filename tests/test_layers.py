@@ -41,6 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "demo": {"errors"},
     "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
+    "notebook": {"errors", "html", "sql", "connection"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -86,7 +87,12 @@ CROWD = 12
 """Modules that a folder holds at most."""
 
 # Third-party packages that stay inside one part.
-CONFINED = {"torch": "model", "transformers": "model", "openai": "backends"}
+CONFINED = {
+    "torch": "model",
+    "transformers": "model",
+    "openai": "backends",
+    "IPython": "notebook",
+}
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "relquery"

@@ -62,6 +62,7 @@ _HOMES = {
     "Sampling": "relquery.prompt:Sampling",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
+    "load_ipython_extension": "relquery.notebook.extension:load_ipython_extension",
     "demo_table": "relquery.demo.files:table_path",
 }
 

@@ -189,6 +189,10 @@ class Report:
             for row in zip(*columns, strict=True)
         )
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For IPython in a terminal."""
+        printer.text("..." if cycle else str(self))
+
     def _repr_html_(self) -> str:
         """For notebooks."""
         columns = self.columns()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -233,6 +233,10 @@ class SqlExplanation:
         if self.is_expected:
             return {title.replace("at most", "about"): one for title, one in columns.items()}
         return columns
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For IPython in a terminal."""
+        printer.text("..." if cycle else str(self))
 
     def _repr_html_(self) -> str:
         """For notebooks."""
