@@ -54,7 +54,7 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "rewrite", "plan", "inputs", "execute", "shown", "walk", "explain",
+        "rewrite", "plan", "inputs", "record", "execute", "shown", "page", "walk", "explain",
         "analyze", "preview",
     ],
     "table": [

@@ -25,6 +25,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.previewing import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub
+from relquery.sql.record.recording import Recording
 from relquery.sql.result import Result
 from relquery.sql.settings import read_sampling
 
@@ -174,6 +175,7 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         progress: Progress | None = None,
+        record: bool | int = False,
         **sampling: Any,
     ) -> Result:
         """Run one or more statements, which may call LLM, AI_FILTER and the like; see docs/sql.md.
@@ -183,7 +185,8 @@ class Connection:
         prompt or an option of a call. order, on_error, guard, guard_rows: override the
         connection's; guard=False turns its guard off. sampling: defaults for calls that do not set
         labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
-        (stage, answers so far, total answers).
+        (stage, answers so far, total answers). record: keep what was sent, for `Result.write_html`;
+        a number is how many prompts of each stage to keep in full (True: 200).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
@@ -192,7 +195,8 @@ class Connection:
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
         config = self._config(order, guard, guard_rows)
         config = replace(config, on_error=on_error or config.on_error)
-        asker = Asker(self.backend, config, self.ledger, progress, self.clock)
+        recording = Recording.of(record)
+        asker = Asker(self.backend, config, self.ledger, progress, self.clock, recording)
         return run_query(query, self.database, asker, read_sampling(sampling), params)
 
     def run(

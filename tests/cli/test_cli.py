@@ -424,3 +424,11 @@ def test_a_preview_shows_some_rows_and_what_all_rows_would_cost(
     assert "Give one of them" in relquery(*command, "--explain", code=1)[1]
     output = str(tmp_path / "rows.csv")
     assert "overwritten with the preview" in relquery(*command, "--output", output, code=1)[1]
+
+
+def test_a_run_is_written_to_a_page(relquery: Run, table: str, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    command = ["sql", LABELLED, "-t", f"t={table}", "-m", MODEL, "--html", str(page)]
+    relquery(*command)
+    assert page.read_text(encoding="utf-8").count("<details") == 3
+    assert "not about the preview" in relquery(*command, "--preview", code=1)[1]

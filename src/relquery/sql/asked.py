@@ -110,7 +110,7 @@ class Asked:
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)
         earlier = self.paid.stages.get(name)
-        asker = after(self.asker, earlier)
+        asker = after(self.asker, earlier).of_stage(name)
         replies = _answer(part_of(question, new), asker, values.repeats.verdict)
         values.repeats.add(part_of(question, new), replies)
         failures = values.store(replies, wanted[new], call.task, name)

@@ -52,7 +52,10 @@ def run_query(
             paid.reasons = {}
             with paid.noted(), place(text), naming(text, database):
                 table = _run_one(text, parameters, database, asker, defaults, paid)
-    return finished(table, paid, asker.clock() - start)
+    seconds = asker.clock() - start
+    if asker.recording is not None:
+        asker.recording.finish(asker.backend)
+    return replace(finished(table, paid, seconds), query=sql, recording=asker.recording)
 
 
 def finished(table: pa.Table, paid: Paid, seconds: float) -> Result:

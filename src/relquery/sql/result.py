@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_python
+from relquery.sql.page.page import page
+from relquery.sql.record.recording import Recording
 from relquery.sql.shown.missing import Reasons
 from relquery.sql.shown.tables import result_html, result_table
 
@@ -56,13 +59,16 @@ class Result:
     """The rows of a query. errors: one entry per row and call without a value.
 
     reasons: why a cell is NULL for an error, by (row, column) of this result, from 0. Only where
-    each row of the result is a row of the table, not for groups or DISTINCT.
+    each row of the result is a row of the table, not for groups or DISTINCT. query: its text.
+    recording: what was sent, if `Connection.sql` was told to record it.
     """
 
     table: pa.Table
     errors: tuple[RowError, ...]
     report: Report
     reasons: Reasons = field(default_factory=dict)
+    query: str = ""
+    recording: Recording | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -98,6 +104,16 @@ class Result:
     def fetchall(self) -> list[tuple[Any, ...]]:
         """As Python tuples."""
         return list(zip(*(to_python(*pair) for pair in self._columns()), strict=True))
+
+    def write_html(self, path: str | Path) -> None:
+        """Write a page about the run: the query, its stages, the first rows, and, if `sql` was
+        given record=True, what was reused of each prompt. One file, which needs nothing else.
+        """
+        shown = self.head(_SHOWN_ROWS).fetchall()
+        view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
+        text = page(self.query, view, self._size_in_words(), self.report, self.recording)
+        # A lone surrogate in an answer is not text that a file can hold.
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
 
     def _columns(self) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
         return zip(self.table.columns, self.table.schema, strict=True)

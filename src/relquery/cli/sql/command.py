@@ -130,6 +130,12 @@ def sql(
         Path | None,
         typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Write a page about the run: what was reused, prompt by prompt."
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
@@ -178,7 +184,7 @@ def sql(
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
     shares = read_selectivity(selectivity or [], explains=asks_to_explain)
-    wanted = Wanted(asks_to_explain, shares, preview_rows if preview else None)
+    wanted = Wanted(asks_to_explain, shares, preview_rows if preview else None, html)
     wanted.check(output)
     write = None if output is None else _writer(output, tables)
     backend = LazyBackend(partial(_load, model or _demo(table or []), options))

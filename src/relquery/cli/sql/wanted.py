@@ -43,13 +43,13 @@ class Wanted:
         if not self.explains and self.previews is None:
             return
         what = "explanation" if self.explains else "preview"
+        if self.html is not None:
+            raise ConfigError(f"--html is a page about a whole run, not about the {what}.")
         if output is not None:
             raise ConfigError(
                 f"--output {output} would be overwritten with the {what}. Remove --output, or "
                 f"print the {what} with --format csv or --format json."
             )
-        if self.html is not None and self.explains:
-            raise ConfigError("--html is a page about a run, and --explain runs nothing.")
 
     def of(
         self, con: Connection, query: str, params: Any, sampling: dict[str, Any], advance: Advance
@@ -61,4 +61,8 @@ class Wanted:
         if self.previews is not None:
             seen = con.preview(query, params, rows=self.previews, progress=advance, **sampling)
             return Outcome(seen.result, preview=seen)
-        return Outcome(con.sql(query, params, progress=advance, **sampling))
+        is_recorded = self.html is not None
+        found = con.sql(query, params, progress=advance, record=is_recorded, **sampling)
+        if self.html is not None:
+            found.write_html(self.html)
+        return Outcome(found)
