@@ -21,7 +21,8 @@ LAYERS: dict[str, set[str]] = {
     "compilation": set(),
     "config": {"errors"},
     "prompt": {"errors"},
-    "report": BASE,
+    "html": set(),
+    "report": BASE | {"html"},
     "ledger": BASE,
     "backends.base": BASE,
     # what to compute
@@ -31,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "span": BASE | {"ir"},
     "spans": BASE | RECORDS | {"ir", "table", "backends.base"},
     "markup": BASE | {"backends.base"},
-    "sql": BASE | RECORDS | {"ir", "table", "markup", "retrieval", "backends.base"},
+    "sql": BASE | RECORDS | {"html", "ir", "table", "markup", "retrieval", "backends.base"},
     # when and where
     "engine": BASE,
     "model": BASE | {"engine"},
@@ -40,6 +41,8 @@ LAYERS: dict[str, set[str]] = {
     # where both meet
     "demo": {"errors"},
     "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
+    "evaluation": {"errors", "report", "html", "sql", "connection"},
+    "notebook": {"errors", "html", "sql", "connection"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -52,8 +55,8 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
-        "retrieval", "rewrite", "plan", "inputs", "execute", "walk", "explain",
-        "analyze",
+        "retrieval", "rewrite", "plan", "inputs", "record", "execute", "shown", "page", "walk",
+        "explain", "analyze", "preview",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
@@ -78,6 +81,7 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
+    "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
         "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",
         "sql.setup", "shell", "sql", "span", "traces",
@@ -87,7 +91,12 @@ CROWD = 12
 """Modules that a folder holds at most."""
 
 # Third-party packages that stay inside one part.
-CONFINED = {"torch": "model", "transformers": "model", "openai": "backends"}
+CONFINED = {
+    "torch": "model",
+    "transformers": "model",
+    "openai": "backends",
+    "IPython": "notebook",
+}
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "relquery"

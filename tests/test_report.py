@@ -117,3 +117,13 @@ def test_a_stage_that_asks_again_keeps_the_agreement_of_its_first_rows():
     later = STAGE.plus(GUARDED)  # no field moved in the first rows
     assert (later.agreement, later.compared, later.is_pinned) == (0.84, 50, True)
     assert not STAGE.is_pinned
+
+
+def test_a_report_sums_up_in_a_line_and_shows_a_table_in_a_notebook() -> None:
+    report = Report((replace(STAGE, name="filter <1>"),), 2.0)
+    assert report.summary == (
+        "8 calls and 1 from the ledger, 100 prompt tokens (75% cached), 8 output tokens, 2.00 s"
+    )
+    html = report._repr_html_()
+    assert "<td>filter &lt;1&gt;</td>" in html
+    assert f"<p>{report.summary}</p>" in html

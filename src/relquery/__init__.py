@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
+    from relquery.evaluation.comparison import Comparison
+    from relquery.evaluation.evaluate import evaluate
+    from relquery.evaluation.evaluation import Evaluation
     from relquery.ir.optimize import optimize
     from relquery.markup.program import schema
     from relquery.markup.read.schema import Schema
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from relquery.prompt import Sampling
     from relquery.report import Report
     from relquery.retrieval.embedder import Embedder
+    from relquery.sql.previewing import Preview
     from relquery.sql.result import Result, RowError
     from relquery.table.cost.price import Price
     from relquery.table.dependencies.dependencies import Dependency
@@ -41,6 +45,10 @@ _HOMES = {
     "Job": "relquery.backends.service.service:Job",
     "Scores": "relquery.backends.scoring.scores:Scores",
     "fit_temperature": "relquery.backends.scoring.calibration:fit_temperature",
+    "evaluate": "relquery.evaluation.evaluate:evaluate",
+    "Evaluation": "relquery.evaluation.evaluation:Evaluation",
+    "Comparison": "relquery.evaluation.comparison:Comparison",
+    "Preview": "relquery.sql.previewing:Preview",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -58,16 +66,20 @@ _HOMES = {
     "load_embedder": "relquery.backends.embedding.load:load_embedder",
     "RelqueryError": "relquery.errors:RelqueryError",
     "PartialResultWarning": "relquery.errors:PartialResultWarning",
+    "load_ipython_extension": "relquery.notebook.extension:load_ipython_extension",
     "demo_table": "relquery.demo.files:table_path",
 }
 
 __all__ = [
+    "Comparison",
     "Connection",
     "Dependency",
     "Embedder",
     "Engine",
+    "Evaluation",
     "Job",
     "PartialResultWarning",
+    "Preview",
     "Price",
     "PromptResult",
     "RelqueryError",
@@ -80,6 +92,7 @@ __all__ = [
     "Scores",
     "connect",
     "demo_table",
+    "evaluate",
     "fit_temperature",
     "load_embedder",
     "optimize",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.backends.embedding.load import load_embedder
 from relquery.config import Order, QueryConfig
-from relquery.errors import ConfigError, MarkupError, QueryError, unknown
+from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
-from relquery.prompt import Sampling
 from relquery.retrieval.embedder import Embedder
 from relquery.retrieval.shelf import Shelf
 from relquery.spans.orders import Orders
@@ -27,12 +26,15 @@ from relquery.sql.answers import readings
 from relquery.sql.execute.asker import Asker, Progress
 from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
+from relquery.sql.previewing import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub
+from relquery.sql.record.recording import Recording
 from relquery.sql.result import Result
 from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import NamedTables
+from relquery.sql.settings import read_sampling
 
 if TYPE_CHECKING:
     import duckdb
@@ -174,7 +176,7 @@ class Connection:
         answer.
         """
         with self._turn():
-            return self.schemas.ask(text, _sampling(sampling), independent=independent)
+            return self.schemas.ask(text, read_sampling(sampling), independent=independent)
 
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view, by name."""
@@ -190,6 +192,7 @@ class Connection:
         guard: float | Literal[False] | None = None,
         guard_rows: int | None = None,
         progress: Progress | None = None,
+        record: bool | int = False,
         **sampling: Any,
     ) -> Result:
         """Run one or more statements, which may call LLM, AI_FILTER and the like; see docs/sql.md.
@@ -199,7 +202,8 @@ class Connection:
         prompt or an option of a call. order, on_error, guard, guard_rows: override the
         connection's; guard=False turns its guard off. sampling: defaults for calls that do not set
         labels, schema, max_tokens, temperature, top_p, top_k, seed or stop. progress: called with
-        (stage, answers so far, total answers).
+        (stage, answers so far, total answers). record: keep what was sent, for `Result.write_html`;
+        a number is how many prompts of each stage to keep in full (True: 200).
 
         Raises QueryError, TableError, and RequestError if on_error is "raise". The connection
         stays usable whatever happens.
@@ -208,8 +212,9 @@ class Connection:
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
         config = self._config(order, guard, guard_rows)
         config = replace(config, on_error=on_error or config.on_error)
-        asker = Asker(self.backend, config, self.ledger, progress, self.clock)
-        return run_query(query, self.database, asker, _sampling(sampling), params)
+        recording = Recording.of(record)
+        asker = Asker(self.backend, config, self.ledger, progress, self.clock, recording)
+        return run_query(query, self.database, asker, read_sampling(sampling), params)
 
     def run(
         self,
@@ -284,6 +289,30 @@ class Connection:
                 clock=self.clock,
             )
 
+    def preview(
+        self,
+        query: str,
+        params: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        rows: int = 10,
+        order: Order | None = None,
+        progress: Progress | None = None,
+        **sampling: Any,
+    ) -> Preview:
+        """Run a query on a few rows, and tell from them what it costs for all. Print the result.
+
+        Each SELECT with calls gets at most `rows` of the rows that its FROM and its conditions
+        without calls leave, drawn at random, and a group at most `rows` of its items. So there are
+        at most `rows` calls for each call in the query. The other arguments are as for `sql`.
+
+        Raises as `sql` does, and QueryError for a statement that is not a query with calls.
+        """
+        asker = Asker(
+            self.backend, self._config(order, None, None), self.ledger, progress, self.clock
+        )
+        settings = read_sampling(sampling)
+        return preview_query(query, self.database, asker, settings, params, rows)
+
     @overload
     def explain(
         self,
@@ -343,7 +372,7 @@ class Connection:
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
-        settings = _sampling(sampling)
+        settings = read_sampling(sampling)
         return explain_query(query, self.database, asker, settings, params, selectivity)
 
     def _config(
@@ -392,19 +421,3 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _sampling(settings: dict[str, Any]) -> Sampling:
-    known = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
-    for name in settings:
-        if name not in known:
-            raise ConfigError(unknown("setting", name, known, of="a query"))
-    labels = settings.get("labels")
-    if isinstance(labels, Iterable) and not isinstance(labels, str):
-        settings = settings | {"labels": tuple(labels)}
-        if not settings["labels"]:
-            raise ConfigError(
-                "labels is empty; pass at least one string, or None for unrestricted answers."
-            )
-    given = {name: value for name, value in settings.items() if value is not None}
-    return Sampling(**given)

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from math import floor, sqrt
 from typing import TYPE_CHECKING, Any
 
+from relquery.html.table import boxed, lines, of_columns
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -91,12 +93,7 @@ class StageReport:
         """The 95% confidence interval of the agreement (Wilson 1927)."""
         if self.agreement is None or not self.compared:
             return None
-        count, z = self.compared, _NORMAL_95
-        middle = self.agreement + z**2 / (2 * count)
-        spread = z * sqrt(self.agreement * (1 - self.agreement) / count + (z / (2 * count)) ** 2)
-        low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
-        # Rounding must not leave the agreement itself outside.
-        return max(0.0, min(low, self.agreement)), min(1.0, max(high, self.agreement))
+        return wilson_interval(self.agreement, self.compared)
 
     def plus(self, more: StageReport) -> StageReport:
         """The same stage with some more rows: sums, and the mean hit rate of the calls."""
@@ -161,6 +158,19 @@ class Report:
         """Share of prompt tokens served from the cache, 0 to 1."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
+    @property
+    def summary(self) -> str:
+        """The totals in a line: `12 calls, 5,103 prompt tokens (62% cached), ... in 0.42 s`."""
+        if not self.stages:
+            return ""
+        known = f" and {self.ledger_hits:,} from the ledger" if self.ledger_hits else ""
+        calls = f"{self.calls:,} {'call' if self.calls == 1 else 'calls'}"
+        cached = f" ({self.hit_rate:.0%} cached)" if self.prompt_tokens else ""
+        return (
+            f"{calls}{known}, {self.prompt_tokens:,} prompt tokens{cached}, "
+            f"{self.output_tokens:,} output tokens, {self.seconds:.2f} s"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON: totals, and the stages as a list."""
         totals: dict[str, Any] = {name: getattr(self, name) for name in _TOTALS}
@@ -178,6 +188,16 @@ class Report:
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in zip(*columns, strict=True)
         )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For IPython in a terminal."""
+        printer.text("..." if cycle else str(self))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        columns = self.columns()
+        shown = of_columns(columns, ("stage", "agreement", "order")) if self.stages else ""
+        return boxed(shown, lines([self.summary or "No LLM calls"]))
 
     def __rich__(self) -> Table:
         from rich.table import Table
@@ -220,6 +240,19 @@ class Report:
             "agreement": any(stage.compared for stage in self.stages),
         }
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
+
+
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """The 95% confidence interval of a share, 0 to 1 (Wilson 1927).
+
+    count: the number of cases in which it was found, at least 1.
+    """
+    z = _NORMAL_95
+    middle = share + z**2 / (2 * count)
+    spread = z * sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
+    # Rounding must not leave the share itself outside.
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
 def _agreement(stage: StageReport) -> str:

@@ -427,3 +427,24 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
         "demo filter 1: 1,000 of 5,000",
         "demo filter 1: 3,000 of 5,000",
     ]
+
+
+def test_a_preview_shows_some_rows_and_what_all_rows_would_cost(
+    relquery: Run, table: str, tmp_path: Path
+) -> None:
+    command = ["sql", LABELLED, "-t", f"t={table}", "-m", MODEL, "--preview", "--preview-rows", "2"]
+    out, err = relquery(*command)
+    assert "Ran on 2 of 3 rows." in out
+    assert "For all rows:" in out
+    assert "2 LLM calls" in err
+    assert "Give one of them" in relquery(*command, "--explain", code=1)[1]
+    output = str(tmp_path / "rows.csv")
+    assert "overwritten with the preview" in relquery(*command, "--output", output, code=1)[1]
+
+
+def test_a_run_is_written_to_a_page(relquery: Run, table: str, tmp_path: Path) -> None:
+    page = tmp_path / "run.html"
+    command = ["sql", LABELLED, "-t", f"t={table}", "-m", MODEL, "--html", str(page)]
+    relquery(*command)
+    assert page.read_text(encoding="utf-8").count("<details") == 3
+    assert "not about the preview" in relquery(*command, "--preview", code=1)[1]

@@ -7,9 +7,11 @@ import re
 import pyarrow as pa
 import pytest
 
-from relquery.connection import Connection
+from relquery.connection import Connection, connect
 from relquery.report import Report
 from relquery.sql.result import Result
+from tests.sql.conftest import SETUP, fails_for_dune
+from tests.sql.fakes import FakeBackend
 
 
 @pytest.fixture
@@ -25,11 +27,68 @@ def test_a_result_iterates_its_rows_as_tuples(result: Result):
 
 def test_a_notebook_shows_the_first_rows_escaped(result):
     html = result._repr_html_()
-    assert html.startswith("<table><tr><th>a&lt;b</th><th>text</th></tr>")
-    assert "<td>0</td><td>&lt;script&gt;</td>" in html
+    assert '<th class="n">a&lt;b</th><th>text</th>' in html
+    assert '<td class="n">0</td><td>&lt;script&gt;</td>' in html
     assert "<script>" not in html
     assert html.count("<tr>") == 11
-    assert html.endswith("<p>12 rows, first 10 shown</p>")
+    assert "<p>12 rows, first 10 shown</p>" in html
+
+
+def test_a_notebook_shows_null_apart_from_the_text_null() -> None:
+    html = Result(pa.table({"t": [None, "NULL"]}), (), Report())._repr_html_()
+    assert '<td><span class="null">NULL</span></td>' in html
+    assert "<td>NULL</td>" in html
+
+
+def test_a_notebook_cuts_long_texts_and_shows_them_whole_on_hover() -> None:
+    text = "&" * 200
+    html = Result(pa.table({"t": [text]}), (), Report())._repr_html_()
+    assert f'title="{"&amp;" * 200}">{"&amp;" * 119}…<' in html
+
+
+def test_numbers_are_short_with_all_digits_on_hover() -> None:
+    html = Result(pa.table({"x": [0.1, 1 / 3]}), (), Report())._repr_html_()
+    assert '<td class="n">0.1</td>' in html
+    assert '<span title="0.3333333333333333">0.333333</span>' in html
+
+
+def test_a_notebook_needs_nothing_from_elsewhere(result: Result) -> None:
+    html = result._repr_html_()
+    assert not re.search(r"<script|<link|<img|https?:|url\(|@import|on\w+=", html)
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
+def test_a_cell_without_a_value_says_why_on_hover_and_others_do_not() -> None:
+    with connect(FakeBackend(fails_for_dune), ledger=None) as con:
+        con.database.execute(SETUP)
+        result = con.sql("SELECT title, stars, LLM('up', title) AS u FROM films ORDER BY id DESC")
+    assert result.reasons == {(0, 2): "out of spice"}
+    html = result._repr_html_()
+    assert html.count('class="bad"') == 1
+    assert '<span class="bad" title="out of spice">NULL</span>' in html
+    assert "<li>projection 1, row 5: out of spice</li>" in html
+    assert "5 calls, " in html
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
+@pytest.mark.parametrize(
+    ("query", "marked"),
+    [
+        ("SELECT LLM('len', LLM('up', title)) FROM films WHERE id > 3", {(2, 0): "out of spice"}),
+        ("SELECT title, LLM('up', title) FROM films ORDER BY ALL", {(4, 1): "out of spice"}),
+        ("SELECT LLM('up', title) FROM films ORDER BY id DESC LIMIT 1", {(0, 0): "out of spice"}),
+        ("SELECT DISTINCT LLM('up', title) FROM films", {}),
+        ("SELECT count(LLM('up', title)) FROM films", {}),
+        ("SELECT id FROM films WHERE LLM('up', title) <> 'x'", {}),
+        ("SELECT * FROM (SELECT LLM('up', title) FROM films)", {}),
+    ],
+)
+def test_reasons_are_those_of_the_cells_that_read_a_failed_answer(
+    query: str, marked: dict[tuple[int, int], str]
+) -> None:
+    with connect(FakeBackend(fails_for_dune), ledger=None) as con:
+        con.database.execute(SETUP)
+        assert con.sql(query).reasons == marked
 
 
 def test_the_logger_names_each_stage(con: Connection, caplog: pytest.LogCaptureFixture) -> None:

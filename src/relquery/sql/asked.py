@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
 from sqlglot import exp
 
 from relquery.arrays import Int64s
@@ -32,6 +33,7 @@ from relquery.sql.inputs.inputs import Question
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 from relquery.sql.result import OUTER, RowError
+from relquery.sql.shown.missing import Marked, Reasons
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,13 +43,14 @@ class Paid:
     """What the statements of a query have cost so far.
 
     stages: by name, in the order in which they begin. kinds: how many stages there were of each
-    kind. kept: whether the ledger has all answers.
+    kind. kept: whether the ledger has all answers. reasons: why cells of the last result are empty.
     """
 
     stages: dict[str, StageReport] = field(default_factory=dict)
     errors: list[RowError] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     kept: bool = True
+    reasons: Reasons = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -91,6 +94,8 @@ class Asked:
     paid: Paid
     statement: int | None = None
     start: Start = Rows.of
+    _failures: list[tuple[Rows, Failure]] = field(default_factory=list)
+    _marked: Marked | None = None
 
     def rows(self, plan: SelectPlan, context: Context) -> Rows:
         return self.start(plan, context, self.database, self.scratch)
@@ -105,7 +110,7 @@ class Asked:
         values = rows.of_call(call.index)
         new, known, answers = values.repeats.split(question)
         earlier = self.paid.stages.get(name)
-        asker = after(self.asker, earlier)
+        asker = after(self.asker, earlier).of_stage(name)
         replies = _answer(part_of(question, new), asker, values.repeats.verdict)
         values.repeats.add(part_of(question, new), replies)
         failures = values.store(replies, wanted[new], call.task, name)
@@ -124,6 +129,7 @@ class Asked:
         if errors and self.asker.config.on_error == "raise":
             raise RequestError(failed(errors[0].stage, errors[0].inputs, errors[0].error))
         self.paid.errors += errors
+        self._failures += [(rows, failure) for failure in failures]
 
     def cut(self, rows: Rows) -> None:
         rows.cut()
@@ -150,7 +156,15 @@ class Asked:
         return self.scratch.table(rows.final())
 
     def final(self, rows: Rows) -> str:
-        return rows.final()
+        self._marked = Marked.of(rows, [one for where, one in self._failures if where is rows])
+        return rows.final() if self._marked is None else self._marked.sql
+
+    def result(self, sql: str) -> pa.Table:
+        """The rows of the statement, once its calls are answered."""
+        table = self.database.result(sql)
+        if self._marked is not None:
+            table, self.paid.reasons = self._marked.taken(table)
+        return table
 
 
 def _answer(question: Question, asker: Asker, verdict: Verdict | None) -> Replies:

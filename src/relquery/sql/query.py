@@ -49,9 +49,18 @@ def run_query(
         if len(texts) > 1:
             foresee(texts, parameters, database, defaults)
         for text in texts:
-            with paid.noted(), place(text), _naming(text, database):
+            paid.reasons = {}
+            with paid.noted(), place(text), naming(text, database):
                 table = _run_one(text, parameters, database, asker, defaults, paid)
-    result = Result(table, tuple(paid.errors), paid.report(asker.clock() - start))
+    seconds = asker.clock() - start
+    if asker.recording is not None:
+        asker.recording.finish(asker.backend)
+    return replace(finished(table, paid, seconds), query=sql, recording=asker.recording)
+
+
+def finished(table: pa.Table, paid: Paid, seconds: float) -> Result:
+    """The result of a query that has run. Issues the warnings about it."""
+    result = Result(table, tuple(paid.errors), paid.report(seconds), paid.reasons)
     _warn(result.errors)
     _warn_of_orders(result.report)
     return result
@@ -85,7 +94,7 @@ def explain_query(
         if text.option is None:
             text = replace(text, given=f"EXPLAIN {text.given}", option="")
         parameters = read_parameters(params, [text], database)
-        with _naming(text, database):
+        with naming(text, database):
             database.prepare(text.query)
             read = read_statement(text, database.kept, parameters)
             if isinstance(read, Keeping):
@@ -138,7 +147,7 @@ def _plain(read: Plain, database: Database) -> pa.Table:
 
 
 @contextmanager
-def _naming(text: Text, database: Database) -> Iterator[None]:
+def naming(text: Text, database: Database) -> Iterator[None]:
     """A block for one statement. An unknown column raises an error that lists the right tables."""
     try:
         yield

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +15,10 @@ from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_python
+from relquery.sql.page.page import page
+from relquery.sql.record.recording import Recording
+from relquery.sql.shown.missing import Reasons
+from relquery.sql.shown.tables import result_html, result_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,11 +56,19 @@ class RowError:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Result:
-    """The rows of a query. errors: one entry per row and call without a value."""
+    """The rows of a query. errors: one entry per row and call without a value.
+
+    reasons: why a cell is NULL for an error, by (row, column) of this result, from 0. Only where
+    each row of the result is a row of the table, not for groups or DISTINCT. query: its text.
+    recording: what was sent, if `Connection.sql` was told to record it.
+    """
 
     table: pa.Table
     errors: tuple[RowError, ...]
     report: Report
+    reasons: Reasons = field(default_factory=dict)
+    query: str = ""
+    recording: Recording | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -93,12 +105,22 @@ class Result:
         """As Python tuples."""
         return list(zip(*(to_python(*pair) for pair in self._columns()), strict=True))
 
+    def write_html(self, path: str | Path) -> None:
+        """Write a page about the run: the query, its stages, the first rows, and, if `sql` was
+        given record=True, what was reused of each prompt. One file, which needs nothing else.
+        """
+        shown = self.head(_SHOWN_ROWS).fetchall()
+        view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
+        text = page(self.query, view, self._size_in_words(), self.report, self.recording)
+        # A lone surrogate in an answer is not text that a file can hold.
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
+
     def _columns(self) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
         return zip(self.table.columns, self.table.schema, strict=True)
 
     def head(self, rows: int) -> Result:
         """The first rows, with the errors and report of the whole result."""
-        return Result(self.table.slice(0, rows), self.errors, self.report)
+        return replace(self, table=self.table.slice(0, rows))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.fetchall())
@@ -121,19 +143,14 @@ class Result:
     def _repr_html_(self) -> str:
         """For notebooks."""
         shown = self.head(_SHOWN_ROWS).fetchall()
-        rows = [_html_row(self.columns, "th")]
-        rows += [_html_row(map(_cell, row), "td") for row in shown]
-        return f"<table>{''.join(rows)}</table><p>{self._size_in_words()}</p>"
+        view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
+        return result_html(view, self._size_in_words(), self.errors, self.report.summary)
 
     def _size_in_words(self) -> str:
         missing = f", {missing_values(len(self.errors))} missing" if self.errors else ""
         more = "" if len(self) <= _SHOWN_ROWS else f", first {_SHOWN_ROWS} shown"
         rows_in_words = "1 row" if len(self) == 1 else f"{len(self)} rows"
         return f"{rows_in_words}{more}{missing}"
-
-
-def _html_row(cells: Iterable[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def missing_values(count: int) -> str:

@@ -14,7 +14,7 @@ from relquery.errors import PromptWarning, QueryError, RelqueryError, Unsupporte
 from relquery.prompt import Sampling
 from relquery.sql import names as ours
 from relquery.sql.analyzing import Analysis
-from relquery.sql.asked import Asked, Paid
+from relquery.sql.asked import Asked, Paid, Start
 from relquery.sql.execute.asker import Asker
 from relquery.sql.execute.rows import Rows
 from relquery.sql.explain.effort import unpriced
@@ -41,9 +41,14 @@ from relquery.sql.walk.statement import Walk, check_statement
 
 
 def run(
-    calling: Calling, database: Database, asker: Asker, defaults: Sampling, paid: Paid
+    calling: Calling,
+    database: Database,
+    asker: Asker,
+    defaults: Sampling,
+    paid: Paid,
+    start: Start = Rows.of,
 ) -> pa.Table:
-    """The rows of a statement. paid: adds up what its calls cost.
+    """The rows of a statement. paid: adds up what its calls cost. start: see Asked.
 
     With EXPLAIN ANALYZE: what was predicted of its stages, and what they took.
     Raises QueryError if it is wrong: before its first call, as far as that can be known.
@@ -60,13 +65,14 @@ def run(
             for sampling in samplings:
                 if sampling.schema is not None or sampling.stop:  # opens the backend
                     asker.backend.check(sampling)
-            asked = Asked(database, scratch, asker, paid, text.number if text.of > 1 else None)
+            number = text.number if text.of > 1 else None
+            asked = Asked(database, scratch, asker, paid, number, start)
             walk = Walk(source, database, macros, defaults, asked, paid.kinds)
             if text.analyzes:
                 return _analyzed(tree, walk, asked, Rehearsal(database, scratch, macros.aggregates))
             done = walk.statement(tree.copy())
             asked.check_outer(done.checks)
-            table = database.result(done.sql)
+            table = asked.result(done.sql)
     return table if done.names is None else table.rename_columns(done.names)
 
 

@@ -11,11 +11,12 @@ import pyarrow.csv as pa_csv
 import typer
 from rich.console import Console
 
-from relquery.cli.sql.explained import analyzed, shown
+from relquery.cli.sql.explained import analyzed, shown, whole
 from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, print_errors, rows_of
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.sql.params import read_params, read_selectivity
 from relquery.cli.sql.setup import Setup
+from relquery.cli.sql.wanted import Outcome, Wanted
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.options import CacheTokens, Cost
@@ -28,11 +29,9 @@ from relquery.cli.terminal.show import (
 )
 from relquery.cli.terminal.tables import check_output, find_tables
 from relquery.errors import ConfigError, LateQueryError, PartialResultWarning
-from relquery.report import Report
 from relquery.sql.analyze.analysis import is_analysis
 from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.files import for_csv
-from relquery.sql.explain.explanation import SqlExplanation
 from relquery.sql.result import Result
 from relquery.sql.statements.texts import is_explain
 
@@ -129,10 +128,24 @@ def sql(
         Path | None,
         typer.Option("--output", "-o", help="Write all rows to a .parquet, .csv or .json file."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Write a page about the run: what was reused, prompt by prompt."
+        ),
+    ] = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Show what the query would ask, without calling the model."),
     ] = False,
+    preview: Annotated[
+        bool,
+        typer.Option(
+            "--preview",
+            help="Run the query on a few rows, and show what it would cost for all of them.",
+        ),
+    ] = False,
+    preview_rows: Annotated[int, typer.Option(help="How many rows --preview takes.")] = 10,
     selectivity: Annotated[
         list[str] | None,
         typer.Option(
@@ -180,7 +193,7 @@ def sql(
     )  # fmt: skip
     if query is None and _is_typed():
         given = {"--param": param, "--output": output, "--selectivity": selectivity}
-        _check_for_shell(given | {"--explain": explain})
+        _check_for_shell(given | {"--explain": explain, "--preview": preview, "--html": html})
         _warn_of_demo(setup, table or [])
         _open_shell(setup, form, keep_history=history)
         return
@@ -188,27 +201,17 @@ def sql(
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
     shares = read_selectivity(selectivity or [], explains=asks_to_explain)
-    if output is not None and asks_to_explain:
-        raise ConfigError(
-            f"--output {output} would be overwritten with an explanation. Remove --output, or "
-            "print the explanation with --format csv or --format json."
-        )
+    wanted = Wanted(asks_to_explain, shares, preview_rows if preview else None, html)
+    wanted.check(output)
     write = None if output is None else _writer(output, tables)
     _warn_of_demo(setup, table or [])
-    explanation: SqlExplanation | None = None
     with setup.connect(setup.backend()) as connection:
         came = Came()
         with shown_warnings(PartialResultWarning), progress() as advance:
             try:
                 with interruptible():
-                    if asks_to_explain:
-                        explanation = connection.explain(
-                            text, params, selectivity=shares, **sampling
-                        )
-                        result = Result(explanation.arrow(), (), Report())
-                    else:
-                        advanced = came.counting(advance)
-                        result = connection.sql(text, params, progress=advanced, **sampling)
+                    advanced = came.counting(advance)
+                    outcome = wanted.of(connection, text, params, sampling, advanced)
             except KeyboardInterrupt:
                 text = what_is_kept(connection.ledger, came)
                 errors_console().print(f"Interrupted. {text}", markup=False, highlight=False)
@@ -219,9 +222,10 @@ def sql(
                 said = error if ledger is not None else f"{error.__cause__} {kept}"
                 errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
                 raise typer.Exit(ERROR) from None
+    result = outcome.result
     if write is not None:
         write(result)
-    _print(result, form, explanation)
+    _print(outcome, form)
     print_errors(result)
     if result.errors and not allow_errors:
         raise typer.Exit(ROWS_LOST)
@@ -245,9 +249,10 @@ def _open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
     open_shell(setup, form, keep_history=keep_history)
 
 
-def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> None:
-    if form is Format.TABLE and explanation is not None:
-        Console().print(shown(explanation))
+def _print(outcome: Outcome, form: Format) -> None:
+    result = outcome.result
+    if form is Format.TABLE and outcome.explanation is not None:
+        Console().print(shown(outcome.explanation))
     elif form is Format.TABLE and is_analysis(result.table):
         Console().print(analyzed(result.table))
     elif form is Format.TABLE:
@@ -260,6 +265,9 @@ def _print(result: Result, form: Format, explanation: SqlExplanation | None) -> 
         report = result.report.to_dict()
         errors = [{"stage": e.stage, "row": e.row, "error": e.error} for e in result.errors]
         typer.echo(to_json({"rows": rows_of(result), "errors": errors, "report": report}))
+    if outcome.preview is not None:
+        console = Console() if form is Format.TABLE else errors_console()
+        console.print(whole(outcome.preview))
 
 
 def _text(query: str | None) -> str:

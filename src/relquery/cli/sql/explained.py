@@ -12,6 +12,7 @@ from rich.text import Text
 from relquery.cli.terminal.records import are_readable, in_lines
 from relquery.sql.analyze.analysis import cells
 from relquery.sql.explain.explanation import SqlExplanation
+from relquery.sql.previewing import Preview
 
 _WORDS = ("stage", "answers", "asks")
 
@@ -27,6 +28,12 @@ def shown(explanation: SqlExplanation, width: int | None = None) -> Group | Text
     fits = width is None or are_readable(columns, width)
     view = _table(columns, title) if fits else in_lines(columns, title)
     return Group(view, *map(Text, explanation.notes))
+
+
+def whole(preview: Preview) -> Group:
+    """What a preview says of all rows."""
+    notes = map(Text, preview.notes)
+    return Group(*notes, Text("\nFor all rows:"), shown(preview.cost))
 
 
 def analyzed(table: pa.Table) -> Table:

@@ -63,7 +63,10 @@ def delivered(
             if keep is not None and keys is not None:
                 keep(*keys.entry(int(places[index]), answer))
 
+        came = None if asker.record is None else asker.record.batch(prompts)
         stream = asker.backend.deliver(prompts, sampling, kept)
         open_.enter_context(cancelling(stream))
         for index, answer in stream:
+            if came is not None:
+                came(index, answer)
             yield int(places[index]), answer

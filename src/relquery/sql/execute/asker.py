@@ -11,6 +11,7 @@ from relquery.ledger import Ledger
 from relquery.report import StageReport
 from relquery.sql.execute.reading import short
 from relquery.sql.plan.planner import PlannedCall
+from relquery.sql.record.recording import Recording, StageRecord
 
 Progress = Callable[[str, int, int], None]
 
@@ -19,19 +20,28 @@ _SHOWN_FIELDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """What answers calls, and with which settings. clock: seconds from any start, for reports."""
+    """What answers calls, and with which settings. clock: seconds from any start, for reports.
+
+    recording: notes what is sent, if that is asked for. record: that of the stage which asks.
+    """
 
     backend: Backend
     config: QueryConfig
     ledger: Ledger | None
     progress: Progress | None
     clock: Callable[[], float]
+    recording: Recording | None = None
+    record: StageRecord | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The model names used in the ledger. An in-memory ledger has only one model."""
         is_lasting = self.ledger is not None and self.ledger.path is not None
         return self.backend.known_as() if is_lasting else (self.backend.name,)
+
+    def of_stage(self, name: str) -> Asker:
+        """The asker for a stage: what is sent is noted there."""
+        return self if self.recording is None else replace(self, record=self.recording.stage(name))
 
     def modules(self, call: PlannedCall) -> tuple[int, ...]:
         """Which fields of a call are modules, where the backend has them; opens it if there are."""

@@ -230,10 +230,10 @@ class Foretelling:
     def _effort(self, prompts: Sequence[Prompt], call: PlannedCall, hits: HitRate | None) -> Effort:
         """What prompts take: at most, or if the length of their answers is known, as expected."""
         length = None if self.shares is None else self.shares.lengths.get(self._stage)
-        if length is None or hits is None:
+        if length is None:
             return effort(prompts, call.sampling, self.asker.backend)
         sampling = replace(call.sampling, max_tokens=max(1, round(length)))
-        return effort(prompts, sampling, self.asker.backend, hits.rate)
+        return effort(prompts, sampling, self.asker.backend, hits.rate if hits else 0.0)
 
     def _of_groups(
         self, call: PlannedCall, rows: ForeseenRows, wanted: Int64s, lists: pa.ChunkedArray

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from relquery.config import Order
+from relquery.html.table import boxed, lines, of_columns, preformatted
 from relquery.sql.explain.effort import Effort
 from relquery.sql.explain.prefixes import HitRate
 
@@ -178,12 +179,14 @@ class SqlExplanation:
         it would make none.
     unpriced: that no price is known, where a provider would be asked; else None.
     warnings: about prompts that seem to name a field.
+    is_expected: whether the length of answers was measured, so that costs are no upper bounds.
     """
 
     calls: tuple[ExplainedCall, ...]
     plan: str | None = None
     unpriced: str | None = None
     warnings: tuple[str, ...] = ()
+    is_expected: bool = False
 
     def arrow(self) -> pa.Table:
         """As a table with one row per call, or DuckDB's plan if there are no calls."""
@@ -226,7 +229,21 @@ class SqlExplanation:
         cells = [call.cells() for call in self.calls]
         titles = cells[0] if cells else {}
         columns = {title: [row[title] for row in cells] for title in titles}
-        return {title: column for title, column in columns.items() if any(column)}
+        columns = {title: column for title, column in columns.items() if any(column)}
+        if self.is_expected:
+            return {title.replace("at most", "about"): one for title, one in columns.items()}
+        return columns
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """For IPython in a terminal."""
+        printer.text("..." if cycle else str(self))
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        if self.plan is not None:
+            return boxed(preformatted(self.plan))
+        shown = of_columns(self.columns(), ("stage", "answers", "asks")) if self.calls else ""
+        return boxed(lines([self.title]), shown, lines(self.notes))
 
     def __str__(self) -> str:
         if self.plan is not None:

@@ -1,0 +1,1 @@
+"""Scores a query against right answers, and compares two scores."""

@@ -1,0 +1,124 @@
+"""Two evaluations of the same rows: which rows only one of them has right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, lgamma, log
+from typing import Any
+
+from relquery.errors import ConfigError, QueryError
+from relquery.evaluation.columns import Key
+from relquery.html.table import boxed, lines, table
+
+Scored = Mapping[Key, tuple[Any, bool]]
+"""(the right answer, whether the prediction is right) by key."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """Rows that both evaluations have, by key.
+
+    both, neither: how many both have right, and none. gained: keys that only the second has right.
+    lost: keys that only the first has right. apart: how many rows are in only one of them.
+    """
+
+    both: int
+    neither: int
+    gained: tuple[Key, ...]
+    lost: tuple[Key, ...]
+    apart: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that are compared."""
+        return self.both + self.neither + len(self.gained) + len(self.lost)
+
+    @property
+    def accuracies(self) -> tuple[float, float]:
+        """The accuracy of each on the rows that are compared."""
+        return (self.both + len(self.lost)) / self.rows, (self.both + len(self.gained)) / self.rows
+
+    @property
+    def difference(self) -> float:
+        """The second accuracy minus the first."""
+        return (len(self.gained) - len(self.lost)) / self.rows
+
+    @property
+    def p_value(self) -> float:
+        """How likely a difference as large as this is by chance (McNemar's exact test, two-sided).
+
+        1 if no row differs.
+        """
+        return sign_test(len(self.gained), len(self.lost))
+
+    @property
+    def summary(self) -> list[str]:
+        """The outcome in words."""
+        first, second = self.accuracies
+        said = [
+            f"accuracy {first:.3f} and {second:.3f} ({self.difference:+.3f}) on {self.rows:,} rows",
+            f"p = {self.p_value:.2g} (McNemar's exact test of {len(self.gained)} against "
+            f"{len(self.lost)} rows)",
+        ]
+        if self.apart:
+            said.append(f"{self.apart:,} rows are in only one of the two and are not compared.")
+        return said
+
+    def _cells(self) -> list[list[str]]:
+        return [
+            ["first right", str(self.both), str(len(self.lost))],
+            ["first not right", str(len(self.gained)), str(self.neither)],
+        ]
+
+    def __repr__(self) -> str:
+        grid = [["", "second right", "second not right"], *self._cells()]
+        widths = [max(len(row[at]) for row in grid) for at in range(3)]
+        rows = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
+            for row in grid
+        ]
+        return "\n".join([*self.summary[:2], *rows, *self.summary[2:]])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        headings = ["", "second right", "second not right"]
+        shown = table(headings, self._cells(), [False, True, True])
+        return boxed(lines(self.summary[:2]), shown, lines(self.summary[2:]))
+
+
+def compared(first: Scored, second: Scored) -> Comparison:
+    """Pair rows by key. Raises as `Evaluation.compare`."""
+    shared = [key for key in first if key in second]
+    if () in first or () in second:
+        raise ConfigError(
+            "Rows are paired by key. Give key='column' to rq.evaluate in both evaluations."
+        )
+    if not shared:
+        raise ConfigError("No key is in both evaluations. Give both the same key and rows.")
+    verdicts: dict[tuple[bool, bool], list[Key]] = {}
+    for key in shared:
+        (one, is_first), (other, is_second) = first[key], second[key]
+        if one != other:
+            raise QueryError(
+                f"The right answer of the key {', '.join(map(repr, key))} is {one!r} in one "
+                f"evaluation and {other!r} in the other. Score both against the same answers."
+            )
+        verdicts.setdefault((is_first, is_second), []).append(key)
+    return Comparison(
+        len(verdicts.get((True, True), [])),
+        len(verdicts.get((False, False), [])),
+        tuple(verdicts.get((False, True), [])),
+        tuple(verdicts.get((True, False), [])),
+        len(first) + len(second) - 2 * len(shared),
+    )
+
+
+def sign_test(one: int, other: int) -> float:
+    """The two-sided probability of a split as uneven as this of fair coin flips."""
+    count, least = one + other, min(one, other)
+    tail = (
+        exp(lgamma(count + 1) - lgamma(at + 1) - lgamma(count - at + 1) - count * log(2))
+        for at in range(least + 1)
+    )
+    return min(1.0, 2 * sum(tail))

@@ -1,0 +1,186 @@
+"""How well a query answers: accuracy, labels, confusion, and the rows that are wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from relquery.evaluation.columns import Columns
+from relquery.evaluation.comparison import Comparison, compared
+from relquery.evaluation.labels import Confusion, LabelScore, label_scores
+from relquery.evaluation.matching import Matching, is_number
+from relquery.evaluation.shown import html_of, text_of
+from relquery.report import Report, wilson_interval
+from relquery.sql.result import Result
+
+Verdict = Literal["right", "wrong", "unanswered", "unknown"]
+"""Of a row: unanswered without a prediction, unknown without a right answer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Evaluation:
+    """A query scored against right answers.
+
+    result: what the query returned. verdicts: one per row of it. confusion: how many rows have each
+    (right answer, prediction), the prediction None without an answer. labels: the scores of each
+    label; empty if numbers are compared with a tolerance. error: the mean absolute difference of
+    numbers; None for other values.
+    """
+
+    result: Result
+    columns: Columns
+    matching: Matching
+    verdicts: tuple[Verdict, ...]
+    confusion: Confusion
+    labels: tuple[LabelScore, ...]
+    error: float | None = None
+
+    @classmethod
+    def of(cls, result: Result, columns: Columns, matching: Matching) -> Evaluation:
+        """Compare the columns of a result."""
+        matching.check(columns.predictions, columns.truths)
+        pairs = list(zip(columns.predictions, columns.truths, strict=True))
+        verdicts = tuple(_verdict(said, right, matching) for said, right in pairs)
+        confusion = Counter[tuple[Any, Any]]()
+        labels: tuple[LabelScore, ...] = ()
+        if matching.tolerance is None:
+            confusion.update(_labelled(pairs, matching))
+            labels = label_scores(confusion)
+        return cls(result, columns, matching, verdicts, confusion, labels, _mean_error(pairs))
+
+    @property
+    def rows(self) -> int:
+        """Rows with a right answer: those that count."""
+        return len(self.verdicts) - self.unknown
+
+    @property
+    def right(self) -> int:
+        """Rows whose prediction is right."""
+        return self.verdicts.count("right")
+
+    @property
+    def wrong(self) -> int:
+        """Rows whose prediction is wrong."""
+        return self.verdicts.count("wrong")
+
+    @property
+    def unanswered(self) -> int:
+        """Rows with a right answer and without a prediction. They are never right."""
+        return self.verdicts.count("unanswered")
+
+    @property
+    def unknown(self) -> int:
+        """Rows without a right answer. They do not count."""
+        return self.verdicts.count("unknown")
+
+    @property
+    def missing(self) -> int:
+        """Keys of the table of right answers for which the query returned no row."""
+        return self.columns.missing
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of `rows` that are right, 0 to 1; None if there are none."""
+        return self.right / self.rows if self.rows else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95% confidence interval of the accuracy (Wilson 1927)."""
+        return None if self.accuracy is None else wilson_interval(self.accuracy, self.rows)
+
+    @property
+    def macro_f1(self) -> float | None:
+        """The mean F1 of all labels; None without labels."""
+        return sum(one.f1 for one in self.labels) / len(self.labels) if self.labels else None
+
+    @property
+    def wrong_rows(self) -> Result:
+        """The rows of the result whose prediction is wrong."""
+        return self._with("wrong")
+
+    @property
+    def unanswered_rows(self) -> Result:
+        """The rows of the result without a prediction."""
+        return self._with("unanswered")
+
+    def _with(self, verdict: Verdict) -> Result:
+        chosen = [at for at, one in enumerate(self.verdicts) if one == verdict]
+        table = self.result.table.take(pa.array(chosen, pa.int64()))
+        places = {at: place for place, at in enumerate(chosen)}
+        reasons = {
+            (places[row], column): why
+            for (row, column), why in self.result.reasons.items()
+            if row in places
+        }
+        return replace(self.result, table=table, errors=(), report=Report(), reasons=reasons)
+
+    def compare(self, other: Evaluation) -> Comparison:
+        """This evaluation and another one of the same rows, row by row by their keys.
+
+        Raises ConfigError without keys or if no key is in both; QueryError if a right answer
+        differs.
+        """
+        return compared(self._by_key(), other._by_key())
+
+    def _by_key(self) -> dict[tuple[Any, ...], tuple[Any, bool]]:
+        """(the right answer, whether the prediction is right) of each row that counts."""
+        found = {}
+        for at, verdict in enumerate(self.verdicts):
+            if verdict != "unknown":
+                found[self.columns.keys[at]] = self.columns.truths[at], verdict == "right"
+        return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What was counted how."""
+        return [note for note in self._notes() if note]
+
+    def _notes(self) -> Iterator[str | None]:
+        if self.unanswered:
+            yield f"{_rows(self.unanswered)} without an answer: counted, and not as right."
+        if self.unknown:
+            yield f"{_rows(self.unknown)} without a right answer: left out."
+        if self.missing:
+            yield f"{_rows(self.missing)} with a right answer that the query did not return."
+        if self.error is not None:
+            yield f"The mean absolute difference is {self.error:.4g}."
+        yield self.matching.note
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_of(self)
+
+
+def _verdict(said: Any, right: Any, matching: Matching) -> Verdict:
+    if right is None:
+        return "unknown"
+    if said is None:
+        return "unanswered"
+    return "right" if matching.is_right(said, right) else "wrong"
+
+
+def _labelled(pairs: Iterable[tuple[Any, Any]], matching: Matching) -> Iterator[tuple[Any, Any]]:
+    """(right answer, prediction) of the rows that count, as they are compared."""
+    for said, right in pairs:
+        if right is not None:
+            yield matching.label(right), None if said is None else matching.label(said)
+
+
+def _mean_error(pairs: Iterable[tuple[Any, Any]]) -> float | None:
+    differences = [
+        abs(float(said) - float(right))
+        for said, right in pairs
+        if is_number(said) and is_number(right)
+    ]
+    return sum(differences) / len(differences) if differences else None
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'}"

@@ -1,0 +1,1 @@
+"""IPython and Jupyter: the magics `%relquery` and `%%relquery`."""

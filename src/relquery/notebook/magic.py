@@ -1,0 +1,114 @@
+"""`%relquery connect MODEL` and `%%relquery`: queries in cells of a notebook."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from relquery.connection import Connection, connect
+from relquery.errors import ConfigError, PartialResultWarning, RelqueryError
+from relquery.notebook.arguments import pairs, read_connect, read_query
+from relquery.notebook.progress import shown
+from relquery.notebook.variables import parameters, statements, tables
+
+_CONNECT = "Connect first: %relquery connect demo"
+
+
+class NotebookError(RelqueryError):
+    """What went wrong in a cell. IPython shows the message alone, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+class Magic:
+    """SQL with LLM calls.
+
+    %relquery connect MODEL [NAME=VALUE ...] [--con NAME] [--database FILE] [--ledger FILE]
+    %relquery [options] SQL
+    %%relquery [options]
+
+    Options: --con NAME (the variable with the connection), --out NAME (the variable that the result
+    is put into), --explain, --preview, --order ORDER, --max-tokens N.
+    $name in the SQL is the value of the variable `name`. Frames and Arrow tables among the
+    variables are tables of the same name.
+    """
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+        self._con: Connection | None = None
+        self.__name__ = "relquery"
+
+    def __call__(self, line: str, cell: str | None = None) -> Any:
+        """Run a line or a cell. Returns what is to be shown. Raises NotebookError."""
+        try:
+            with _warnings_as_lines():
+                return self._run(line, cell)
+        except RelqueryError as error:
+            raise NotebookError(f"{type(error).__name__}: {error}") from None
+
+    def _run(self, line: str, cell: str | None) -> Any:
+        if cell is None and (arguments := read_connect(line)) is not None:
+            return self._connect(arguments)
+        options, rest = read_query(line)
+        if cell is not None and rest.strip():
+            raise ConfigError(f"{rest.strip()}: the SQL of a cell begins on the line below.")
+        found = self._ask(options, rest if cell is None else cell)
+        if options.out is not None:
+            self._shell.push({options.out: found})
+        return found
+
+    def _connect(self, arguments: argparse.Namespace) -> Connection:
+        given = ("database", "ledger", "order")
+        settings = {name: getattr(arguments, name) for name in given if getattr(arguments, name)}
+        self._con = connect(arguments.model, **settings, **pairs(arguments.options))
+        self._shell.push({arguments.con: self._con})
+        return self._con
+
+    def _ask(self, options: argparse.Namespace, sql: str) -> Any:
+        con, variables = self._connection(options.con), self._shell.user_ns
+        texts = statements(con, sql)
+        params = parameters(texts, variables)
+        given = {"order": options.order, "max_tokens": options.max_tokens}
+        with tables(con, texts, variables):
+            if options.explain:
+                return con.explain(sql, params, **given)
+            with shown(self._display()) as progress:
+                run = con.preview if options.preview else con.sql
+                return run(sql, params, progress=progress, **given)
+
+    def _connection(self, name: str | None) -> Connection:
+        """The one in the variable `name`; by default the one of the last `connect`, or `con`."""
+        if name is None and self._con is not None:
+            return self._con
+        found = self._shell.user_ns.get(name or "con")
+        if isinstance(found, Connection):
+            return found
+        if name is not None:
+            raise ConfigError(f"The variable {name!r} is not a relquery connection. {_CONNECT}")
+        raise ConfigError(f"There is no connection. {_CONNECT}")
+
+    def _display(self) -> Callable[[Any], Any] | None:
+        """Shows an object that can be updated; None outside of notebooks."""
+        if getattr(self._shell, "kernel", None) is None:
+            return None
+        from IPython.display import display
+
+        return lambda shown: display(shown, display_id=True)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Warnings in this block are printed as lines. Missing values are shown with the result."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", PartialResultWarning)
+        try:
+            yield
+        finally:
+            for text in dict.fromkeys(str(one.message) for one in caught):
+                print(f"Warning: {text}", file=sys.stderr)

@@ -1,0 +1,64 @@
+"""Which share of the rows of a preview passed each condition on answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from relquery.report import wilson_interval
+from relquery.sql import names as ours
+from relquery.sql.explain.shares import Place
+from relquery.sql.preview.sampled import SampledRows
+from relquery.sql.walk.criteria import Count
+
+_CALL = re.compile(rf"{ours.TEXT_STAND_IN}_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A condition. stage: whose answers it reads. rows: for how many rows it was decided."""
+
+    place: Place
+    stage: str
+    rows: int
+    passed: int
+
+    @property
+    def count(self) -> Count:
+        """What to foretell with. If no row passed, half a row counts as passed: a few rows do not
+        show that none of all will.
+        """
+        return Count(self.rows, self.passed) if self.passed else Count(2 * self.rows, 1)
+
+    @property
+    def note(self) -> str:
+        """The share in words, with its 95% interval."""
+        low, high = wilson_interval(self.passed / self.rows, self.rows)
+        taken = "" if self.passed else ", taken as half a row"
+        return (
+            f"{self.stage}: {self.passed} of {self.rows} rows passed{taken} (of all rows, "
+            f"{low:.0%} to {high:.0%} do, with 95% confidence)"
+        )
+
+
+def passed(selects: Sequence[SampledRows]) -> Iterator[Passed]:
+    """The conditions that were decided for some row."""
+    for number, rows in enumerate(selects):
+        for text, tally in rows.tallies.by_text.items():
+            judged = sum(count.rows for count in tally.counts)
+            if judged:
+                held = sum(count.passed for count in tally.counts)
+                yield Passed((number, text), _stage(text, rows), judged, held)
+
+
+def measured(conditions: Sequence[Passed]) -> Mapping[Place, Sequence[Count]]:
+    """For Shares."""
+    return {one.place: [one.count] for one in conditions}
+
+
+def _stage(text: str, rows: SampledRows) -> str:
+    """The stage that answered the last call that a condition reads."""
+    calls = [int(number) for number in _CALL.findall(text)]
+    stages = [one for one in rows.of_call(max(calls)).stages if one is not None]
+    return stages[0] if stages else "a condition"

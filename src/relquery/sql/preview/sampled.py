@@ -1,0 +1,104 @@
+"""The rows of one SELECT for a preview: a few, drawn at random, whatever the table's size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.arrays import Int64s
+from relquery.sql import names as ours
+from relquery.sql.analyze.measured import MeasuredRows
+from relquery.sql.execute.rows import Rows
+from relquery.sql.host.database import Database, Scratch
+from relquery.sql.inputs.cells import Cells
+from relquery.sql.plan.fields import Field
+from relquery.sql.plan.planner import SelectPlan
+from relquery.sql.read.scopes import Context
+from relquery.sql.read.source import to_sql
+from relquery.sql.types.leaves import Number, dumped
+from relquery.sql.walk.choices import SEED
+
+
+@dataclass(slots=True)
+class SampledRows(MeasuredRows):
+    """Some base rows of a plan, in their order. total: how many there are in all.
+
+    most: how many rows, and how many items of a group. largest: the most items that a group has
+    of which it sees only some; 0 if all groups are whole.
+    """
+
+    total: int = 0
+    most: int = 0
+    largest: int = 0
+
+    def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
+        """See Rows. A group has at most so many items, drawn at random."""
+        found = Rows.cells(self, fields, rows)
+        if not any(one.task.kind == "group" and one.fields == fields for one in self.plan.calls):
+            return found
+
+        def read(wanted: Int64s) -> pa.Table:
+            table = found.read(wanted)
+            texts = [self._some(text) for text in table.column(0).to_pylist()]
+            return table.set_column(0, table.schema.field(0), pa.array(texts, pa.string()))
+
+        return replace(found, read=read)
+
+    def _some(self, text: str | None) -> str | None:
+        items = [] if text is None else json.loads(text, parse_int=Number, parse_float=Number)
+        if len(items) <= self.most:
+            return text
+        self.largest = max(self.largest, len(items))
+        return dumped([items[at] for at in drawn(len(items), self.most).tolist()])
+
+
+@dataclass(slots=True)
+class Sample:
+    """Starts the SELECTs of a statement on `most` rows each, and knows them afterwards."""
+
+    most: int
+    selects: list[SampledRows] = field(default_factory=list)
+
+    def start(
+        self, plan: SelectPlan, context: Context, database: Database, scratch: Scratch
+    ) -> Rows:
+        """The rows that a SELECT starts with."""
+        base = context.sql(
+            f"SELECT row_number() OVER () - 1 AS {ours.PLACE}, * FROM ({to_sql(plan.base)}) "
+            f"AS {ours.BASE}"
+        )
+        counted = f"SELECT count(*) FROM ({base})"
+        total = database.fetch(counted).column(0)[0].as_py()
+        chosen = scratch.view(pa.table({ours.PLACE: drawn(total, self.most)}))
+        some = (
+            f"SELECT row_number() OVER (ORDER BY {ours.PLACE}) - 1 AS {ours.ROW}, "
+            f"* EXCLUDE ({ours.PLACE}) FROM ({base}) SEMI JOIN {chosen} USING ({ours.PLACE})"
+        )
+        count = min(total, self.most)
+        rows = SampledRows(
+            plan, context, database, scratch, scratch.table(some), count, np.arange(count)
+        )
+        rows.total, rows.most = total, self.most
+        self.selects.append(rows)
+        return rows
+
+    @property
+    def lengths(self) -> Mapping[str, float]:
+        """Tokens of each stage's answers on average, of those in the ledger too."""
+        found: dict[str, list[int]] = {}
+        for values in (values for rows in self.selects for values in rows.values.values()):
+            for stage, answer in zip(values.stages, values.answers, strict=True):
+                if answer is not None and answer.text is not None:
+                    found.setdefault(stage, []).append(answer.output_tokens)
+        return {stage: sum(tokens) / len(tokens) for stage, tokens in found.items()}
+
+
+def drawn(total: int, most: int) -> Int64s:
+    """At most so many of the numbers below `total`, ascending; always the same ones."""
+    if total <= most:
+        return np.arange(total)
+    return np.sort(np.random.default_rng(SEED).choice(total, most, replace=False))

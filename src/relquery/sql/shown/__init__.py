@@ -1,0 +1,1 @@
+"""A result as a notebook and a page show it, and which of its cells lack a value and why."""

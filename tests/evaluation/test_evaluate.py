@@ -1,0 +1,162 @@
+"""A query is scored against right answers, as scikit-learn scores them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, precision_recall_fscore_support
+
+import relquery as rq
+from relquery.connection import Connection, connect
+from relquery.errors import ConfigError, QueryError
+from relquery.prompt import Answer, Finish
+from tests.sql.fakes import FakeBackend, Fields
+
+LABELS = ["bug", "idea", "praise", "spam"]
+
+
+def echo(query: str, fields: Fields) -> str | Answer:
+    """Says what its field says; nothing for `silent`."""
+    del query
+    said = str(fields["said"])
+    return Answer(None, Finish.ERROR, "no words") if said == "silent" else said
+
+
+@pytest.fixture
+def con() -> Iterator[Connection]:
+    with connect(FakeBackend(echo), ledger=None) as connection:
+        yield connection
+
+
+def pairs(con: Connection, said: Sequence[Any], right: Sequence[Any]) -> None:
+    """The table t of what will be said and what is right."""
+    con.register("t", {"id": list(range(len(said))), "said": said, "truth": right})
+
+
+def drawn(seed: int, count: int = 200) -> tuple[list[str], list[str]]:
+    chance = random.Random(seed)
+    right = chance.choices(LABELS[:3], [6, 3, 1], k=count)
+    return [one if chance.random() < 0.6 else chance.choice(LABELS) for one in right], right
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_are_those_of_scikit_learn(con: Connection, seed: int) -> None:
+    said, right = drawn(seed)
+    pairs(con, said, right)
+    found = rq.evaluate(con, "SELECT LLM('x', said) AS guess, truth FROM t", "truth")
+    names = [one.label for one in found.labels]
+    assert names == sorted({*said, *right})
+    assert found.accuracy == pytest.approx(accuracy_score(right, said))
+    scores = precision_recall_fscore_support(right, said, labels=names, zero_division=0)
+    for at, one in enumerate(found.labels):
+        mine = (one.precision or 0, one.recall or 0, one.f1, one.support)
+        assert mine == pytest.approx(tuple(column[at] for column in scores))
+    matrix = confusion_matrix(right, said, labels=names)
+    assert [[found.confusion.get((a, b), 0) for b in names] for a in names] == matrix.tolist()
+    assert found.macro_f1 == pytest.approx(scores[2].mean())
+
+
+@pytest.mark.filterwarnings("ignore::relquery.errors.PartialResultWarning")
+def test_a_row_without_an_answer_counts_and_is_never_right(con: Connection) -> None:
+    pairs(con, ["a", "silent", "b", "a"], ["a", "a", "a", None])
+    found = rq.evaluate(con, "SELECT LLM('x', said) AS guess, truth FROM t", "truth")
+    assert (found.rows, found.right, found.wrong, found.unanswered, found.unknown) == (
+        3,
+        1,
+        1,
+        1,
+        1,
+    )
+    assert found.accuracy == pytest.approx(1 / 3)
+    assert found.confusion == {("a", "a"): 1, ("a", None): 1, ("a", "b"): 1}
+    assert found.labels[0].recall == pytest.approx(1 / 3)
+    assert found.wrong_rows.fetchall() == [("b", "a")]
+    assert found.unanswered_rows.fetchall() == [(None, "a")]
+    assert found.unanswered_rows.reasons == {(0, 0): "no words"}
+    assert "1 row without an answer: counted, and not as right." in repr(found)
+    assert "no answer" in repr(found)
+
+
+def test_texts_are_compared_as_they_are_unless_asked_otherwise(con: Connection) -> None:
+    pairs(con, ["Yes.", " yes", "no", "No"], ["yes", "yes", "no", "yes"])
+    query = "SELECT LLM('x', said) AS guess, truth FROM t"
+    assert rq.evaluate(con, query, "truth").right == 1
+    loose = rq.evaluate(con, query, "truth", normalize=True)
+    assert loose.right == 3
+    assert [one.label for one in loose.labels] == ["no", "yes"]
+    assert "Texts are compared without case" in repr(loose)
+    first = rq.evaluate(con, query, "truth", normalize=lambda text: text.strip()[0])
+    assert first.right == 2
+    assert "after normalize= on both sides" in repr(first)
+
+
+def test_numbers_may_differ_by_the_tolerance_in_decimal_digits(con: Connection) -> None:
+    pairs(con, ["0.4", "3", "nan", "7"], [0.3, 3.0, 1.0, 9.0])
+    query = "SELECT id, said::DOUBLE AS guess, truth FROM t"
+    exact = rq.evaluate(con, query, "truth", key="id")
+    close = rq.evaluate(con, query, "truth", key="id", tolerance=0.1)
+    assert (exact.right, close.right) == (1, 2)
+    assert close.labels == ()
+    assert "differ by at most 0.1" in repr(close)
+
+
+def test_booleans_are_labels(con: Connection) -> None:
+    pairs(con, ["Yes", "No", "Yes"], [True, True, False])
+    query = "SELECT AI_FILTER('x', said) AS guess, truth FROM t"
+    found = rq.evaluate(con, query, "TRUTH")
+    assert found.confusion == {(True, True): 1, (True, False): 1, (False, True): 1}
+    assert [one.label for one in found.labels] == [False, True]
+
+
+def test_right_answers_may_be_in_a_table_joined_by_key(con: Connection) -> None:
+    pairs(con, ["a", "b", "c"], [None] * 3)
+    con.register("gold", {"id": [2, 1, 9], "label": ["c", "x", "y"]})
+    found = rq.evaluate(con, "SELECT id, LLM('x', said) FROM t", "gold.label", key="id")
+    assert (found.right, found.wrong, found.unknown, found.missing) == (1, 1, 1, 1)
+    assert "1 row with a right answer that the query did not return." in repr(found)
+
+
+def test_no_rows_have_no_accuracy(con: Connection) -> None:
+    pairs(con, ["a"], ["a"])
+    found = rq.evaluate(con, "SELECT said, truth FROM t WHERE id > 5", "truth")
+    assert (found.accuracy, found.interval, found.macro_f1) == (None, None, None)
+    assert repr(found) == "No row has a right answer"
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "message"),
+    [
+        ("SELECT id, said, truth FROM t", {}, "which of them is the prediction"),
+        ("SELECT said, id FROM t", {"truth": "id"}, "text and the right answers are numbers"),
+        ("SELECT said FROM t", {"truth": "t.truth"}, "Give key="),
+        ("SELECT said FROM t", {"truth": "nothing"}, "'nothing' of the result is not known"),
+        ("SELECT said, truth FROM t", {"key": "nr"}, "'nr' of the result is not known"),
+        ("SELECT said, truth FROM t", {"tolerance": 1}, "tolerance is for numbers"),
+        ("SELECT said, truth FROM t", {"tolerance": -1}, "from 0 on"),
+        ("SELECT [said], truth FROM t", {}, "one value per row"),
+        ("SELECT said, said, truth FROM t", {"prediction": "said"}, "more than once"),
+    ],
+)
+def test_columns_that_do_not_fit_are_told(
+    con: Connection, query: str, options: dict[str, Any], message: str
+) -> None:
+    pairs(con, ["a", "b"], ["a", "b"])
+    with pytest.raises(ConfigError, match=message):
+        rq.evaluate(con, query, **({"truth": "truth"} | options))
+
+
+def test_a_key_names_one_row(con: Connection) -> None:
+    pairs(con, ["a", "b"], ["a", "b"])
+    with pytest.raises(QueryError, match="the key 1 more than once"):
+        rq.evaluate(con, "SELECT 1 AS k, said, truth FROM t", "truth", key="k")
+
+
+def test_a_notebook_shows_labels_and_confusion_escaped(con: Connection) -> None:
+    pairs(con, ["<b>", "c"], ["<b>", "<b>"])
+    html = rq.evaluate(con, "SELECT said, truth FROM t", "truth")._repr_html_()
+    assert html.count("<table>") == 2
+    assert "<td>&lt;b&gt;</td>" in html
+    assert "<b>" not in html

@@ -1,0 +1,247 @@
+"""`%load_ext relquery` lets cells of IPython and Jupyter hold SQL with LLM calls."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from nbclient import NotebookClient
+
+import relquery as rq
+from relquery.connection import connect
+from relquery.notebook.progress import shown
+from relquery.sql.result import Result
+from tests.sql.conftest import SETUP, fails_for_dune
+from tests.sql.fakes import FakeBackend
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[[str], Any]
+Fails = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InteractiveShell]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
+        shell = InteractiveShell()
+        shell.history_manager.enabled = False
+        yield shell
+        shell.history_manager.end_session()
+        shell.atexit_operations = lambda: None
+
+
+@pytest.fixture
+def shell(ipython: InteractiveShell) -> Iterator[InteractiveShell]:
+    """A shell with the extension, and a connection in the variable `con`."""
+    ipython.reset(new_session=False)
+    ipython.extension_manager.loaded.discard("relquery")
+    with connect(FakeBackend(fails_for_dune)) as con:
+        con.database.execute(SETUP)
+        ipython.run_line_magic("load_ext", "relquery")
+        ipython.push({"con": con})
+        yield ipython
+
+
+@pytest.fixture
+def run(shell: InteractiveShell) -> Run:
+    """Runs a cell; gives its value."""
+
+    def run(cell: str) -> Any:
+        with redirect_stdout(io.StringIO()):
+            found = shell.run_cell(cell)
+        found.raise_error()
+        return found.result
+
+    return run
+
+
+@pytest.fixture
+def fails(shell: InteractiveShell) -> Fails:
+    """Runs a cell that fails; gives all that is shown."""
+
+    def fails(cell: str) -> str:
+        printed = io.StringIO()
+        with redirect_stdout(printed), redirect_stderr(printed):
+            found = shell.run_cell(cell)
+        assert not found.success
+        return printed.getvalue()
+
+    return fails
+
+
+def test_a_cell_of_sql_gives_its_result_and_binds_it(run: Run) -> None:
+    found = run(
+        "%%relquery --out loud\nSELECT LLM('up', title) FROM films WHERE id < 3 ORDER BY id"
+    )
+    assert isinstance(found, Result)
+    assert found.fetchall() == [("ALIEN",), ("AMELIE",)]
+    assert run("loud") is found
+
+
+def test_a_line_of_sql_keeps_its_quotes(run: Run) -> None:
+    assert run("%relquery SELECT 'it''s' -- done").fetchall() == [("it's",)]
+    assert (
+        run("""x = %relquery --order original SELECT "id" FROM films LIMIT 1
+len(x)""")
+        == 1
+    )
+
+
+def test_parameters_are_variables_and_never_become_sql(run: Run) -> None:
+    run("ask, odd = 'up', \"x' OR 1=1 --\"")
+    found = run("%%relquery\nSELECT $odd, LLM($ask, title) FROM films WHERE id = 1")
+    assert found.fetchall() == [("x' OR 1=1 --", "ALIEN")]
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_frames_are_tables_of_their_names(
+    shell: InteractiveShell, run: Run, kind: Callable[[dict[str, list[str]]], object]
+) -> None:
+    query = "%%relquery\nSELECT LLM('up', f.word) FROM words AS f"
+    shell.push({"words": kind({"word": ["one"]})})
+    assert run(query).fetchall() == [("ONE",)]
+    shell.push({"words": kind({"word": ["two"]})})
+    assert run(query).fetchall() == [("TWO",)], "the variable as it is now"
+    assert "words" not in shell.user_ns["con"].tables()
+
+
+def test_tables_come_before_variables(shell: InteractiveShell, run: Run) -> None:
+    frame = pd.DataFrame({"id": [77]})
+    shell.push({"films": frame, "entry": frame, "made": frame})
+    assert len(run("%relquery SELECT id FROM films")) == 6
+    assert run("%relquery WITH entry AS (SELECT 5 AS id) SELECT id FROM entry").fetchall() == [(5,)]
+    run("%relquery CREATE TABLE made AS SELECT 1 AS a; SELECT a FROM made")
+    assert run("%relquery SELECT a FROM made").fetchall() == [(1,)]
+
+
+def test_explain_and_preview_are_options(run: Run) -> None:
+    query = "SELECT LLM('up', title) FROM films"
+    assert run(f"%relquery --explain {query}").calls[0].rows == 6
+    assert isinstance(run(f"%%relquery --preview\n{query} WHERE id < 3"), rq.Preview)
+
+
+def test_connect_binds_a_connection_that_later_cells_use(
+    shell: InteractiveShell, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    def opened(model: str, **options: Any) -> object:
+        given.update(options, model=model)
+        return connect(FakeBackend(fails_for_dune))
+
+    monkeypatch.setattr("relquery.notebook.magic.connect", opened)
+    run("%relquery connect openai:x --con mine cache_tokens=4096 base_url=http://host:80/v1")
+    assert given == {
+        "model": "openai:x",
+        "cache_tokens": 4096,
+        "base_url": "http://host:80/v1",
+    }
+    assert run("%relquery SELECT 7").fetchall() == [(7,)]
+    with pytest.raises(Exception, match="films"):
+        shell.run_line_magic("relquery", "SELECT * FROM films")
+    assert len(run("%relquery --con con SELECT * FROM films")) == 6
+    shell.user_ns["mine"].close()
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("%%relquery\nSELECT\n  FROM films WHERE", "\n  "),
+        ("%relquery SELECT titel FROM films", "Column 'titel' is not in table films"),
+        ("%relquery SELECT $nothing", "there is no variable 'nothing'"),
+        ("%relquery SELECT ?", "write $name"),
+        ("%relquery --con ask SELECT 1", "'ask' is not a relquery connection"),
+        ("%%relquery --nope\nSELECT 1", "unrecognized arguments: --nope"),
+        ("%%relquery --out\nSELECT 1", "--out: expected one argument"),
+        ("%%relquery SELECT 2\nSELECT 1", "begins on the line below"),
+        ("%relquery connect", "the following arguments are required: model"),
+        ("%relquery connect demo memory", "expected NAME=VALUE"),
+    ],
+)
+def test_an_error_is_a_message_without_a_traceback(fails: Fails, cell: str, message: str) -> None:
+    said = fails(cell)
+    assert message in said
+    assert "Traceback" not in said
+    assert ".py" not in said
+
+
+def test_a_syntax_error_points_at_its_place(fails: Fails) -> None:
+    assert fails("%relquery SELECT 1 +* 2 FRM films").rstrip().endswith("^")
+
+
+def test_without_a_connection_the_message_says_how_to_get_one(
+    shell: InteractiveShell, fails: Fails
+) -> None:
+    shell.user_ns.pop("con")
+    assert "%relquery connect demo" in fails("%relquery SELECT 1")
+
+
+def test_warnings_are_lines_and_missing_values_are_in_the_result(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run("%relquery SELECT LLM('up', title) FROM films WHERE LLM('x {nope}', id) <> 'y'")
+    assert len(found.errors) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Warning: ")
+
+
+def test_progress_is_shown_now_and_then_and_goes_away() -> None:
+    seen: list[str] = []
+
+    class Handle:
+        def update(self, bars: Any) -> None:
+            seen.append(bars._repr_html_())
+
+    def display(bars: Any) -> Handle:
+        seen.append(bars._repr_html_())
+        return Handle()
+
+    times = iter([0.0, 0.1, 0.3, 0.3, 0.4, 0.6, 0.6])
+    with shown(display, lambda: next(times)) as advance:
+        assert advance is not None
+        for done in (1, 2, 3, 4):
+            advance("filter <1>", done, 5)
+    assert ["filter &lt;1&gt;: 2 of 5" in seen[0], "filter &lt;1&gt;: 4 of 5" in seen[1]] == [
+        True
+    ] * 2
+    assert seen[2:] == [""]
+
+
+def test_a_quick_query_shows_no_progress_and_a_terminal_none_at_all() -> None:
+    with shown(lambda bars: pytest.fail("shown"), lambda: 0.0) as advance:
+        assert advance is not None
+        advance("filter 1", 1, 1)
+    with shown(None) as nothing:
+        assert nothing is None
+
+
+def test_a_real_notebook_shows_a_table(tmp_path: Path) -> None:
+    cells = [
+        "%load_ext relquery",
+        "import pandas as pd\nimport relquery as rq\nfrom tests.sql.fakes import FakeBackend\n"
+        "con = rq.connect(FakeBackend(lambda query, fields: 'Yes'))\n"
+        "films = pd.DataFrame({'t': ['A', 'B']})",
+        "%%relquery\nSELECT t, LLM('Good?', t, labels := ['Yes', 'No']) AS good FROM films",
+        "%%relquery\nSELECT nothing FROM films",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(one) for one in cells])
+    resources = {"metadata": {"path": tmp_path}}
+    source = Path(rq.__file__).parents[1]  # the package that is tested here
+    client = NotebookClient(notebook, timeout=120, allow_errors=True, resources=resources)
+    client.execute(env=os.environ | {"PYTHONPATH": f"{source}{os.pathsep}{ROOT}"})
+    results = [one for one in notebook.cells[2].outputs if one.output_type == "execute_result"]
+    assert "<th>good</th>" in results[0].data["text/html"]
+    (error,) = notebook.cells[3].outputs
+    assert error.output_type == "error"
+    assert error.traceback == ["UnknownColumnError: " + error.traceback[0].partition(": ")[2]]
+    assert "'nothing'" in error.traceback[0]
