@@ -6,6 +6,8 @@ a graph would see: the tensors of the step that was captured, and nothing of the
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -96,3 +98,22 @@ def test_large_steps_are_not_captured() -> None:
     forward.captures = forward.runs = 0
     decoding.step(MOST + 1)
     assert forward.captures == forward.runs == 0
+
+
+@torch.inference_mode()
+def test_what_a_graph_reads_outlives_its_capture() -> None:
+    """A graph reads addresses, so a tensor freed after the capture would be another's memory."""
+    captured: list[weakref.ref[Tensor]] = []
+
+    class Forgetting(Graphed):
+        def capture(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+            cells = [cell.cell_contents for cell in compute.__closure__ or ()]
+            captured.extend(weakref.ref(one) for one in cells if isinstance(one, Tensor))
+            logits = compute()
+            return lambda: logits
+
+    forward = Forgetting("llama")
+    Decoding(build("llama"), forward, 2, 5).step(2)
+    gc.collect()
+    assert captured
+    assert all(tensor() is not None for tensor in captured)

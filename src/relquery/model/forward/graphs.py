@@ -58,9 +58,13 @@ class HeldBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """inputs: (3, tokens) tokens, positions and slots."""
+    """inputs: (3, tokens) tokens, positions and slots. wanted: (tokens,) places of the logits.
+
+    The graph reads them where they are in memory, so they must not be freed before it.
+    """
 
     inputs: Tensor
+    wanted: Tensor
     attention: HeldAttention
     run: Callable[[], Tensor]
 
@@ -128,7 +132,7 @@ class GraphedSteps:
             )
             return cast(Tensor, output.logits[0])
 
-        return _Graph(inputs, attention, self._capture(compute))
+        return _Graph(inputs, wanted, attention, self._capture(compute))
 
 
 def cuda_graph(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
