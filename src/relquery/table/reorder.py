@@ -31,6 +31,7 @@ from relquery.table.dependencies.dependencies import (
 from relquery.table.dependencies.discover import discover
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc
+from relquery.table.prompts.source import Source
 from relquery.table.schedule import Report, Schedule
 from relquery.table.solvers.exact.ophr import ophr
 from relquery.table.solvers.exact.polish import polish
@@ -135,7 +136,8 @@ def reorder(
             tokens=tokens,
             bill=charged,
         )
-    return Schedule(rows, fields, report)
+    source = Source(items, encode_texts, weighting.price, requests_per_minute)
+    return Schedule(rows, fields, report, source)
 
 
 def _is_quick(method: Order, columns: Columns, settings: dict[str, float | None]) -> bool:

@@ -122,6 +122,7 @@ class Inputs:
                 schedule = reorder(columns, weight="tokens", polishing=_POLISHING)
             else:
                 schedule = reorder(columns, order, weight="tokens")
+        schedule = replace(schedule, source=None)  # prompts are built from the pieces
         if len(chosen) == len(self.pieces):
             return schedule
         if order == "original":
