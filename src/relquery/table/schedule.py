@@ -89,9 +89,9 @@ class Schedule:
         A provider can read a prefix from its cache once the response to the request that wrote it
         has begun. Send the requests of a wave together, and the next wave after that.
 
-        most: the most waves; 2 is "the first of each group, then the rest". Default: as few as read
-        99% of the tokens that are read if requests are sent one after the other; groups inside
-        groups need more than two. minimum: tokens of the shortest prefix that is worth a wave;
+        most: the most waves. With 2, the first of each group goes first, if its group is worth it,
+        and the others follow. Groups inside groups need more. Default: as few as read 99% of the
+        tokens that are read if requests are sent one after the other. minimum: tokens of the shortest prefix that is worth a wave;
         default: the shortest that the price's provider caches. template, price: see `prompts`.
 
         Raises ConfigError.

@@ -132,7 +132,7 @@ class _Found:
     def _problems(self) -> Iterator[str]:
         if self.differing:
             yield (
-                f"{_count(self.differing, 'answer')} that differ from an earlier one of the row: "
+                f"{_count(self.differing, 'answer')} unlike an earlier one of the row: "
                 f"{_listed(self.differing)}. The first is kept. Give only the files to keep."
             )
         if self.again:

@@ -6,10 +6,11 @@ the one that writes the prefix it reads:
 
     level(i) = 1 + level(first request of the longest prefix that i shares with an earlier one)
 
-and 0 for a request that shares none. If there may only be fewer waves, requests that write what
-others read are sent together over several levels, and miss what they would read of each other. A
-dynamic program over the levels chooses those that lose least. Requests that only read lose nothing:
-they still come after what they read.
+and 0 for a request that shares none. If there may only be fewer waves, some requests are sent
+together with the one whose prefix they would read. They miss it, and read a shorter one that was
+written in an earlier wave. A dynamic program over the tree of who reads from whom chooses those
+that lose least. Its state is the wave of a request, and the level of the first request on its path
+that is in this wave: what was written above that one can be read.
 """
 
 from __future__ import annotations
@@ -45,6 +46,18 @@ class Sharing(NamedTuple):
     first: Int64s
     cached: Bools
     ends: Int64s
+
+
+class Readings(NamedTuple):
+    """Who reads from whom if requests are sent one after the other.
+
+    source: (n,), the request that wrote what this one reads, or -1. level: (n,), how many it has to
+    wait for, one after the other. number: (n,), of those that others read from, or -1.
+    """
+
+    source: Int64s
+    level: Int64s
+    number: Int64s
 
 
 def in_waves(
@@ -87,15 +100,14 @@ def arrange(sharing: Sharing, most: int | None) -> Int64s:
 
     most: the most waves. None: as few as read ENOUGH.
     """
-    levels, reads = _levels(sharing)
-    writes = np.zeros(len(levels), np.bool_)
-    writes[reads[reads >= 0]] = True
+    readings = _read_one_by_one(sharing)
+    levels = readings.level
     needed = int(levels.max()) + 1 if len(levels) else 1
     if most is not None:
-        return _in_waves(sharing, levels, reads, writes, min(most, needed))
+        return _in_waves(sharing, readings, min(most, needed))
     goal = ENOUGH * served(sharing, levels)
     for waves in range(1, needed):
-        found = _in_waves(sharing, levels, reads, writes, waves)
+        found = _in_waves(sharing, readings, waves)
         if served(sharing, found) >= goal:
             return found
     return levels
@@ -132,68 +144,86 @@ def _marked(ends: Int64s, marks: Marks) -> Bools:
 
 
 @compiled
-def _levels(sharing: Sharing) -> tuple[Int64s, Int64s]:
-    """(level of each request, the request that writes what it reads, or -1)."""
+def _read_one_by_one(sharing: Sharing) -> Readings:
     count, width = sharing.first.shape
-    levels, reads = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+    level, source = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+    number, numbered = np.full(count, -1, np.int64), 0
     for i in range(count):
         for k in range(width):
             if sharing.cached[i, k] and sharing.first[i, k] < i:
-                reads[i] = sharing.first[i, k]
-        if reads[i] >= 0:
-            levels[i] = levels[reads[i]] + 1
-    return levels, reads
+                source[i] = sharing.first[i, k]
+        above = source[i]
+        if above >= 0:
+            level[i] = level[above] + 1
+            if number[above] < 0:
+                number[above] = numbered
+                numbered += 1
+    return Readings(source, level, number)
 
 
-def _in_waves(sharing: Sharing, levels: Int64s, reads: Int64s, writes: Bools, waves: int) -> Int64s:
-    """Levels brought down to some number of waves, at most as many as there are levels."""
+def _in_waves(sharing: Sharing, readings: Readings, waves: int) -> Int64s:
+    """The best waves if there are so many, at most as many as there are levels."""
     if waves == 1:
-        return np.zeros_like(levels)
-    at = _merged(_reads_of_writers(sharing, levels, writes), waves - 1)[levels]
-    readers = ~writes & (reads >= 0)
-    at[readers] = at[reads[readers]] + 1
-    at[~writes & (reads < 0)] = 0
-    return at
+        return np.zeros_like(readings.level)
+    deepest = int(readings.level.max())
+    best = np.zeros((int(readings.number.max()) + 1, waves, deepest + 1), np.int64)
+    _weigh(sharing, readings, best)
+    return _follow(sharing, readings, best)
 
 
 @compiled
-def _reads_of_writers(sharing: Sharing, levels: Int64s, writes: Bools) -> Int64s:
-    """(levels, levels): at [a, b] what writers of level b read of levels below a, in tokens."""
-    count, width = sharing.first.shape
-    deepest = levels.max() + 1
-    total = np.zeros((deepest, deepest), np.int64)
-    for i in range(count):
-        if not writes[i]:
+def _written_above(sharing: Sharing, level: Int64s, i: int, tokens: Int64s) -> None:
+    """Set tokens[l], for each l up to its level, to what it reads of requests of levels below l."""
+    tokens[: level[i] + 1] = 0
+    for k in range(sharing.first.shape[1]):
+        if sharing.cached[i, k] and sharing.first[i, k] < i:
+            tokens[level[sharing.first[i, k]] + 1] = sharing.ends[i, k]
+    for above in range(level[i]):
+        tokens[above + 1] = max(tokens[above + 1], tokens[above])
+
+
+@compiled
+def _weigh(sharing: Sharing, readings: Readings, best: Int64s) -> None:
+    """Fill the table: best[number, w, l] is the most tokens that those below a request read.
+
+    w: its wave. l: the level of the first request on its path that is in this wave.
+    """
+    level, waves = readings.level, best.shape[1]
+    tokens = np.zeros(best.shape[2], np.int64)
+    for i in range(len(level) - 1, -1, -1):
+        above, own = readings.source[i], readings.number[i]
+        if above < 0:
             continue
-        below = np.zeros(deepest, np.int64)  # by the level from which on it is available
-        for k in range(width):
-            if sharing.cached[i, k] and sharing.first[i, k] < i:
-                below[levels[sharing.first[i, k]] + 1] = sharing.ends[i, k]
-        best = 0
-        for a in range(levels[i] + 1):
-            best = max(best, below[a])
-            total[a, levels[i]] += best
-    return total
+        _written_above(sharing, level, i, tokens)
+        for wave in range(waves):
+            later = 0
+            if wave + 1 < waves:
+                later = tokens[level[i]] + (best[own, wave + 1, level[i]] if own >= 0 else 0)
+            for begun in range(level[above] + 1):
+                together = tokens[begun] + (best[own, wave, begun] if own >= 0 else 0)
+                best[readings.number[above], wave, begun] += max(together, later)
 
 
-def _merged(reads: Int64s, most: int) -> Int64s:
-    """(levels,), the wave of the writers of each level: at most `most` waves that read the most."""
-    count = len(reads)
-    from_level = [np.cumsum(row[a:]) for a, row in enumerate(reads)]
-    best = [from_level[0]] + [np.zeros(count, np.int64) for _ in range(most - 1)]
-    begins = np.zeros((most, count), np.int64)
-    for wave in range(1, most):
-        for last in range(count):
-            read = [best[wave - 1][a - 1] + from_level[a][last - a] for a in range(1, last + 1)]
-            chosen = int(np.argmax([best[wave - 1][last], *read]))
-            begins[wave, last] = chosen
-            best[wave][last] = read[chosen - 1] if chosen else best[wave - 1][last]
-    cuts, last = [], count - 1
-    for wave in range(most - 1, 0, -1):
-        if begins[wave, last]:
-            cuts.append(int(begins[wave, last]))
-            last = cuts[-1] - 1
-    return np.searchsorted(sorted(cuts), np.arange(count), side="right")
+@compiled
+def _follow(sharing: Sharing, readings: Readings, best: Int64s) -> Int64s:
+    """Read the best choice off the table, from the top down."""
+    level, last = readings.level, best.shape[1] - 1
+    tokens = np.zeros(best.shape[2], np.int64)
+    waves, begun = np.zeros(len(level), np.int64), np.zeros(len(level), np.int64)
+    for i in range(len(level)):
+        above, own = readings.source[i], readings.number[i]
+        if above < 0:
+            continue
+        _written_above(sharing, level, i, tokens)
+        wave, since = waves[above], begun[above]
+        together, later = tokens[since], np.int64(0)
+        if own >= 0:
+            together += best[own, wave, since]
+        if wave < last:
+            later = tokens[level[i]] + (best[own, wave + 1, level[i]] if own >= 0 else 0)
+        is_later = later > together
+        waves[i], begun[i] = wave + is_later, level[i] if is_later else since
+    return waves
 
 
 @compiled
