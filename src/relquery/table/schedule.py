@@ -91,8 +91,9 @@ class Schedule:
 
         most: the most waves. With 2, the first of each group goes first, if its group is worth it,
         and the others follow. Groups inside groups need more. Default: as few as read 99% of the
-        tokens that are read if requests are sent one after the other. minimum: tokens of the shortest prefix that is worth a wave;
-        default: the shortest that the price's provider caches. template, price: see `prompts`.
+        tokens that are read if requests are sent one after the other. minimum: tokens of the
+        shortest prefix that is worth a wave; default: the shortest that the price's provider
+        caches. template, price: see `prompts`.
 
         Raises ConfigError.
         """
