@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from relquery.arrays import Int32s, Int64s
+from relquery.table.compiled import interpreted
 from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Encode, tokenize
@@ -18,6 +20,7 @@ from relquery.table.measure import Fields
 from relquery.table.prompts.template import Template
 
 AT_ONCE = 1024  # rows whose texts are in memory together
+FEW_CELLS = 50
 
 Cells = dict[int, tuple[str, str]]
 """By item: the name that is written for its column, and its text."""
@@ -35,6 +38,10 @@ class Source:
     encode: Encode | None
     price: Price | None
     requests_per_minute: float | None
+
+    def loops(self) -> AbstractContextManager[None]:
+        """Where compiled functions run; those of few cells are done before they were compiled."""
+        return interpreted() if self.items.slots.size <= FEW_CELLS else nullcontext()
 
     @property
     def count(self) -> int:

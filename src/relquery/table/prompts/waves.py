@@ -77,7 +77,8 @@ def in_waves(
     if minimum is None:
         minimum = 0 if price is None else price.minimum
     marks = None if sent.bill is None else sent.bill.breakpoints
-    waves = arrange(share(blocks_of(source, template, rows, fields), minimum, marks), most)
+    with source.loops():
+        waves = arrange(share(blocks_of(source, template, rows, fields), minimum, marks), most)
     count = int(waves.max()) + 1 if len(waves) else 1
     return sent, [sent.part(np.flatnonzero(waves == wave)) for wave in range(count)]
 
@@ -100,7 +101,7 @@ def arrange(sharing: Sharing, most: int | None) -> Int64s:
 
     most: the most waves. None: as few as read ENOUGH.
     """
-    readings = _read_one_by_one(sharing)
+    readings = Readings(*_read_one_by_one(sharing))
     levels = readings.level
     needed = int(levels.max()) + 1 if len(levels) else 1
     if most is not None:
@@ -144,7 +145,8 @@ def _marked(ends: Int64s, marks: Marks) -> Bools:
 
 
 @compiled
-def _read_one_by_one(sharing: Sharing) -> Readings:
+def _read_one_by_one(sharing: Sharing) -> tuple[Int64s, Int64s, Int64s]:
+    """See Readings."""
     count, width = sharing.first.shape
     level, source = np.zeros(count, np.int64), np.full(count, -1, np.int64)
     number, numbered = np.full(count, -1, np.int64), 0
@@ -158,7 +160,7 @@ def _read_one_by_one(sharing: Sharing) -> Readings:
             if number[above] < 0:
                 number[above] = numbered
                 numbered += 1
-    return Readings(source, level, number)
+    return source, level, number
 
 
 def _in_waves(sharing: Sharing, readings: Readings, waves: int) -> Int64s:
