@@ -121,8 +121,8 @@ class Schedule:
             batch-1.jsonl, batch-2.jsonl.
         form: "openai" (Batch API, chat completions) or "anthropic" (Message Batches).
         model: the provider's name; default: the name of the price.
-        price: decides which prefixes to mark, where fields end; see `prompts`. If there is none,
-            that of the model, if it is known. Marks are `cache_control` for Anthropic, and
+        price: decides which prefixes to mark, where fields end. Default: that of the model if it is
+            known, or the weight of `reorder`. Marks are `cache_control` for Anthropic, and
             `prompt_cache_breakpoint` for OpenAI's models whose price has breakpoints.
         rows: only these rows of the table, such as `answers.failed`.
         waves: the most waves, each in files of its own: batch-wave1.jsonl. See `waves`.

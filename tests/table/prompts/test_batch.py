@@ -182,6 +182,13 @@ def test_the_price_of_the_model_decides_if_no_other_is_given(path: Path) -> None
     assert written.bill is not None
     assert written.bill.price is PRICES["claude-opus-5"]
     assert schedule.write_batch(path, "", "anthropic", **MODEL).bill is None
+    other = reorder({"a": ["x " * 2000] * 2}, "fixed", weight="gpt-5.4-mini")
+    written = other.write_batch(path, "", "anthropic", model="claude-opus-5")
+    assert written.bill is not None
+    own = reorder({"a": ["x " * 2000] * 2}, "fixed", weight=PAID)
+    written = own.write_batch(path, "", "anthropic", model="claude-opus-5")
+    assert written.bill is not None
+    assert written.bill.price is PAID
 
 
 def test_some_rows_can_be_written_again(path: Path) -> None:

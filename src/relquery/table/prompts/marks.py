@@ -40,9 +40,10 @@ def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) 
 
 
 def price_of(given: str | Price | None, source: Source, model: str | None) -> Price | None:
-    """The price to write for: the one given, or that of `reorder`, or the model's.
+    """The price to write for: the one given, or the model's if it is known, or that of `reorder`.
 
-    Raises ConfigError for an unknown name.
+    A price that the user made for `reorder` comes before the model's. Raises ConfigError for an
+    unknown name.
     """
     if isinstance(given, Price):
         return given
@@ -50,7 +51,8 @@ def price_of(given: str | Price | None, source: Source, model: str | None) -> Pr
         return find_price(given)
     if given is not None:
         raise ConfigError(f"price is {given!r}; it must be an rq.Price or the name of one.")
-    return source.price or PRICES.get(model or "")
+    is_own = source.price is not None and source.price.name not in PRICES
+    return source.price if is_own else PRICES.get(model or "", source.price)
 
 
 def _in_parts(marks: Marks, blocks: Blocks, shift: int) -> Marks:

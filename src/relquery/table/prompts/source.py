@@ -40,7 +40,7 @@ class Source:
     requests_per_minute: float | None
 
     def loops(self) -> AbstractContextManager[None]:
-        """Where compiled functions run; those of few cells are done before they were compiled."""
+        """Where compiled functions run: interpreted for few cells, as compiling takes longer."""
         return interpreted() if self.items.slots.size <= FEW_CELLS else nullcontext()
 
     @property
@@ -70,12 +70,10 @@ class Source:
         """(items,), tokens of each item's line; copies of passages have none of their own."""
         encode = self.encode or EstimatedTokens()
         lengths = [
-            tokenize(
-                [template.line(name, text) for name, text in self.cells(part).values()], encode
-            )
+            tokenize([template.line(*cell) for cell in self.cells(part).values()], encode).lengths
             for part in self._distinct()
         ]
-        return np.concatenate([np.empty(0, np.int64), *(tokens.lengths for tokens in lengths)])
+        return np.concatenate([np.empty(0, np.int64), *lengths])
 
     def _distinct(self) -> Iterator[Int32s]:
         """All items that have a text of their own, some at a time, by number."""
