@@ -61,7 +61,8 @@ ROOMS: dict[str, list[str]] = {
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
         "solvers.segment", "solvers.objective", "solvers.original", "solvers.fixed",
-        "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "schedule",
+        "solvers.groups", "solvers.ggr", "solvers.search", "solvers.exact", "cost", "prompts",
+        "schedule",
     ],
     "ir": ["tree", "nodes", "paths", "rebuild", "verify", "rewrite", "rules", "optimize", "forms"],
     "markup": [

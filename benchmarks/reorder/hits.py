@@ -71,6 +71,13 @@ def prompts(
     end: str = "",
 ) -> list[str]:
     """The prompts: for each row the prefix, then its cells as "column: value"."""
+    return [prefix + "".join(cells) for cells in cells_sent(rows, bags, schedule, end)]
+
+
+def cells_sent(
+    rows: pa.Table, bags: Sequence[Sequence[str]], schedule: Schedule, end: str = ""
+) -> list[list[str]]:
+    """By row its cells as "column: value", in the order sent."""
     bagged = {name for bag in bags for name in bag}
     cells = []
     for name, column in zip(rows.column_names, rows.columns, strict=True):
@@ -78,7 +85,7 @@ def prompts(
         values = column.cast(pa.large_string()).to_pylist()
         cells.append([f"{label}: {'' if value is None else value}{end}" for value in values])
     order = zip(schedule.rows.tolist(), schedule.fields.tolist(), strict=True)
-    return [prefix + "".join([cells[field][row] for field in fields]) for row, fields in order]
+    return [[cells[field][row] for field in fields] for row, fields in order]
 
 
 def hit_rate(texts: Sequence[str]) -> float:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.reorder.hits import prompts, reorder_as_told
+from benchmarks.reorder.hits import cells_sent, reorder_as_told
 from benchmarks.reorder.tables import RealTable
 from relquery.config import Order
 from relquery.table.cost.billing import Bill, bill
+from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.pieces import EstimatedTokens
 from relquery.table.cost.price import PRICES, Price, savings
-from relquery.table.cost.tokens import Encode, tokenize
+from relquery.table.cost.tokens import Encode, Tokens, tokenize
 from relquery.table.reorder import reorder
 
 REPEATS = 5  # of each value, to exceed the shortest prefix that is cached, as in paper 000
@@ -77,15 +79,36 @@ def bills(
     methods: tuple[Order, ...] = ("original", "ggr", "tree")
     for order, method in zip(ORDERS, methods, strict=False):
         schedule = reorder_as_told(table, rows, method)
-        sent[order] = tokenize(prompts(rows, table.bags, schedule, ask, "\n"), encode)
+        sent[order] = Sent.of(cells_sent(rows, table.bags, schedule, "\n"), ask, encode)
     found = []
     for name in names:
-        of = {order: bill(tokens, PRICES[name]) for order, tokens in sent.items()}
         schedule = reorder(
             rows, "tree", table.dependencies, table.bags, name, tokenizer=encode, prefix=ask
         )
-        tokens = tokenize(prompts(rows, table.bags, schedule, ask, "\n"), encode)
-        found.append(
-            Bills(table.name, PRICES[name], {**of, ORDERS[-1]: bill(tokens, PRICES[name])})
-        )
+        ours = Sent.of(cells_sent(rows, table.bags, schedule, "\n"), ask, encode)
+        every = {**sent, ORDERS[-1]: ours}
+        of = {order: each.bill(PRICES[name]) for order, each in every.items()}
+        found.append(Bills(table.name, PRICES[name], of))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Prompts as tokens, and as the blocks in which a provider with breakpoints gets them."""
+
+    tokens: Tokens
+    blocks: Blocks
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[str]], ask: str, encode: Encode) -> Sent:
+        """rows: by prompt its cells in the order sent, after the request `ask`."""
+        number: dict[str, int] = {}
+        parts = [[ask, *cells] for cells in rows]
+        ids = [[number.setdefault(part, len(number)) for part in prompt] for prompt in parts]
+        sizes = tokenize(list(number), encode).lengths
+        whole = tokenize(["".join(prompt) for prompt in parts], encode)
+        return cls(whole, Blocks(np.array(ids, np.int32), sizes))
+
+    def bill(self, price: Price) -> Bill:
+        """What sending them costs."""
+        return bill(self.blocks if price.breakpoints else self.tokens, price)

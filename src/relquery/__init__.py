@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from relquery.sql.result import Result, RowError
     from relquery.table.cost.price import Price
     from relquery.table.dependencies.dependencies import Dependency
+    from relquery.table.prompts.answers import Answers
+    from relquery.table.prompts.batch import Batch
+    from relquery.table.prompts.template import Template
     from relquery.table.reorder import reorder
     from relquery.table.schedule import Schedule
 
@@ -53,6 +56,9 @@ _HOMES = {
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
     "Schedule": "relquery.table.schedule:Schedule",
+    "Template": "relquery.table.prompts.template:Template",
+    "Batch": "relquery.table.prompts.batch:Batch",
+    "Answers": "relquery.table.prompts.answers:Answers",
     "Dependency": "relquery.table.dependencies.dependencies:Dependency",
     "Price": "relquery.table.cost.price:Price",
     "reorder": "relquery.table.reorder:reorder",
@@ -71,6 +77,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Answers",
+    "Batch",
     "Comparison",
     "Connection",
     "Dependency",
@@ -90,6 +98,7 @@ __all__ = [
     "Schedule",
     "Schema",
     "Scores",
+    "Template",
     "connect",
     "demo_table",
     "evaluate",

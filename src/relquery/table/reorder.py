@@ -19,7 +19,7 @@ from relquery.table.columns import Columns, encode
 from relquery.table.compilation import watch_compilation
 from relquery.table.compiled import interpreted, side_by_side
 from relquery.table.cost.meter import BLOCK_SIZE, Meter, Sent
-from relquery.table.cost.tokens import Encode
+from relquery.table.cost.tokenizers import as_encode
 from relquery.table.cost.weigh import Weight, beginnings_of, weigh
 from relquery.table.dependencies.dependencies import (
     Dependency,
@@ -31,6 +31,7 @@ from relquery.table.dependencies.dependencies import (
 from relquery.table.dependencies.discover import discover
 from relquery.table.items import Items, itemize
 from relquery.table.measure import Fields, hits, phc
+from relquery.table.prompts.source import Source
 from relquery.table.schedule import Report, Schedule
 from relquery.table.solvers.exact.ophr import ophr
 from relquery.table.solvers.exact.polish import polish
@@ -62,7 +63,7 @@ def reorder(
     bags: Sequence[Sequence[str]] = (),
     weight: Weight = "tokens",
     *,
-    tokenizer: Encode | None = None,
+    tokenizer: Any = None,
     prefix: str = "",
     cache_tokens: int | None = None,
     requests_per_minute: float | None = None,
@@ -82,9 +83,10 @@ def reorder(
     weight: what a hit is worth: "tokens" saved (characters without a tokenizer), "squared"
         characters (PHC, paper 000), or the name of a price (see relquery.table.cost.price) to pay
         as little as possible. `ggr` forms its groups by squared characters, as in the paper.
-    tokenizer: returns the token ids of each text in a list. Hits are then counted in tokens of
-        whole prompts: `prefix`, followed by one line "column: value" per field. With a price or a
-        cache size but no tokenizer, pieces of words stand in for tokens.
+    tokenizer: of transformers, tokenizers or tiktoken, or a function that returns the token ids of
+        each text in a list. Hits are then counted in tokens of whole prompts: `prefix`, followed by
+        one line "column: value" per field. With a price or a cache size but no tokenizer, pieces
+        of words stand in for tokens.
     cache_tokens: size of the cache; selects the order with the most hits under LRU.
     requests_per_minute: how fast requests are sent, for prices that depend on it.
     options: for `ggr`: `row_depth` 4, `column_depth` 2, `threshold` 100,000. None removes the limit
@@ -107,16 +109,17 @@ def reorder(
     if method not in ORDERS:
         raise ConfigError(unknown("method", method, ORDERS))
     settings = _settings(method, options)
-    _check(tokenizer, prefix, cache_tokens, requests_per_minute)
+    _check(prefix, cache_tokens, requests_per_minute)
+    encode_texts = None if tokenizer is None else as_encode(tokenizer)
     columns = table if isinstance(table, Columns) else encode(table)
     quick = _is_quick(method, columns, settings) and not is_compiled()
     with interpreted() if quick else nullcontext(), watch_compilation() as compilation:
         start = clock()
         items = itemize(columns, bags)
         known = _dependencies(columns, items, dependencies)
-        weighting = weigh(items, weight, tokenizer, prefix)
+        weighting = weigh(items, weight, encode_texts, prefix)
         problem = pose(items.slots, items.bags, weighting.weights, *_rules(items, known))
-        meter = Meter(items, weighting, tokenizer, prefix, cache_tokens, requests_per_minute)
+        meter = Meter(items, weighting, encode_texts, prefix, cache_tokens, requests_per_minute)
         found = _solve(method, items, problem, meter, settings)
         rows, fields = meter.best(found)
         seconds = max(0.0, clock() - start - compilation.seconds)
@@ -133,7 +136,8 @@ def reorder(
             tokens=tokens,
             bill=charged,
         )
-    return Schedule(rows, fields, report)
+    source = Source(items, encode_texts, weighting.price, requests_per_minute)
+    return Schedule(rows, fields, report, source)
 
 
 def _is_quick(method: Order, columns: Columns, settings: dict[str, float | None]) -> bool:
@@ -221,14 +225,7 @@ def _settings(method: Order, options: dict[str, float | None]) -> dict[str, floa
     return {**known, **options}
 
 
-def _check(
-    tokenizer: object, prefix: object, cache_tokens: object, requests_per_minute: Any
-) -> None:
-    if tokenizer is not None and not callable(tokenizer):
-        remedy = f" Use load_tokenizer({tokenizer!r})." if isinstance(tokenizer, str) else ""
-        raise ConfigError(
-            f"tokenizer is {tokenizer!r}; it must be a function from texts to token ids.{remedy}"
-        )
+def _check(prefix: object, cache_tokens: object, requests_per_minute: Any) -> None:
     if not isinstance(prefix, str):
         raise ConfigError(f"prefix is {prefix!r}; it must be text.")
     if cache_tokens is not None:

@@ -21,11 +21,12 @@ def test_estimates_are_those_of_the_paper_at_its_hit_rates() -> None:
     assert [f"{share:.0%}" for share in shares] == ["31%", "20%"]
 
 
-def test_bills_count_what_the_schedule_itself_is_billed() -> None:
-    rows = repeat(passages(24), 5)
+@pytest.mark.parametrize("price", ["deepseek-flash", "claude-opus-5"])
+def test_bills_count_what_the_schedule_itself_is_billed(price: str) -> None:
+    rows = repeat(passages(24), 40 if price == "claude-opus-5" else 5)
     encode, ask = EstimatedTokens(), ASKS["squad"]
-    found = bills(PAIRS, rows, ["deepseek-flash", "gpt-4o-mini"], encode)
-    schedule = reorder(rows, "tree", (), PAIRS.bags, "deepseek-flash", tokenizer=encode, prefix=ask)
+    found = bills(PAIRS, rows, [price, "gpt-4o-mini"], encode)
+    schedule = reorder(rows, "tree", (), PAIRS.bags, price, tokenizer=encode, prefix=ask)
     assert schedule.report.bill is not None
     assert found[0].of["tree by price"].usd == pytest.approx(schedule.report.bill.usd)
     assert found[0].saved("original") == 0 < found[0].saved("tree by price")

@@ -10,16 +10,20 @@ import typer
 from rich.console import Console
 
 from relquery.cli.reorder import figures
+from relquery.cli.reorder.batch import BatchOptions, document, said
 from relquery.cli.reorder.compare import ALL, Comparison, compare, methods_of
 from relquery.cli.reorder.names import read_dependency, split_names
 from relquery.cli.reorder.orders import WRITERS, order_table
-from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.exits import INTERRUPTED, ROWS_LOST
 from relquery.cli.terminal.interrupt import interruptible
 from relquery.cli.terminal.show import errors_console, to_json
 from relquery.cli.terminal.tables import check_output, find_file, read_text
 from relquery.errors import ConfigError
 from relquery.table.cost.weigh import WEIGHTS
+from relquery.table.prompts.template import Template
 from relquery.table.reorder import DISCOVER
+
+_BATCH = "Batches: prompts out, answers back"
 
 
 def reorder(
@@ -91,6 +95,66 @@ def reorder(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON; the order goes to --output.")
     ] = False,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT|@FILE",
+            rich_help_panel=_BATCH,
+            help="The question. {fields} stands for the fields of a row; without it they follow.",
+        ),
+    ] = None,
+    system: Annotated[
+        str,
+        typer.Option(metavar="TEXT|@FILE", rich_help_panel=_BATCH, help="The system text."),
+    ] = "",
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="Write the prompts in the best order for a provider's batch API, as .jsonl. With "
+            "--answers: only those of rows without an answer.",
+        ),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="openai or anthropic. Default: anthropic for names that begin with claude.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=_BATCH, help="The provider's name of the model. Default: the price."
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option(rich_help_panel=_BATCH, help="Tokens that an answer may have.")
+    ] = 1024,
+    waves: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="Write at most N waves, each to a file of its own: the first row of each group "
+            "that shares a prefix, then the others.",
+        ),
+    ] = 1,
+    answers: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=_BATCH,
+            help="A result file of the batch, in any order. May be repeated. With --answered.",
+        ),
+    ] = None,
+    answered: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_BATCH,
+            help="Write the table with the columns answer and error to a .parquet, .csv or .json "
+            "file.",
+        ),
+    ] = None,
 ) -> None:
     """Order a table so that prompts share prefixes, and show what each method achieves.
 
@@ -106,10 +170,20 @@ def reorder(
     relquery reorder passages.parquet --bag p1,p2,p3 --tokenizer demo --cache-tokens 65536
 
     relquery reorder reviews.csv --weight claude-sonnet-5 --requests-per-minute 600
+
+    relquery reorder reviews.csv -w claude-sonnet-5 --template @question.txt --batch batch.jsonl
+
+    relquery reorder reviews.csv --answers results.jsonl --answered answered.csv
     """
     if output is not None:
         check_output(output, list(WRITERS), any_case=True)
+    asked = _template(template, system, prefix)
+    told = BatchOptions(
+        weight, asked, batch, form, model, max_tokens, waves, answers or (), answered
+    )
     settings = _settings(weight, tokenizer, prefix, cache_tokens, requests_per_minute)
+    if asked is not None:
+        settings["prefix"] = asked.prefix
     settings["bags"] = [split_names(names) for names in bag or ()]
     given = [each for text in fd or () for each in read_dependency(text)]
     methods = methods_of(method)
@@ -117,18 +191,29 @@ def reorder(
         with interruptible(), errors_console().status("reading") as status:
             kept = None if columns is None else split_names(columns)
             data = read_text(find_file(file), table=table, columns=kept, rows=rows)
-            found = [*given, DISCOVER] if discover else given
-            comparison = compare(data, methods, found, seconds, status.update, **settings)
-            if output is not None:
-                order = order_table(comparison.schedules[comparison.best], comparison.names)
-                WRITERS[output.suffix.lower()](order, output)
+            came = told.put_back(data, settings["bags"])
+            comparison, written = None, None
+            if came is None or batch is not None or output is not None:
+                found = [*given, DISCOVER] if discover else given
+                comparison = compare(data, methods, found, seconds, status.update, **settings)
+                best = comparison.schedules[comparison.best]
+                written = told.write(best, came)
+                if output is not None:
+                    order = order_table(best, comparison.names)
+                    WRITERS[output.suffix.lower()](order, output)
     except KeyboardInterrupt:
         errors_console().print("Interrupted.")
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
-        typer.echo(to_json({"file": file, **figures.document(comparison)}))
+        figured = {} if comparison is None else figures.document(comparison)
+        typer.echo(to_json({"file": file, **figured, **document(written, came)}))
     else:
-        _print(comparison, estimated=tokenizer is None)
+        if comparison is not None:
+            _print(comparison, estimated=tokenizer is None)
+        for text in said(written, came):
+            errors_console().print(text, markup=False, highlight=False)
+    if came is not None and came.errors:
+        raise typer.Exit(ROWS_LOST)
 
 
 def _settings(
@@ -153,7 +238,7 @@ def _settings(
     return {
         "weight": weight,
         "tokenizer": None if tokenizer is None else _load_tokenizer(tokenizer),
-        "prefix": _read_prefix(prefix),
+        "prefix": _text("--prefix", prefix),
         "cache_tokens": cache_tokens,
         "requests_per_minute": requests_per_minute,
     }
@@ -165,13 +250,27 @@ def _load_tokenizer(name: str) -> Callable[[list[str]], list[list[int]]]:
     return load_tokenizer(name)
 
 
-def _read_prefix(text: str) -> str:
+def _template(text: str | None, system: str, prefix: str) -> Template | None:
+    """The template of prompts, if one is given. Raises ConfigError."""
+    if text is None:
+        if system:
+            raise ConfigError("--system only matters with --template and --batch.")
+        return None
+    if prefix:
+        raise ConfigError(
+            "--prefix is the text before the fields: --template has it. Leave it out."
+        )
+    return Template(_text("--template", text), _text("--system", system))
+
+
+def _text(option: str, text: str) -> str:
+    """The text of an option, or of the file that it names."""
     if not text.startswith("@"):
         return text
     try:
         return Path(text[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--prefix {text}: the file cannot be read as text: {error}") from error
+        raise ConfigError(f"{option} {text}: the file cannot be read as text: {error}") from error
 
 
 def _print(comparison: Comparison, estimated: bool) -> None:

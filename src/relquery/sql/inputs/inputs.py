@@ -133,6 +133,7 @@ class Inputs:
             known = merge(discover(columns, skip=loose), self._keys(chosen, loose))
         options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
         schedule = reorder(columns, order, known, bags, "tokens", **options)
+        schedule = replace(schedule, source=None)  # prompts are built from the pieces
         if chosen == list(range(len(self.pieces))):
             return schedule
         if order == "original":

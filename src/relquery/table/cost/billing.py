@@ -24,6 +24,8 @@ program over the tree of groups whose state is the next mark above and the marks
 
 A request needs a mark for each prefix that it is the first to write, and one for the prefix that it
 reads; the number of marks is limited. Using an entry also keeps its shorter prefixes alive.
+
+Prompts that are given as tokens may be marked at any token, prompts in blocks where a block ends.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ import numpy as np
 from relquery.arrays import Bools, Floats, Int64s
 from relquery.errors import ConfigError
 from relquery.table.compiled import compiled
+from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.prefix_tree import FOREVER, PrefixTree, prefix_tree
 from relquery.table.cost.price import Price
 from relquery.table.cost.tokens import Tokens
@@ -80,19 +83,26 @@ class Bill:
         return 1 - self.usd / self.usd_without_cache if self.tokens else 0.0
 
 
-def bill(tokens: Tokens, price: Price, *, requests_per_minute: float | None = None) -> Bill:
+def bill(
+    prompts: Tokens | Blocks, price: Price, *, requests_per_minute: float | None = None
+) -> Bill:
     """What sending these prompts costs; see the module for the model.
 
-    requests_per_minute: how fast they are sent. Raises ConfigError if it is not above 0.
+    prompts: in blocks only if the price has breakpoints. requests_per_minute: how fast they are
+    sent. Raises ConfigError if it is not above 0.
     """
     if requests_per_minute is not None and not requests_per_minute > 0:
         raise ConfigError(
             f"requests_per_minute is {requests_per_minute}; it must be above 0, or None if "
             "neither expiry nor overflow matters."
         )
+    if isinstance(prompts, Blocks):
+        assert price.breakpoints, "an automatic cache does not know blocks"
+        return _bill_breakpoints(prompts.tree(), prompts.total, price, requests_per_minute)
     if price.breakpoints:
-        return _bill_breakpoints(tokens, price, requests_per_minute)
-    return _bill_automatic(tokens, price, requests_per_minute)
+        tree = prefix_tree(prompts)
+        return _bill_breakpoints(tree, len(prompts.ids), price, requests_per_minute)
+    return _bill_automatic(prompts, price, requests_per_minute)
 
 
 def _window(price: Price, rate: float | None) -> int:
@@ -166,8 +176,8 @@ class _Forest(NamedTuple):
     joined: Bools
 
 
-def _bill_breakpoints(tokens: Tokens, price: Price, rate: float | None) -> Bill:
-    groups = _group(prefix_tree(tokens), _window(price, rate))
+def _bill_breakpoints(tree: PrefixTree, total: int, price: Price, rate: float | None) -> Bill:
+    groups = _group(tree, _window(price, rate))
     again = groups.requests - 1
     gain = groups.requests * price.uncached - price.write - again * price.read
     worth = (gain > NOTHING) & (groups.depth >= max(price.minimum, 1))
@@ -182,7 +192,7 @@ def _bill_breakpoints(tokens: Tokens, price: Price, rate: float | None) -> Bill:
     positions, ends = _paths(forest, marked, nearest[groups.leaf], price.breakpoints)
     flat, bounds = positions.tolist(), ends.tolist()
     marks = [tuple(flat[a:b]) for a, b in pairwise([0, *bounds])]
-    return Bill(price, len(tokens.ids) - written - read, written, read, marks)
+    return Bill(price, total - written - read, written, read, marks)
 
 
 def _group(tree: PrefixTree, window: int) -> _Groups:

@@ -11,6 +11,7 @@ import numpy as np
 from relquery.arrays import Int64s
 from relquery.table.compiled import side_by_side
 from relquery.table.cost.billing import Bill, bill
+from relquery.table.cost.blocks import Blocks
 from relquery.table.cost.hits import HitReport, measure_hits, unlimited_hits
 from relquery.table.cost.lru import lru_hits
 from relquery.table.cost.pieces import EstimatedTokens, tokenize_items
@@ -62,6 +63,9 @@ class Meter:
 
     def _aim(self) -> Callable[[Sent], float]:
         counted = self.weighting.name == "tokens" and self.tokenizer is not None
+        price = self.weighting.price
+        if price is not None and price.breakpoints:
+            return lambda schedule: -self._bill(self._in_blocks(*schedule), price).usd
         if self.prices or counted:
             return self._saved(self._tokens())
         return self._characters if self.weighting.name == "tokens" else self._phc
@@ -97,17 +101,28 @@ class Meter:
         return phc(self.items, *schedule)
 
     def read(self, rows: Int64s, fields: Fields) -> tuple[HitReport | None, Bill | None]:
-        """Hits on tokens of whole prompts, and the bill."""
+        """Hits on tokens of whole prompts, and the bill: if it has breakpoints, on blocks."""
         if self.tokenizer is None and not self.prices:
             return None, None
         tokens = self._tokenize(rows, fields)
         blocks = None if self.cache_tokens is None else self._blocks
         price = self.weighting.price
-        charged = None if price is None else self._bill(tokens, price)
-        return measure_hits(tokens, blocks, BLOCK_SIZE), charged
+        hit = measure_hits(tokens, blocks, BLOCK_SIZE)
+        if price is None:
+            return hit, None
+        return hit, self._bill(
+            self._in_blocks(rows, fields) if price.breakpoints else tokens, price
+        )
 
-    def _bill(self, tokens: Tokens, price: Price) -> Bill:
-        return bill(tokens, price, requests_per_minute=self.requests_per_minute)
+    def _bill(self, prompts: Tokens | Blocks, price: Price) -> Bill:
+        return bill(prompts, price, requests_per_minute=self.requests_per_minute)
+
+    def _in_blocks(self, rows: Int64s, fields: Fields) -> Blocks:
+        """The prompts as requests are marked: where fields end."""
+        pieces = self.weighting.pieces
+        assert pieces is not None  # a price counts tokens
+        sent = self.items.same[self.items.slots[fields, rows[:, None]]]
+        return Blocks.of(sent, pieces.items.lengths, len(pieces.prefix))
 
     @property
     def _encode(self) -> Encode:

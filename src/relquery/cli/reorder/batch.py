@@ -1,0 +1,151 @@
+"""The prompts of an order as a batch file, and a table with the answers to it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from relquery.cli.terminal.show import to_json
+from relquery.cli.terminal.tables import check_output
+from relquery.errors import ConfigError, PartialResultWarning
+from relquery.table.cost.weigh import WEIGHTS
+from relquery.table.prompts.answers import Answers
+from relquery.table.prompts.batch import Batch
+from relquery.table.prompts.forms import FormName, find_form
+from relquery.table.prompts.template import Template
+from relquery.table.reorder import reorder
+from relquery.table.schedule import Schedule
+
+_CLAUDE = "claude"
+JSON_LINES = ".jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What `relquery reorder` was told about prompts and answers; raises ConfigError.
+
+    weight: of the order. template: None if no prompt is asked for. batch: where prompts go. form,
+    model: None for those of the price. results: files with answers. answered: where the table with
+    its answers goes.
+    """
+
+    weight: str
+    template: Template | None
+    batch: Path | None
+    form: str | None
+    model: str | None
+    max_tokens: int
+    waves: int
+    results: Sequence[Path]
+    answered: Path | None
+
+    def __post_init__(self) -> None:
+        if self.form is not None:
+            find_form(self.form)
+        if (self.batch is None) != (self.template is None):
+            raise ConfigError(
+                "--batch and --template belong together: give the file to write, and the question."
+            )
+        if bool(self.results) != (self.answered is not None):
+            raise ConfigError(
+                "--answers and --answered belong together: give the result files, and the file to "
+                "write the table with its answers to."
+            )
+        if self.batch is not None and self.model is None and self.weight in WEIGHTS:
+            raise ConfigError(
+                "--batch needs --model, the provider's name of a model; or its price as --weight, "
+                "e.g. claude-sonnet-5."
+            )
+        if self.batch is not None:
+            check_output(self.batch, [JSON_LINES], "--batch")
+        if self.answered is not None:
+            check_output(self.answered, list(_WRITERS), "--answered", any_case=True)
+
+    def write(self, schedule: Schedule, came: Answers | None) -> Batch | None:
+        """Write the batch file if there is to be one.
+
+        came: answers that are known; only the rows without one are written.
+        """
+        if self.batch is None or self.template is None:
+            return None
+        of_claude = (self.model or self.weight).startswith(_CLAUDE)
+        default: FormName = "anthropic" if of_claude else "openai"
+        return schedule.write_batch(
+            self.batch,
+            self.template,
+            default if self.form is None else find_form(self.form).name,
+            model=self.model,
+            max_tokens=self.max_tokens,
+            rows=None if came is None else came.failed.tolist(),
+            waves=self.waves,
+        )
+
+    def put_back(self, table: pa.Table, bags: Sequence[Sequence[str]]) -> Answers | None:
+        """Write the table with its answers if there are results."""
+        if self.answered is None:
+            return None
+        schedule = reorder(table, "original", bags=bags)  # answers do not depend on the order
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PartialResultWarning)  # the caller shows the answers
+            answers = schedule.read_answers(self.results)
+        errors = pa.array([answers.errors.get(row) for row in range(len(answers))], pa.string())
+        for name, column in (("answer", answers.values), ("error", errors)):
+            table = table.append_column(_free(name, table.column_names), column)
+        _WRITERS[self.answered.suffix.lower()](table, self.answered)
+        return answers
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    """A name that no column has: answer, answer_2, ..."""
+    names = (name if number == 1 else f"{name}_{number}" for number in range(1, len(taken) + 2))
+    return next(each for each in names if each not in taken)
+
+
+def _write_json(table: pa.Table, path: Path) -> None:
+    path.write_text(to_json(table.to_pylist()), encoding="utf-8")
+
+
+_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".parquet": pq.write_table,
+    ".csv": pa_csv.write_csv,
+    ".json": _write_json,
+}
+
+
+def document(written: Batch | None, came: Answers | None) -> dict[str, Any]:
+    """What was written and read, for JSON."""
+    found: dict[str, Any] = {}
+    if written is not None:
+        found["batch"] = {
+            "requests": written.requests,
+            "waves": [[str(path) for path in wave] for wave in written.waves],
+            "usd": None if written.bill is None else written.bill.usd,
+        }
+    if came is not None:
+        found["answers"] = {
+            "rows": len(came),
+            "errors": [{"row": row, "error": error} for row, error in came.errors.items()],
+            "problems": list(came.problems),
+        }
+    return found
+
+
+def said(written: Batch | None, came: Answers | None) -> Iterator[str]:
+    """What was written and read, for a person."""
+    if came is not None:
+        yield str(came)
+    if written is not None:
+        count = "1 request" if written.requests == 1 else f"{written.requests:,} requests"
+        yield f"{count} in {', '.join(map(str, written.paths))}."
+    if written is not None and written.bill is not None:
+        yield (
+            f"Their input costs {written.bill.usd:.4g} USD at list prices, if each is sent after "
+            "the one before is answered; batch APIs halve it."
+        )

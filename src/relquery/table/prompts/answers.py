@@ -1,0 +1,177 @@
+"""Answers of a batch put back in the order of the table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.arrays import Int64s
+from relquery.errors import PartialResultWarning, TableError
+from relquery.table.prompts.ids import read_id
+from relquery.table.prompts.replies import Reply, read_reply
+from relquery.table.prompts.source import Source
+
+NO_RESULT = "There is no result for this row."
+_SHOWN = 5  # rows or lines that a message lists
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """The answers to a table's prompts.
+
+    values: (n,), the answer of each row in the order of the table; NULL if it has none.
+    errors: by row, why it has no answer. problems: what else was in the files, each with where.
+    """
+
+    values: pa.Array
+    errors: dict[int, str]
+    problems: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> Int64s:
+        """Rows without an answer, ascending: the `rows` to write a batch of again."""
+        return np.array(sorted(self.errors), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer."]
+        missing = [row for row, error in self.errors.items() if error == NO_RESULT]
+        if missing:
+            lines.append(f"No result for {_rows(missing)}.")
+        others = [(row, error) for row, error in self.errors.items() if error != NO_RESULT]
+        lines += [f"Row {row}: {error}" for row, error in others[:_SHOWN]]
+        if len(others) > _SHOWN:
+            lines.append(f"{len(others) - _SHOWN:,} more rows failed; see `errors`.")
+        if self.errors:
+            lines.append("Send these rows again: write_batch(..., rows=answers.failed).")
+        return "\n".join([*lines, *self.problems])
+
+
+def read_answers(source: Source, paths: Iterable[Path]) -> Answers:
+    """The answers in result files, in any order. See Schedule.read_answers."""
+    found = _Found(source.count, [*source.digests(np.arange(source.count))])
+    for path in paths:
+        found.here.clear()
+        for number, line in _lines(path):
+            found.add(read_reply(line), f"{path.name}, line {number}")
+    answers = found.answers()
+    if answers.errors or answers.problems:
+        warnings.warn(str(answers), PartialResultWarning, stacklevel=3)
+    return answers
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers from 1. Raises TableError."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise TableError(
+            f"{path} cannot be read: {error.strerror}. Give the result files of the batch."
+        ) from error
+
+
+@dataclass(slots=True)
+class _Found:
+    """What the lines read so far say. digests: of each row of the table. here: rows of this file.
+
+    A failure in one file and an answer in another is a row that was sent again: no problem.
+    """
+
+    count: int
+    digests: Sequence[str]
+    texts: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
+    here: set[int] = field(default_factory=set)
+    again: list[tuple[str, int]] = field(default_factory=list)
+    differing: list[tuple[str, int]] = field(default_factory=list)
+    foreign: list[tuple[str, str]] = field(default_factory=list)
+    changed: list[tuple[str, int]] = field(default_factory=list)
+    broken: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, reply: Reply | str, place: str) -> None:
+        """One line."""
+        if isinstance(reply, str):
+            self.broken.append((place, reply))
+            return
+        known = read_id(reply.custom_id)
+        if known is None or known[0] >= self.count:
+            self.foreign.append((place, repr(reply.custom_id)))
+            return
+        row, digest = known
+        if self.digests[row] != digest:
+            self.changed.append((place, row))
+            return
+        first = self.texts.get(row)
+        if first is not None and reply.text not in (None, first):
+            self.differing.append((place, row))
+        elif row in self.here or (first is not None and reply.text is not None):
+            self.again.append((place, row))
+        self.here.add(row)
+        if reply.text is None:
+            self.errors[row] = reply.error or NO_RESULT
+        else:
+            self.texts.setdefault(row, reply.text)
+
+    def answers(self) -> Answers:
+        """Every row once: its first answer, or why it has none."""
+        values = pa.array([self.texts.get(row) for row in range(self.count)], pa.large_string())
+        lost = [row for row in range(self.count) if row not in self.texts]
+        errors = {row: self.errors.get(row, NO_RESULT) for row in lost}
+        return Answers(values, errors, tuple(self._problems()))
+
+    def _problems(self) -> Iterator[str]:
+        if self.differing:
+            yield (
+                f"{_count(self.differing, 'answer')} unlike an earlier one of the row: "
+                f"{_listed(self.differing)}. The first is kept. Give only the files to keep."
+            )
+        if self.again:
+            yield (
+                f"{_count(self.again, 'result')} of rows that have one: {_listed(self.again)}. "
+                "The first answer is kept. Give each file once."
+            )
+        if self.changed:
+            yield (
+                f"{_count(self.changed, 'answer')} of rows whose cells were others when they were "
+                f"asked about: {_listed(self.changed)}. Order the table that the batch was "
+                "written from, or send these rows again."
+            )
+        if self.foreign:
+            yield (
+                f"{_count(self.foreign, 'result')} with ids that no row of this table has: "
+                f"{_listed(self.foreign)}. Give the result files of this table."
+            )
+        if self.broken:
+            yield (
+                f"{_count(self.broken, 'line')} not read: {_listed(self.broken)}. Download the "
+                "file again."
+            )
+
+
+def _count(found: Sequence[object], what: str) -> str:
+    return f"{len(found):,} {what}{'' if len(found) == 1 else 's'}"
+
+
+def _listed(found: Sequence[tuple[str, object]]) -> str:
+    shown = [
+        f"row {what} ({place})" if isinstance(what, int) else f"{what} ({place})"
+        for place, what in found[:_SHOWN]
+    ]
+    return ", ".join([*shown, *(["..."] if len(found) > _SHOWN else [])])
+
+
+def _rows(rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:_SHOWN]))
+    if len(rows) > _SHOWN:
+        return f"{len(rows):,} rows: {shown}, ..."
+    return f"row{'' if len(rows) == 1 else 's'} {shown}"

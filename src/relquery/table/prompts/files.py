@@ -1,0 +1,97 @@
+"""Lines in files of limited size, which appear under their names only once all are whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from relquery.errors import ConfigError
+
+
+class BatchFiles:
+    """Files under construction, by wave; a context that keeps them all, or none after an error.
+
+    path: the name if there is one file. Otherwise waves and files are numbered before its ending:
+    batch-wave1.jsonl, batch-2.jsonl, batch-wave2-3.jsonl. lines, size: the most lines and bytes of
+    a file.
+    """
+
+    def __init__(self, path: Path, lines: int, size: int) -> None:
+        self._path, self._lines, self._size = path, lines, size
+        self._waves: list[list[Path]] = []
+        self._open: BinaryIO | None = None
+        self._used = (0, 0)  # lines and bytes of the open file
+        self.paths: tuple[tuple[Path, ...], ...] = ()
+
+    def __enter__(self) -> Self:
+        if not self._path.parent.is_dir():
+            raise ConfigError(f"{self._path}: the folder {self._path.parent} does not exist.")
+        if self._path.is_dir():
+            raise ConfigError(f"{self._path} is a folder. Give a file name.")
+        return self
+
+    def add_wave(self, lines: Iterable[bytes]) -> None:
+        """Write the lines of one wave, without their line breaks."""
+        self._waves.append([])
+        self._start()
+        for line in lines:
+            if len(line) + 1 > self._size:
+                raise ConfigError(
+                    f"A request has {len(line):,} bytes, more than a batch file may have "
+                    f"({self._size:,}). Shorten the row: {line[:60].decode(errors='replace')}..."
+                )
+            count, size = self._used
+            if count == self._lines or size + len(line) + 1 > self._size:
+                self._start()
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        assert self._open is not None
+        self._open.write(line + b"\n")
+        self._used = self._used[0] + 1, self._used[1] + len(line) + 1
+
+    def _start(self) -> None:
+        self._close()
+        wave = self._waves[-1]
+        number = f"{os.getpid()}-{len(self._waves)}-{len(wave)}"
+        path = self._path.with_name(f".{self._path.name}.{number}.part")
+        self._open, self._used = path.open("wb"), (0, 0)
+        wave.append(path)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._close()
+            if error is None:
+                self.paths = self._keep()
+        finally:
+            for path in (path for wave in self._waves for path in wave):
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def _keep(self) -> tuple[tuple[Path, ...], ...]:
+        kept = []
+        for wave, parts in enumerate(self._waves, start=1):
+            names = [self._name(wave, number, len(parts)) for number in range(1, len(parts) + 1)]
+            for part, name in zip(parts, names, strict=True):
+                os.replace(part, name)
+            kept.append(tuple(names))
+        return tuple(kept)
+
+    def _name(self, wave: int, number: int, files: int) -> Path:
+        middle = f"-wave{wave}" if len(self._waves) > 1 else ""
+        middle += f"-{number}" if files > 1 else ""
+        return self._path.with_name(f"{self._path.stem}{middle}{self._path.suffix}")

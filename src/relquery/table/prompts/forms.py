@@ -1,0 +1,198 @@
+"""Requests in the form of a provider's batch API: a JSON object per line.
+
+Limits: OpenAI's Batch API takes files of 50,000 requests and 200 MB, Anthropic's Message Batches
+100,000 requests and 256 MB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from relquery.errors import ConfigError, unknown
+from relquery.table.cost.price import PRICES, Price
+from relquery.table.prompts.prompts import RowPrompt
+
+FormName = Literal["openai", "anthropic"]
+Json = dict[str, Any]
+
+MB = 1_000_000
+TTLS = ("5m", "1h")
+_OWN = ("model", "messages", "system", "max_tokens", "max_completion_tokens", "stream", "n")
+_CLAUDE = "claude"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all requests have in common.
+
+    options: further parameters of the request, such as temperature. ttl: how long Anthropic keeps
+    what a request marks. explicit: whether requests say which prefixes to cache.
+    """
+
+    model: str
+    max_tokens: int
+    options: Mapping[str, Any]
+    ttl: str
+    explicit: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, str) or not self.model:
+            raise ConfigError(f"model is {self.model!r}; it must be a provider's name of a model.")
+        if not isinstance(self.max_tokens, int) or self.max_tokens < 1:
+            raise ConfigError(f"max_tokens is {self.max_tokens!r}; it must be 1 or more.")
+        if self.ttl not in TTLS:
+            raise ConfigError(unknown("ttl", self.ttl, TTLS))
+        for name in self.options:
+            if name in _OWN:
+                raise ConfigError(
+                    f"{name} cannot be an option of a request: it is set from the prompts, or by "
+                    "model= and max_tokens=, and each row has one answer."
+                )
+        try:
+            json.dumps([self.model, self.options], allow_nan=False, ensure_ascii=False).encode()
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"The options {dict(self.options)!r} cannot be written as JSON: {error}. Give "
+                "numbers, text, lists and dicts."
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A provider's form. requests, size: the most requests and bytes of one file."""
+
+    name: FormName
+    requests: int
+    size: int
+    request: Callable[[RowPrompt, str, Settings], Json]
+
+
+def find_form(name: str) -> Form:
+    """The form of this name. Raises ConfigError."""
+    if name not in FORMS:
+        raise ConfigError(unknown("form", name, FORMS))
+    return FORMS[name]
+
+
+def settings_of(
+    form: Form,
+    price: Price | None,
+    model: str | None,
+    max_tokens: int,
+    ttl: str,
+    options: Mapping[str, Any],
+) -> tuple[Price | None, Settings]:
+    """(the price by which requests are marked, their settings). Raises ConfigError.
+
+    model: None for the name of the price.
+    """
+    if model is None:
+        if price is None:
+            raise ConfigError("Which model? Give model=, the provider's name of it.")
+        model = price.name
+    marked = price is not None and price.breakpoints > 0
+    settings = Settings(model, max_tokens, options, ttl, explicit=marked)
+    _check_price(form, price)
+    if ttl == TTLS[0]:
+        return price, settings
+    if form.name != "anthropic":
+        raise ConfigError(f"ttl is {ttl!r}, but it only matters with form='anthropic'.")
+    if price is None or not marked:
+        raise ConfigError(
+            f"ttl is {ttl!r}, but nothing is marked: no price with breakpoints is known. Give "
+            "price=."
+        )
+    return replace(price, write=2 * price.uncached, lifetime_s=3600.0), settings
+
+
+def _check_price(form: Form, price: Price | None) -> None:
+    if price is None or not price.breakpoints or price.name not in PRICES:
+        return
+    if price.name.startswith(_CLAUDE) != (form.name == "anthropic"):
+        other = "openai" if form.name == "anthropic" else "anthropic"
+        raise ConfigError(
+            f"The breakpoints of {price.name} cannot be written in the form {form.name!r}. Give "
+            f"form={other!r}, or price= and the name of another price."
+        )
+
+
+def _openai(prompt: RowPrompt, custom_id: str, settings: Settings) -> Json:
+    system_marked, blocks = _blocks(prompt)
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    messages: list[Json] = []
+    if prompt.system:
+        messages.append(
+            {"role": "system", "content": _content([(prompt.system, system_marked)], mark)}
+        )
+    messages.append({"role": "user", "content": _content(blocks, mark)})
+    body: Json = {
+        "model": settings.model,
+        "messages": messages,
+        "max_completion_tokens": settings.max_tokens,
+    }
+    if settings.explicit:
+        body["prompt_cache_options"] = {"mode": "explicit"}
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": {**body, **settings.options},
+    }
+
+
+def _anthropic(prompt: RowPrompt, custom_id: str, settings: Settings) -> Json:
+    system_marked, blocks = _blocks(prompt)
+    control = {"type": "ephemeral"} | ({} if settings.ttl == TTLS[0] else {"ttl": settings.ttl})
+    mark = {"cache_control": control}
+    params: Json = {"model": settings.model, "max_tokens": settings.max_tokens}
+    if prompt.system:
+        params["system"] = _content([(prompt.system, system_marked)], mark)
+    params["messages"] = [{"role": "user", "content": _content(blocks, mark)}]
+    return {"custom_id": custom_id, "params": {**params, **settings.options}}
+
+
+FORMS: dict[str, Form] = {
+    "openai": Form("openai", 50_000, 200 * MB, _openai),
+    "anthropic": Form("anthropic", 100_000, 256 * MB, _anthropic),
+}
+
+_Blocks = list[tuple[str, bool]]
+"""Texts, and whether each ends a prefix to be cached."""
+
+
+def _content(blocks: _Blocks, mark: Json) -> str | list[Json]:
+    """Plain text if nothing in it is marked."""
+    if not any(marked for _, marked in blocks):
+        return "".join(text for text, _ in blocks)
+    return [{"type": "text", "text": text, **(mark if marked else {})} for text, marked in blocks]
+
+
+def _blocks(prompt: RowPrompt) -> tuple[bool, _Blocks]:
+    """(whether the system text ends a prefix, the blocks after it).
+
+    Up to the last breakpoint each part is a block, so that prompts that share a prefix share its
+    blocks, whatever else they mark. What follows is one block. Providers refuse blank blocks: a
+    blank part joins the next one, and a breakpoint after it moves before it.
+    """
+    last = max(prompt.breakpoints, default=0)
+    blocks: _Blocks = [(prompt.system, False)] if prompt.system else []
+    begun = ""
+    for at, part in enumerate(prompt.parts[:last], start=1):
+        begun += part
+        marked = at in prompt.breakpoints
+        if begun.strip():
+            blocks.append((begun, marked))
+            begun = ""
+        elif marked and blocks:
+            blocks[-1] = blocks[-1][0], True
+    rest = begun + "".join(prompt.parts[last:])
+    after_system = len(blocks) - bool(prompt.system)
+    if rest.strip() or not after_system:
+        blocks.append((rest, False))
+    elif rest:
+        text, marked = blocks[-1]
+        blocks[-1] = text + rest, marked and last > len(prompt.columns)  # what all of them end with
+    return (blocks[0][1], blocks[1:]) if prompt.system else (False, blocks)

@@ -1,0 +1,66 @@
+"""Where requests mark their prefixes: the choice that the bill counts, as parts of prompts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relquery.arrays import Int64s
+from relquery.errors import ConfigError
+from relquery.table.cost.billing import Marks, bill
+from relquery.table.cost.blocks import Blocks
+from relquery.table.cost.price import PRICES, Price, find_price
+from relquery.table.measure import Fields
+from relquery.table.prompts.prompts import Prompts
+from relquery.table.prompts.source import AT_ONCE, Source
+from relquery.table.prompts.template import Template
+
+
+def prompts(
+    source: Source, template: Template, rows: Int64s, fields: Fields, price: Price | None
+) -> Prompts:
+    """The prompts of some rows; with breakpoints and their bill if the price has breakpoints."""
+    if price is None or not price.breakpoints:
+        return Prompts(source, template, rows, fields, None, None)
+    blocks = blocks_of(source, template, rows, fields)
+    with source.loops():
+        charged = bill(blocks, price, requests_per_minute=source.requests_per_minute)
+    headless = 0 if source.size_of(template.prefix) else 1
+    marks = _in_parts(charged.breakpoints, blocks, headless)
+    return Prompts(source, template, rows, fields, marks, charged)
+
+
+def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) -> Blocks:
+    """Prompts as blocks: the text before the fields with the system text, fields, text after."""
+    return Blocks.of(
+        source.sent(rows, fields),
+        source.sizes(template),
+        source.size_of(template.prefix),
+        source.size_of(template.tail),
+    )
+
+
+def price_of(given: str | Price | None, source: Source, model: str | None) -> Price | None:
+    """The price to write for: the one given, or the model's if it is known, or that of `reorder`.
+
+    A price that the user made for `reorder` comes before the model's. Raises ConfigError for an
+    unknown name.
+    """
+    if isinstance(given, Price):
+        return given
+    if isinstance(given, str):
+        return find_price(given)
+    if given is not None:
+        raise ConfigError(f"price is {given!r}; it must be an rq.Price or the name of one.")
+    is_own = source.price is not None and source.price.name not in PRICES
+    return source.price if is_own else PRICES.get(model or "", source.price)
+
+
+def _in_parts(marks: Marks, blocks: Blocks, shift: int) -> Marks:
+    """Breakpoints in parts. marks: in tokens. shift: parts without a block, before all others."""
+    found: Marks = []
+    for start in range(0, len(marks), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        ends = Blocks(blocks.ids[some], blocks.sizes).ends
+        for row, own in zip(ends, marks[some], strict=True):
+            found.append(tuple((np.searchsorted(row, own) + 1 + shift).tolist()) if own else ())
+    return found

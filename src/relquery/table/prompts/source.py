@@ -1,0 +1,98 @@
+"""What a schedule was made from, so that its prompts can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from relquery.arrays import Int32s, Int64s
+from relquery.table.compiled import interpreted
+from relquery.table.cost.pieces import EstimatedTokens
+from relquery.table.cost.price import Price
+from relquery.table.cost.tokens import Encode, tokenize
+from relquery.table.items import BAG_LABEL, Items
+from relquery.table.measure import Fields
+from relquery.table.prompts.template import Template
+
+AT_ONCE = 1024  # rows whose texts are in memory together
+FEW_CELLS = 50
+
+Cells = dict[int, tuple[str, str]]
+"""By item: the name that is written for its column, and its text."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A table and how it was measured.
+
+    encode: gives token ids; None: pieces of words stand in for tokens. price: None if cost did not
+    matter. requests_per_minute: see `reorder`.
+    """
+
+    items: Items
+    encode: Encode | None
+    price: Price | None
+    requests_per_minute: float | None
+
+    def loops(self) -> AbstractContextManager[None]:
+        """Where compiled functions run: interpreted for few cells, as compiling takes longer."""
+        return interpreted() if self.items.slots.size <= FEW_CELLS else nullcontext()
+
+    @property
+    def count(self) -> int:
+        """Rows of the table."""
+        return int(self.items.slots.shape[1])
+
+    def sent(self, rows: Int64s, fields: Fields) -> Int32s:
+        """(n, m), the items of some rows in the order sent."""
+        items = self.items
+        return items.same[items.slots[fields, rows[:, None]]]
+
+    def cells(self, sent: Int32s) -> Cells:
+        """The texts of some items. NULL is empty text."""
+        items, cells = self.items, Cells()
+        wanted = np.unique(sent)
+        columns = np.searchsorted(items.offsets, wanted, side="right") - 1
+        for column in np.unique(columns).tolist():
+            chosen = wanted[columns == column]
+            texts = items.texts[column].take(pa.array(chosen - items.offsets[column]))
+            name = BAG_LABEL if items.in_bag(column) else items.names[column]
+            for item, text in zip(chosen.tolist(), texts.to_pylist(), strict=True):
+                cells[item] = name, text or ""
+        return cells
+
+    def sizes(self, template: Template) -> Int64s:
+        """(items,), tokens of each item's line; copies of passages have none of their own."""
+        encode = self.encode or EstimatedTokens()
+        lengths = [
+            tokenize([template.line(*cell) for cell in self.cells(part).values()], encode).lengths
+            for part in self._distinct()
+        ]
+        return np.concatenate([np.empty(0, np.int64), *lengths])
+
+    def _distinct(self) -> Iterator[Int32s]:
+        """All items that have a text of their own, some at a time, by number."""
+        count = int(self.items.offsets[-1])
+        for start in range(0, count, AT_ONCE):
+            yield np.arange(start, min(start + AT_ONCE, count), dtype=np.int32)
+
+    def size_of(self, text: str) -> int:
+        """Tokens of a text."""
+        return len(tokenize([text], self.encode or EstimatedTokens()).ids) if text else 0
+
+    def digests(self, rows: Int64s) -> Iterator[str]:
+        """Of each row's cells in the table's order: the same for every schedule and template."""
+        for start in range(0, len(rows), AT_ONCE):
+            items = self.items.slots[:, rows[start : start + AT_ONCE]]
+            sent = self.items.same[items].T
+            cells = self.cells(sent)
+            for row in sent.tolist():
+                digest = blake2b(digest_size=4)
+                for item in row:
+                    digest.update(f"{cells[item][1]}\0".encode())
+                yield digest.hexdigest()

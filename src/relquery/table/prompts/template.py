@@ -1,0 +1,119 @@
+"""The text around the fields of each row, and the form in which a field is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from string import Formatter
+
+from relquery.errors import ConfigError, did_you_mean, type_of
+
+FIELDS = "fields"
+_NAMES = ("name", "value")
+_LABELLED = "{name}: {value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What the prompts of all rows have in common.
+
+    text: the question. `{fields}` stands for the fields, each on a line of its own; without it they
+        follow the text, after a line break. A brace is doubled: {{ or }}.
+    system: the system text; empty for none.
+    field: one field, without its line break. `{name}` is the column ("passage" in a bag), `{value}`
+        the cell; NULL is empty text. The default is what `reorder` counts; there a column without a
+        name is the value alone.
+
+    Raises ConfigError for a text that is not of this form.
+    """
+
+    text: str = "{fields}"
+    system: str = ""
+    field: str = _LABELLED
+
+    def __post_init__(self) -> None:
+        for name in ("text", "system", "field"):
+            if not isinstance(value := getattr(self, name), str):
+                raise ConfigError(f"{name} of the template is {type_of(value)}; it must be text.")
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise ConfigError(
+                    f"{name} of the template is not valid Unicode: {error}. Remove half characters."
+                ) from error
+        if self.system and not self.system.strip():
+            raise ConfigError("system of the template is blank. Write a text, or leave it out.")
+        named = [name for _, name in _read(self.text, "template", (FIELDS,)) if name]
+        if len(named) > 1:
+            raise ConfigError("The template names {fields} twice. Fields are sent once: keep one.")
+        if "value" not in (name for _, name in _read(self.field, "field", _NAMES)):
+            raise ConfigError(
+                f"The field {self.field!r} does not name {{value}}, so cells would be lost. Write "
+                "it where the cell goes."
+            )
+
+    @classmethod
+    def of(cls, given: object) -> Template:
+        """A template, or its text."""
+        if isinstance(given, Template):
+            return given
+        if isinstance(given, str):
+            return cls(given)
+        raise ConfigError(f"template is {type_of(given)}; it must be text or an rq.Template.")
+
+    @property
+    def head(self) -> str:
+        """The text before the fields."""
+        before, name = _read(self.text, "template", (FIELDS,))[0]
+        if name or not before or before.endswith("\n"):
+            return before
+        return f"{before}\n"
+
+    @property
+    def tail(self) -> str:
+        """The text after the line break of the last field."""
+        _, *after = _read(self.text, "template", (FIELDS,))
+        return "".join(text for text, _ in after).removeprefix("\n")
+
+    @property
+    def prefix(self) -> str:
+        """What all prompts begin with: the `prefix` to give to `reorder`."""
+        return self.system + self.head
+
+    def line(self, name: str, value: str) -> str:
+        """A field as written, with its line break."""
+        if self.field == _LABELLED:
+            return f"{name}: {value}\n" if name else f"{value}\n"
+        parts = _read(self.field, "field", _NAMES)
+        filled = {"name": name, "value": value, None: ""}
+        return "".join(text + filled[key] for text, key in parts) + "\n"
+
+
+def _read(text: str, what: str, known: tuple[str, ...]) -> list[tuple[str, str | None]]:
+    """Literal texts, each with the name in braces after it; None after the last if none is there.
+
+    Neighbouring literals are joined. Raises ConfigError.
+    """
+    names = " and ".join(f"{{{name}}}" for name in known)
+    try:
+        parsed = list(Formatter().parse(text))
+    except ValueError as error:
+        raise ConfigError(
+            f"The {what} {text!r} has a single brace: {error}. Double each brace that is not part "
+            f"of {names}: {{{{ or }}}}."
+        ) from error
+    read: list[tuple[str, str | None]] = []
+    before = ""
+    for literal, name, form, conversion in parsed:
+        before += literal
+        if name is None:
+            continue
+        if name not in known or form or conversion:
+            written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            hint = "" if name in known else did_you_mean(name, known)
+            raise ConfigError(
+                f"The {what} names {{{written}}}, but it can only name {names}. Columns are not "
+                f"named; all are among the fields. For braces write {{{{{written}}}}}.{hint}"
+            )
+        read.append((before, name))
+        before = ""
+    return [*read, (before, None)] if before or not read else read

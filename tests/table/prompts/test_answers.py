@@ -1,0 +1,271 @@
+"""Answers come back to their rows, each row once, and everything else is told."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relquery.errors import PartialResultWarning, TableError
+from relquery.table.prompts.answers import NO_RESULT, Answers
+from relquery.table.prompts.forms import FormName
+from relquery.table.reorder import reorder
+from relquery.table.schedule import Schedule
+from tests.table import reference
+from tests.table.prompts import providers
+from tests.table.strategies import PAID, bags_of, columns_of, letters, tables
+
+TABLE = {"a": ["x", "y", "x", None], "b": ["1", "2", "3", "4"]}
+
+
+def told(schedule: Schedule, *paths: Path) -> Answers:
+    with pytest.warns(PartialResultWarning) as warned:
+        answers = schedule.read_answers(paths)
+    assert [str(each.message) for each in warned] == [str(answers)]
+    assert Path(warned[0].filename) == Path(__file__)
+    return answers
+
+
+@pytest.fixture(params=providers.FORMS)
+def form(request: pytest.FixtureRequest) -> FormName:
+    found: FormName = request.param
+    return found
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    return reorder(TABLE, "fixed")
+
+
+@pytest.fixture
+def lines(schedule: Schedule, form: FormName, tmp_path: Path) -> list[providers.Json]:
+    """The results of all rows, by row: "answer 0", "answer 1", ..."""
+    written = schedule.write_batch(tmp_path / "batch.jsonl", "Is it?", form, model="m")
+    found = providers.requests(written.paths)
+    by_row = sorted(found, key=lambda request: int(request["custom_id"].split("-")[1]))
+    return [providers.answer(request, f"answer {row}") for row, request in enumerate(by_row)]
+
+
+@settings(max_examples=60)
+@given(
+    tables(bags=True),
+    st.sampled_from(providers.FORMS),
+    st.integers(1, 3),
+    st.randoms(use_true_random=False),
+)
+def test_answers_return_to_their_rows_whatever_the_order_of_results(
+    tmp_path_factory: pytest.TempPathFactory,
+    table: reference.Table,
+    form: FormName,
+    waves: int,
+    shuffler: random.Random,
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    schedule = reorder(
+        columns_of(table), "tree", bags=bags_of(table), weight=PAID, tokenizer=letters, seconds=0
+    )
+    written = schedule.write_batch(folder / "b.jsonl", "Is it?", form, model="m", waves=waves)
+    results = [
+        providers.answer(request, f"é\u2028 of {providers.text(request)}")
+        for request in providers.requests(written.paths)
+    ]
+    shuffler.shuffle(results)
+    for line in results:
+        providers.check_result(line)
+    half = len(results) // 2
+    paths = [
+        providers.write_results(folder / "1.jsonl", results[:half]),
+        providers.write_results(folder / "2.jsonl", results[half:]),
+    ]
+    again = reorder(columns_of(table), "original", bags=bags_of(table))  # in another process, say
+    answers = again.read_answers(paths)
+    texts = {prompt.row: prompt.text for prompt in schedule.prompts("Is it?")}
+    expected = [f"é\u2028 of {texts[row]}" for row in range(len(table.cells))]
+    assert answers.values.to_pylist() == expected
+    assert (answers.errors, answers.problems) == ({}, ())
+
+
+def test_answers_are_a_column_of_the_table(
+    schedule: Schedule, lines: list[providers.Json], tmp_path: Path
+) -> None:
+    path = providers.write_results(tmp_path / "out.jsonl", reversed(lines))
+    answers = schedule.read_answers(path)
+    table = pa.table(TABLE).append_column("answer", answers.values)
+    assert table["answer"].to_pylist() == [f"answer {row}" for row in range(4)]
+    assert len(answers.failed) == 0
+    assert str(answers) == "4 of 4 rows have an answer."
+
+
+def test_rows_without_a_result_are_told_and_can_be_sent_again(
+    schedule: Schedule, lines: list[providers.Json], form: FormName, tmp_path: Path
+) -> None:
+    first = providers.write_results(tmp_path / "1.jsonl", lines[1:3])
+    answers = told(schedule, first)
+    assert answers.values.to_pylist() == [None, "answer 1", "answer 2", None]
+    assert answers.errors == {0: NO_RESULT, 3: NO_RESULT}
+    assert "No result for rows 0, 3." in str(answers)
+    assert "write_batch(..., rows=answers.failed)" in str(answers)
+    again = tmp_path / "again.jsonl"
+    schedule.write_batch(again, "Is it?", form, model="m", rows=answers.failed)
+    results = [providers.answer(request, "late") for request in providers.requests([again])]
+    second = providers.write_results(tmp_path / "2.jsonl", results)
+    assert schedule.read_answers([first, second]).values.to_pylist() == [
+        "late",
+        "answer 1",
+        "answer 2",
+        "late",
+    ]
+
+
+def result(kind: str, **fields: Any) -> providers.Json:
+    return {"result": {"type": kind, **fields}}
+
+
+def response(body: Any, status: int = 200) -> providers.Json:
+    return {"response": {"status_code": status, "request_id": "r", "body": body}, "error": None}
+
+
+ERROR = {"type": "error", "error": {"type": "invalid_request_error", "message": "Too long."}}
+NO_TEXT = {**providers.message(""), "content": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (result("errored", error=ERROR), "The request failed: Too long."),
+        (result("expired"), "The request expired before it was answered."),
+        (result("canceled"), "The batch was canceled before the request was answered."),
+        (result("other"), "The result is of an unknown type: 'other'."),
+        (result("succeeded"), "The result has no message."),
+        (result("succeeded", message=providers.message("Ye", "max_tokens")), "was cut off"),
+        (result("succeeded", message=providers.message("N", "refusal")), "The model refused"),
+        (result("succeeded", message=providers.message("x", "tool_use")), "finish: 'tool_use'"),
+        (result("succeeded", message=NO_TEXT), "The answer is incomplete"),
+        (response(providers.completion("Ye", "length")), "was cut off. Raise max_tokens"),
+        (response(providers.completion("", "content_filter")), "a content filter withheld"),
+        (response(providers.completion(None, "tool_calls")), "finish: 'tool_calls'"),
+        (response(providers.completion(None)), "The answer is incomplete"),
+        (response(providers.completion(None, refusal="I won't.")), "refused: I won't."),
+        (response({"error": {"message": "Slow down.", "type": "x"}}, 429), "429: Slow down."),
+        (response({"choices": []}), "The result has no message."),
+        (response(None, 500), "The server answered 500: no reason is given."),
+        (
+            {"response": None, "error": {"code": "batch_expired", "message": "Not executed."}},
+            "The request expired before it was answered.",
+        ),
+        ({"response": None, "error": {"message": "Gone."}}, "The request failed: Gone."),
+        (response(providers.completion("\ud800")), "is not valid Unicode"),
+    ],
+)
+@pytest.mark.parametrize("form", ["openai"], indirect=True)
+def test_what_is_no_whole_answer_is_an_error_and_never_a_value(
+    schedule: Schedule,
+    lines: list[providers.Json],
+    tmp_path: Path,
+    said: providers.Json,
+    error: str,
+) -> None:
+    lines[2] = {"custom_id": lines[2]["custom_id"], **said}
+    answers = told(schedule, providers.write_results(tmp_path / "out.jsonl", lines))
+    assert answers.values.to_pylist() == ["answer 0", "answer 1", None, "answer 3"]
+    assert list(answers.errors) == [2]
+    assert error in answers.errors[2]
+    assert f"Row 2: {answers.errors[2]}" in str(answers)
+    assert answers.failed.tolist() == [2]
+
+
+def test_two_results_of_a_row_are_told(
+    schedule: Schedule, lines: list[providers.Json], tmp_path: Path
+) -> None:
+    other = json.loads(json.dumps(lines[1]).replace("answer 1", "something else"))
+    path = providers.write_results(tmp_path / "out.jsonl", [*lines, lines[0], other])
+    answers = told(schedule, path)
+    assert answers.values.to_pylist() == [f"answer {row}" for row in range(4)]
+    assert answers.errors == {}
+    differing, repeated = answers.problems
+    assert "1 answer unlike an earlier one of the row: row 1 (out.jsonl, line 6)" in differing
+    assert "1 result of rows that have one: row 0 (out.jsonl, line 5)" in repeated
+    twice = told(schedule, path, path)
+    assert "6 results of rows that have one" in str(twice)
+
+
+def test_a_failure_and_an_answer_are_told_only_if_they_are_in_one_file(
+    schedule: Schedule, lines: list[providers.Json], tmp_path: Path
+) -> None:
+    failed = {"custom_id": lines[0]["custom_id"], **result("expired")}
+    first = providers.write_results(tmp_path / "1.jsonl", [failed, *lines[1:]])
+    second = providers.write_results(tmp_path / "2.jsonl", lines[:1])
+    for paths in ([first, second], [second, first]):
+        assert schedule.read_answers(paths).values.to_pylist()[0] == "answer 0"
+    both = providers.write_results(tmp_path / "3.jsonl", [failed, *lines])
+    assert "1 result of rows that have one" in str(told(schedule, both))
+
+
+def test_results_of_other_tables_are_told(
+    schedule: Schedule, lines: list[providers.Json], tmp_path: Path
+) -> None:
+    strangers = [
+        {**lines[0], "custom_id": custom_id}
+        for custom_id in ("request-1", "row-9-00000000", "row-0", "row-00-00000000", None, 7)
+    ]
+    changed = {**lines[1], "custom_id": "row-1-00000000"}
+    path = tmp_path / "out.jsonl"
+    answers = told(schedule, providers.write_results(path, [*strangers, changed, *lines[2:]]))
+    assert answers.values.to_pylist() == [None, None, "answer 2", "answer 3"]
+    assert answers.errors == {0: NO_RESULT, 1: NO_RESULT}
+    moved, foreign = answers.problems
+    assert "1 answer of rows whose cells were others" in moved
+    assert "row 1 (out.jsonl, line 7)" in moved
+    assert (
+        "6 results with ids that no row of this table has: 'request-1' (out.jsonl, line 1)"
+        in foreign
+    )
+    assert foreign.count("line") == 5
+    assert "..." in foreign
+
+
+def test_lines_that_are_no_results_are_told(
+    schedule: Schedule, lines: list[providers.Json], tmp_path: Path
+) -> None:
+    half = json.dumps(lines[3])[:-20]
+    path = providers.write_results(
+        tmp_path / "out.jsonl", [*lines[:3], "", "[1]", '{"custom_id": "x"}', "{}", half]
+    )
+    with path.open("ab") as file:
+        file.write(b"\xff\xfe\n")
+    answers = told(schedule, path)
+    assert answers.errors == {3: NO_RESULT}
+    (problem,) = answers.problems
+    assert problem.startswith(
+        "5 lines not read: has no custom_id (out.jsonl, line 5), is no result"
+    )
+    assert "is not JSON (out.jsonl, line 8)" in problem
+
+
+def test_long_lists_are_cut_short() -> None:
+    values = pa.array([None] * 20, pa.string())
+    answers = Answers(values, {row: NO_RESULT if row % 2 else "Bad." for row in range(20)})
+    assert "No result for 10 rows: 1, 3, 5, 7, 9, ..." in str(answers)
+    assert "5 more rows failed; see `errors`." in str(answers)
+    assert len(str(answers).splitlines()) == 9
+
+
+def test_a_file_that_is_not_there_is_refused(schedule: Schedule, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"none.jsonl cannot be read.*Give the result files"):
+        schedule.read_answers(tmp_path / "none.jsonl")
+
+
+def test_an_empty_table_has_no_answers(tmp_path: Path) -> None:
+    schedule = reorder({"a": []})
+    path = tmp_path / "b.jsonl"
+    assert schedule.write_batch(path, "Is it?", "anthropic", model="m").requests == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(schedule.read_answers(path)) == 0
