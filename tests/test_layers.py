@@ -38,7 +38,12 @@ LAYERS: dict[str, set[str]] = {
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
-    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
+    "frames.data.lent": BASE | {"sql"},
+    "connection": BASE
+    | WHAT
+    | RECORDS
+    | {"backends.base", "backends", "demo", "spans", "frames.data.lent"},
+    "frames": BASE | RECORDS | {"sql", "backends.base", "connection", "frames.data.lent"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -77,6 +82,7 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
+    "frames": ["data", "read", "plan", "apart", "runs", "pairs", "frame"],
     "cli": ["terminal", "reorder", "sql", "span", "traces"],
 }  # fmt: skip
 CROWD = 12

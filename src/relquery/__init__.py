@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from relquery.connection import Connection, connect
     from relquery.demo.files import table_path as demo_table
     from relquery.errors import PartialResultWarning, RelqueryError
+    from relquery.frames.frame import Frame, frame
     from relquery.ir.optimize import optimize
     from relquery.markup.program import schema
     from relquery.markup.read.schema import Schema
@@ -39,6 +40,8 @@ _HOMES = {
     "Job": "relquery.backends.service.service:Job",
     "Scores": "relquery.backends.scoring.scores:Scores",
     "fit_temperature": "relquery.backends.scoring.calibration:fit_temperature",
+    "frame": "relquery.frames.frame:frame",
+    "Frame": "relquery.frames.frame:Frame",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -61,6 +64,7 @@ __all__ = [
     "Connection",
     "Dependency",
     "Engine",
+    "Frame",
     "Job",
     "PartialResultWarning",
     "Price",
@@ -76,6 +80,7 @@ __all__ = [
     "connect",
     "demo_table",
     "fit_temperature",
+    "frame",
     "optimize",
     "reorder",
     "schema",

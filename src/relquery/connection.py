@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from relquery.backends.base import Adopted, Answering, Backend
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError, unknown
+from relquery.frames.data.lent import LentTables
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
@@ -109,6 +110,8 @@ class Connection:
     owns_backend: bool
     orders: Orders = field(default_factory=Orders)
     """The order in which bags of span queries were asked."""
+    lent: LentTables = field(default_factory=LentTables)
+    """Tables that frames have registered."""
     schemas: Schemas = field(init=False)
     """The schemas that prompts may name."""
 
