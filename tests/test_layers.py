@@ -82,7 +82,7 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
-    "frames": ["data", "read", "plan", "apart", "runs", "pairs", "frame"],
+    "frames": ["data", "read", "plan", "apart", "recall", "runs", "pairs", "frame", "lotus"],
     "cli": ["terminal", "reorder", "sql", "span", "traces"],
 }  # fmt: skip
 CROWD = 12

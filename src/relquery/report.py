@@ -91,12 +91,7 @@ class StageReport:
         """The 95% confidence interval of the agreement (Wilson 1927)."""
         if self.agreement is None or not self.compared:
             return None
-        count, z = self.compared, _NORMAL_95
-        middle = self.agreement + z**2 / (2 * count)
-        spread = z * sqrt(self.agreement * (1 - self.agreement) / count + (z / (2 * count)) ** 2)
-        low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
-        # Rounding must not leave the agreement itself outside.
-        return max(0.0, min(low, self.agreement)), min(1.0, max(high, self.agreement))
+        return wilson(self.agreement, self.compared)
 
     def plus(self, more: StageReport) -> StageReport:
         """The same stage with some more rows: sums, and the mean hit rate of the calls."""
@@ -216,6 +211,16 @@ class Report:
             "agreement": any(stage.compared for stage in self.stages),
         }
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The 95% confidence interval of a share that was measured on `count` cases (Wilson 1927)."""
+    z = _NORMAL_95
+    middle = share + z**2 / (2 * count)
+    spread = z * sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    low, high = ((middle + one) / (1 + z**2 / count) for one in (-spread, spread))
+    # Rounding must not leave the share itself outside.
+    return max(0.0, min(low, share)), min(1.0, max(high, share))
 
 
 def _agreement(stage: StageReport) -> str:

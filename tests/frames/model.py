@@ -27,11 +27,13 @@ def answer(query: str, fields: Mapping[str, Any]) -> str | Answer:
     if query.endswith("\nAnswer Yes or No."):
         scores = {"Yes": log(luck + 1e-9), "No": log(1 - luck + 1e-9)}
         return Answer("Yes" if luck > 0.5 else "No", Finish.STOP, scores=scores)
+    if "\nAnswer in JSON" in query:
+        stars: int | str = int(luck * 10)
+        stars = stars if "INTEGER" in query else f"{stars} of 10"
+        return json.dumps({"tag": f"t{int(luck * 5)}", "stars": stars})
     if found := _LABELS.search(query):
         labels = [*found[1].split(", "), found[2]]
         return labels[int(luck * len(labels))]
-    if "\nAnswer in JSON" in query:
-        return json.dumps({"tag": f"t{int(luck * 5)}", "stars": int(luck * 10)})
     return mapped(query, fields)
 
 

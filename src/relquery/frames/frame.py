@@ -54,11 +54,16 @@ class Frame(Runs):
     Options of the verbs that ask: max_tokens, temperature, top_p, top_k, seed, stop.
     """
 
-    def sem_filter(self, instruction: str, **options: Any) -> Frame:
-        """The rows for which the model says yes. A claim is asked as `Is this true? CLAIM`."""
+    def sem_filter(self, instruction: str, *, output: str | None = None, **options: Any) -> Frame:
+        """The rows for which the model says yes. A claim is asked as `Is this true? CLAIM`.
+
+        output: keep all rows, and put what the model says into a column of this name.
+        """
         langex = self._langex(instruction, "sem_filter")
         given = check_options(options, "sem_filter")
         asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
+        if output is not None:
+            return self._on(Extend(self.node, (output,), asked, _reads(langex)))
         return self._on(Keep(self.node, asked, _reads(langex)))
 
     def sem_map(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relquery.connection import Connection
@@ -12,6 +12,7 @@ from relquery.frames.data.back import give_back, with_index
 from relquery.frames.data.sources import Source
 from relquery.frames.plan.compile import compile_frame
 from relquery.frames.plan.nodes import Node, keeps_rows
+from relquery.frames.recall import blocked, described, with_recall
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
@@ -48,12 +49,24 @@ class Runs:
         return compile_frame(self.node, self.connection.tables())
 
     def explain(self, **options: Any) -> SqlExplanation:
-        """What the frame would ask; see `Connection.explain`."""
-        return self.connection.explain(self.sql(), **options)
+        """What the frame would ask; see `Connection.explain`.
+
+        Joins with blocking count the pairs that are near, and say what else is asked.
+        """
+        explanation = self.connection.explain(self.sql(), **options)
+        notes = [described(node) for node in blocked(self.node)]
+        return replace(explanation, warnings=(*explanation.warnings, *notes))
 
     def result(self, **options: Any) -> Result:
-        """The rows with the errors of single rows and the report."""
-        return self.connection.sql(self.sql(), **options)
+        """The rows with the errors of single rows and the report.
+
+        A frame with blocking gives a `FrameResult`, which tells the recall.
+        """
+        return self._ran(self.sql(), options)
+
+    def _ran(self, sql: str, options: dict[str, Any]) -> Result:
+        result = self.connection.sql(sql, **options)
+        return with_recall(result, self.node, self.connection, options)
 
     def collect(self, **options: Any) -> Any:
         """The rows in the library that the input came from.
@@ -62,10 +75,15 @@ class Runs:
         a polars frame, a relation of DuckDB a relation; a file or a table of the connection give a
         `Result`. Rows of a pandas frame keep their index, unless a verb makes new rows of them.
         """
+        return self.collected(**options)[0]
+
+    def collected(self, **options: Any) -> tuple[Any, Result]:
+        """The rows as `collect` gives them, and the result with its report and errors."""
         if self.source.library == "pandas" and keeps_rows(self.node):
             numbered = compile_frame(self.node, self.connection.tables(), numbered=True)
-            return with_index(self.connection.sql(numbered, **options), self.source)
-        return give_back(self.result(**options), self.source)
+            return with_index(self._ran(numbered, options), self.source)
+        result = self.result(**options)
+        return give_back(result, self.source), result
 
     def arrow(self, **options: Any) -> pa.Table:
         """The rows as an Arrow table."""
@@ -90,6 +108,10 @@ class Runs:
     async def acollect(self, **options: Any) -> Any:
         """The async form of `collect`; awaiting the frame itself is the same."""
         return await apart(self.connection, self.collect, options)
+
+    async def acollected(self, **options: Any) -> tuple[Any, Result]:
+        """The async form of `collected`."""
+        return await apart(self.connection, self.collected, options)
 
     async def aarrow(self, **options: Any) -> pa.Table:
         """The async form of `arrow`."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
-
-import pyarrow as pa
 
 from relquery.frames.data.sources import Library, Source
 from relquery.sql.result import Result
@@ -16,19 +15,16 @@ def give_back(result: Result, source: Source) -> Any:
     return _FORMS[source.library](result)
 
 
-def with_index(result: Result, source: Source) -> Any:
+def with_index(result: Result, source: Source) -> tuple[Any, Result]:
     """A pandas frame whose rows have the index of those of the input that they come from.
 
-    The last column of the result has their numbers.
+    The last column of the result has their numbers. Also gives the result without it.
     """
-    *_, numbers = result.table.columns
-    frame = Result(_without_last(result.table), result.errors, result.report).df()
+    numbers = result.table.columns[-1]
+    shown = replace(result, table=result.table.remove_column(result.table.num_columns - 1))
+    frame = shown.df()
     frame.index = source.index.take(numbers.to_numpy())
-    return frame
-
-
-def _without_last(table: pa.Table) -> pa.Table:
-    return table.remove_column(table.num_columns - 1)
+    return frame, shown
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:

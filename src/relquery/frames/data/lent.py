@@ -54,7 +54,7 @@ class LentTables:
 
     def lend(self, data: Any, table: pa.Table | None) -> Lent:
         """The table of some data, the same for two frames over the same rows."""
-        for one in self.living:
+        for one in list(self.living):
             if one.is_of(data, table):
                 return one
         lent = Lent(data, table)

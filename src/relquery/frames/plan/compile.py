@@ -45,6 +45,24 @@ def compile_frame(node: Node, taken: Iterable[str], *, numbered: bool = False) -
     return steps.statement(_Compiler(steps, numbered).block(node))
 
 
+def compile_pairs(node: Join, taken: Iterable[str], *, near: bool) -> tuple[str, str]:
+    """Statements about pairs of a join inside its blocking, or outside: how many, and who matches.
+
+    The second lacks a LIMIT: it gives pairs in random order, always the same, with the answer.
+    """
+    blocking = node.blocking
+    assert blocking is not None
+    steps = Steps({name.lower() for name in taken})
+    left, place, right, other = _Compiler(steps, numbered=False).pairs(node)
+    condition = blocking.condition if near else f"({blocking.condition}) IS NOT TRUE"
+    source = f"{left}\nJOIN {right}\nON {condition}"
+    places = f"{LEFT}.{quoted(place)}, {RIGHT}.{quoted(other)}"
+    order = (f"hash({places}, {blocking.seed})", places)
+    count = Block(source, (), (("pairs", "count(*)"),))
+    matches = Block(source, (), (("matches", node.condition),), order=order)
+    return steps.statement(count), steps.statement(matches)
+
+
 @dataclass(frozen=True, slots=True)
 class _Compiler:
     steps: Steps
@@ -144,6 +162,12 @@ class _Compiler:
         items += [(name, f"{LEFT}.{quoted(name)}") for name in hidden]
         source = f"{left}\n{kind}JOIN {right}\nON {condition}"
         return Block(source, (), tuple(items), hidden, order=tuple(order))
+
+    def pairs(self, node: Join) -> tuple[str, str, str, str]:
+        """Both sides of a join for FROM, each with the column of its places."""
+        left, place, _ = self._side(node.left, LEFT)
+        right, other, _ = self._side(node.right, RIGHT)
+        return left, place, right, other
 
     def _near(self, node: Near) -> Block:
         left, place, _ = self._side(node.left, LEFT)
