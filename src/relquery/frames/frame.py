@@ -55,7 +55,9 @@ class Frame(Runs):
     """
 
     def sem_filter(self, instruction: str, *, output: str | None = None, **options: Any) -> Frame:
-        """The rows for which the model says yes. A claim is asked as `Is this true? CLAIM`.
+        """The rows for which the model says yes.
+
+        An instruction without a question mark is a claim, and is asked as `Is this true? CLAIM`.
 
         output: keep all rows, and put what the model says into a column of this name.
         """

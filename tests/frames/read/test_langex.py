@@ -52,6 +52,7 @@ def test_a_claim_is_asked_as_a_question_and_a_question_as_it_is() -> None:
     for text, asked in {
         "{review} is good": "Is this true? {0} is good",
         "Is {review} good?": "Is {0} good?",
+        "Is {review} good? Say Yes or No.": "Is {0} good? Say Yes or No.",
         "Is it good, {review}": "Is this true? Is it good, {0}",
     }.items():
         assert read_langex(text, finder(COLUMNS), verb="v").claim.prompt == asked

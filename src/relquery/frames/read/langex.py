@@ -60,9 +60,8 @@ class Langex:
 
     @property
     def claim(self) -> Langex:
-        """As a question about whether it is true, unless it is a question already."""
-        last = self.parts[-1] if self.parts else ""
-        if isinstance(last, str) and last.rstrip().endswith("?"):
+        """As a question about whether it is true, unless it has a question mark."""
+        if any(isinstance(part, str) and "?" in part for part in self.parts):
             return self
         return Langex(("Is this true? ", *self.parts), self.fields)
 
