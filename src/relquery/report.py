@@ -91,7 +91,7 @@ class StageReport:
         """The 95% confidence interval of the agreement (Wilson 1927)."""
         if self.agreement is None or not self.compared:
             return None
-        return wilson(self.agreement, self.compared)
+        return wilson_interval(self.agreement, self.compared)
 
     def plus(self, more: StageReport) -> StageReport:
         """The same stage with some more rows: sums, and the mean hit rate of the calls."""
@@ -213,8 +213,11 @@ class Report:
         return {name: cells for name, cells in shown.items() if unusual.get(name, 1)}
 
 
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """The 95% confidence interval of a share that was measured on `count` cases (Wilson 1927)."""
+def wilson_interval(share: float, count: int) -> tuple[float, float]:
+    """The 95% confidence interval of a share, 0 to 1 (Wilson 1927).
+
+    count: the number of cases in which it was found, at least 1.
+    """
     z = _NORMAL_95
     middle = share + z**2 / (2 * count)
     spread = z * sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from relquery.connection import Connection
 from relquery.frames.plan.compile import compile_pairs
 from relquery.frames.plan.nodes import Join, Near, Node, Read
-from relquery.report import Report, StageReport, wilson
+from relquery.report import Report, StageReport, wilson_interval
 from relquery.sql.result import Result
 
 _log = logging.getLogger("relquery")
@@ -66,7 +66,7 @@ class _Stratum(NamedTuple):
         if self.asked >= self.pairs:
             return (float(self.found),) * 3
         share = self.found / self.asked
-        low, high = wilson(share, self.asked)
+        low, high = wilson_interval(share, self.asked)
         return low * self.pairs, share * self.pairs, high * self.pairs
 
 
