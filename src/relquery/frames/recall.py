@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from relquery.connection import Connection
@@ -114,7 +114,8 @@ def with_recall(
     if not recalls:
         return result
     report = Report(tuple(stages), seconds)
-    return FrameResult(result.table, result.errors, report, tuple(recalls))
+    known = {one.name: getattr(result, one.name) for one in fields(Result)}
+    return FrameResult(**{**known, "report": report}, recalls=tuple(recalls))
 
 
 def _measure(
