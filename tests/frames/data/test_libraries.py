@@ -117,7 +117,9 @@ def test_names_of_columns_may_be_anything(con: Connection) -> None:
     table = pd.DataFrame({name: ["x", "y"] for name in names})
     lazy = frame(table, con)
     for name in names:
-        lazy = lazy.sem_map(f"Up {{{name}}}", output='"new one"').sort(name).rename({name: name})
+        lazy = lazy.sem_map(f"Up {{{name}}}", output='"new one"')
+    lazy = lazy.sort(*names).rename({name: name.upper() for name in names})
+    lazy = lazy.rename({name.upper(): name for name in names})
     given = lazy.limit(1).collect()
     assert list(given.columns) == [*names, "new one"]
     assert given.iloc[0, 0] == "x"

@@ -11,8 +11,13 @@ from __future__ import annotations
 
 import logging
 
-from relquery.frames.lotus.accessors import register
+from relquery.errors import MissingExtraError
 from relquery.frames.lotus.settings import Settings
+
+try:
+    from relquery.frames.lotus.accessors import register
+except ImportError as error:
+    raise MissingExtraError("relquery.frames.lotus", "pandas") from error
 
 __all__ = ["logger", "settings"]
 
