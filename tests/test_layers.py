@@ -40,9 +40,14 @@ LAYERS: dict[str, set[str]] = {
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
-    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
+    "frames.data.lent": BASE | {"sql"},
+    "connection": BASE
+    | WHAT
+    | RECORDS
+    | {"backends.base", "backends", "demo", "spans", "frames.data.lent"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
+    "frames": BASE | RECORDS | {"sql", "backends.base", "connection", "frames.data.lent"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -82,6 +87,7 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
+    "frames": ["data", "read", "plan", "apart", "recall", "runs", "pairs", "frame", "lotus"],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
         "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",

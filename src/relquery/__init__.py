@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from relquery.evaluation.comparison import Comparison
     from relquery.evaluation.evaluate import evaluate
     from relquery.evaluation.evaluation import Evaluation
+    from relquery.frames.frame import Frame, frame
     from relquery.ir.optimize import optimize
     from relquery.markup.program import schema
     from relquery.markup.read.schema import Schema
@@ -52,6 +53,8 @@ _HOMES = {
     "Evaluation": "relquery.evaluation.evaluation:Evaluation",
     "Comparison": "relquery.evaluation.comparison:Comparison",
     "Preview": "relquery.sql.previewing:Preview",
+    "frame": "relquery.frames.frame:frame",
+    "Frame": "relquery.frames.frame:Frame",
     "Result": "relquery.sql.result:Result",
     "RowError": "relquery.sql.result:RowError",
     "Report": "relquery.report:Report",
@@ -85,6 +88,7 @@ __all__ = [
     "Embedder",
     "Engine",
     "Evaluation",
+    "Frame",
     "Job",
     "PartialResultWarning",
     "Preview",
@@ -103,6 +107,7 @@ __all__ = [
     "demo_table",
     "evaluate",
     "fit_temperature",
+    "frame",
     "load_embedder",
     "optimize",
     "reorder",

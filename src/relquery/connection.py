@@ -15,6 +15,7 @@ from relquery.backends.base import Adopted, Answering, Backend
 from relquery.backends.embedding.load import load_embedder
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
+from relquery.frames.data.lent import LentTables
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
@@ -128,6 +129,8 @@ class Connection:
     """The tables that statements and span queries search."""
     orders: Orders = field(default_factory=Orders)
     """The order in which bags of span queries were asked."""
+    lent: LentTables = field(default_factory=LentTables)
+    """Tables that frames have registered."""
     schemas: Schemas = field(init=False)
     """The schemas that prompts may name."""
 

@@ -52,7 +52,7 @@ def register(database: Database, name: str, data: object) -> None:
                 raise TableError(f"Table '{name}': the path is empty. Give the path of a file.")
             _register_path(database, name, Path(data))
         else:
-            database.register(name, _to_arrow(name, data))
+            database.register(name, to_arrow(name, data))
 
 
 def _register_path(database: Database, name: str, path: Path) -> None:
@@ -187,7 +187,8 @@ def _attach(database: Database, name: str, path: Path) -> None:
         database.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM {path_in_file}")
 
 
-def _to_arrow(name: str, data: object) -> pa.Table:
+def to_arrow(name: str, data: object) -> pa.Table:
+    """A table of another library as an Arrow table; see `register`. Raises TableError."""
     try:
         table = _arrow_of(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -1,0 +1,95 @@
+"""Tables that frames lend a connection: registered under names of their own while a frame lives."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from relquery.errors import RelqueryError
+from relquery.sql import tables as hosts
+from relquery.sql.host.database import Database
+
+NAME = "frame_"
+"""Before the number of a table that a frame has registered."""
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Lent:
+    """Data of a frame. table: its rows when the frame was made; None for a file, and for a polars
+    LazyFrame, which is collected when it is registered. name: "" until then.
+    """
+
+    data: Any
+    table: pa.Table | None
+    name: str = ""
+
+    def is_of(self, data: object, table: pa.Table | None) -> bool:
+        """Whether the same data still has the same rows."""
+        if isinstance(data, Path):
+            return isinstance(self.data, Path) and data == self.data
+        if data is not self.data:
+            return False
+        return self.table is table or (
+            self.table is not None and table is not None and self.table.equals(table)
+        )
+
+
+@dataclass(slots=True)
+class LentTables:
+    """All tables that frames have lent one connection.
+
+    gone: names whose frames are gone; they are dropped before the next one is registered. turn:
+    held by the frame that runs in another thread.
+    """
+
+    living: weakref.WeakSet[Lent] = field(default_factory=weakref.WeakSet)
+    gone: list[str] = field(default_factory=list)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def lend(self, data: Any, table: pa.Table | None) -> Lent:
+        """The table of some data, the same for two frames over the same rows."""
+        for one in list(self.living):
+            if one.is_of(data, table):
+                return one
+        lent = Lent(data, table)
+        self.living.add(lent)
+        return lent
+
+    def register(self, lent: Lent, database: Database) -> str:
+        """The name of a table in queries. Raises TableError if it cannot be read."""
+        with database.held():
+            self.sweep(database)
+            if not lent.name:
+                name = _free_name(database)
+                table = lent.table
+                hosts.register(database, name, lent.data if table is None else table)
+                lent.name = name
+                is_file = isinstance(lent.data, Path)
+                ended = weakref.finalize(lent, self.gone.append, ("view " * is_file) + name)
+                ended.atexit = False
+            return lent.name
+
+    def sweep(self, database: Database) -> None:
+        """Forget tables whose frames are gone."""
+        while self.gone:
+            kind, _, name = self.gone.pop().rpartition(" ")
+            with contextlib.suppress(RelqueryError):
+                if kind:
+                    database.execute(f"DROP VIEW IF EXISTS temp.{hosts.quoted(name)}")
+                else:
+                    database.unregister(name)
+
+
+def _free_name(database: Database) -> str:
+    """The first name that no table of the connection has."""
+    taken = {name.lower() for name in database.tables()}
+    number = 1
+    while f"{NAME}{number}" in taken:
+        number += 1
+    return f"{NAME}{number}"

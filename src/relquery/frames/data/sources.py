@@ -1,0 +1,120 @@
+"""Where the rows of a frame come from: data of another library, a file, or a table by its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from relquery.connection import Connection
+from relquery.errors import TableError, UnknownTableError
+from relquery.frames.data.lent import Lent
+from relquery.sql.exchange.distinct import distinct_names
+from relquery.sql.exchange.export import quoted
+from relquery.sql.exchange.export import to_arrow as export
+from relquery.sql.tables import to_arrow
+
+Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]
+"""What a frame gives back: "rows" are a list of dicts, "columns" a dict of lists."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """A table of a connection. index: that of a pandas frame, when the frame was made."""
+
+    connection: Connection
+    table: str | Lent
+    library: Library
+    index: Any = None
+
+    def register(self) -> str:
+        """The table in SQL; what is not in the connection yet is registered."""
+        if isinstance(self.table, str):
+            return self.table
+        lent = self.connection.lent
+        return quoted(lent.register(self.table, self.connection.database))
+
+
+def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str, ...]]:
+    """The source of a frame, and the names of its columns.
+
+    data: what `Connection.register` takes, except DuckDB files; a relation of DuckDB; or the name
+        of a table or view of the connection. Raises TableError and UnknownTableError.
+    """
+    if isinstance(data, str) and not _is_file(data, connection):
+        return _named(data, connection)
+    if isinstance(data, str | Path):
+        return _file(Path(data), connection)
+    library = _library(data)
+    if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
+        names = distinct_names(list(data.collect_schema().names()))
+        return _lent(data, None, library, connection), tuple(names)
+    index = None
+    rows: Any = data
+    if library == "pandas":  # Arrow would share its numbers, which the user may change
+        rows, index = rows.copy(), rows.index
+    table = export(rows) if library == "duckdb" else to_arrow("frame", rows)
+    return _lent(data, table, library, connection, index), tuple(table.column_names)
+
+
+def _lent(
+    data: object,
+    table: pa.Table | None,
+    library: Library,
+    connection: Connection,
+    index: Any = None,
+) -> Source:
+    return Source(connection, connection.lent.lend(data, table), library, index)
+
+
+def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
+    tables = {path.lower(): columns for path, columns in connection.tables().items()}
+    sql, path = _path(name)
+    columns = tables.get(path.lower()) or tables.get(path.lower().removeprefix("main."))
+    if columns is None:
+        raise UnknownTableError(name, connection.tables())
+    return Source(connection, sql, "relquery"), tuple(columns)
+
+
+def _path(name: str) -> tuple[str, str]:
+    """SQL of a table's name, and its parts with points between."""
+    try:
+        table = parse_one(name, into=exp.Table, dialect="duckdb")
+    except SqlglotError:
+        return quoted(name), name
+    if not isinstance(table, exp.Table) or not all(
+        isinstance(part, exp.Identifier) for part in table.parts
+    ):
+        return quoted(name), name
+    names = [part.name for part in table.parts]
+    return ".".join(map(quoted, names)), ".".join(names)
+
+
+def _is_file(name: str, connection: Connection) -> bool:
+    """Whether a text is the path of a file, and not the name of a table."""
+    is_table = name.lower() in map(str.lower, connection.tables())
+    return not is_table and Path(name).suffix != "" and Path(name).is_file()
+
+
+def _file(path: Path, connection: Connection) -> tuple[Source, tuple[str, ...]]:
+    if path.suffix.lower() in (".duckdb", ".ddb", ".db"):
+        raise TableError(
+            f"{path} is a database, which may have several tables. Register it, and name one: "
+            f"con.register('d', '{path}'); rq.frame('d.table', con)."
+        )
+    source = _lent(path.absolute(), None, "relquery", connection)
+    columns = connection.database.describe(f"SELECT * FROM {source.register()}")
+    return source, tuple(name for name, _ in columns)
+
+
+def _library(data: object) -> Library:
+    package = type(data).__module__.partition(".")[0].removeprefix("_")
+    if package in ("pandas", "polars", "duckdb"):
+        return package  # type: ignore[return-value]
+    if isinstance(data, list | tuple):
+        return "rows"
+    return "columns" if isinstance(data, dict) else "arrow"

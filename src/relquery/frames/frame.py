@@ -1,0 +1,350 @@
+"""A lazy frame: verbs that ask a model, and the relational ones that a pipeline needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relquery.connection import Connection
+from relquery.errors import ConfigError, type_of
+from relquery.frames.data.sources import read_source
+from relquery.frames.pairs import distinct, joined, nearest
+from relquery.frames.plan.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
+from relquery.frames.read.calls import call, check_options
+from relquery.frames.read.expressions import read_expression
+from relquery.frames.read.langex import (
+    Field,
+    Langex,
+    check_names,
+    find_column,
+    finder,
+    read_langex,
+)
+from relquery.frames.read.outputs import read_outputs, written
+from relquery.frames.runs import Runs
+from relquery.sql.exchange.export import quoted
+from relquery.sql.tables import text
+
+Names = str | Sequence[str]
+
+
+def frame(data: object, connection: Connection) -> Frame:
+    """A lazy frame over a table.
+
+    data: a pandas or polars frame, a polars LazyFrame, an Arrow table, a relation of DuckDB, a
+    list of dicts, a dict of columns, the path of a file, or the name of a table of the connection.
+    Rows are those that `data` has now; a LazyFrame is collected when the frame first runs.
+
+    Raises TableError and UnknownTableError.
+    """
+    if not isinstance(connection, Connection):
+        raise ConfigError(
+            f"rq.frame was given {type_of(connection)} as its connection. Make one: "
+            "con = rq.connect(model=...); rq.frame(data, con)."
+        )
+    source, columns = read_source(data, connection)
+    return Frame(Read(source, columns), source)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Frame(Runs):
+    """A pipeline. Each verb gives a new frame, and nothing runs before `collect` and the like.
+
+    Options of the verbs that ask: max_tokens, temperature, top_p, top_k, seed, stop.
+    """
+
+    def sem_filter(self, instruction: str, *, output: str | None = None, **options: Any) -> Frame:
+        """The rows for which the model says yes.
+
+        An instruction without a question mark is a claim, and is asked as `Is this true? CLAIM`.
+
+        output: keep all rows, and put what the model says into a column of this name.
+        """
+        langex = self._langex(instruction, "sem_filter")
+        given = check_options(options, "sem_filter")
+        asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
+        if output is not None:
+            return self._on(Extend(self.node, (output,), asked, _reads(langex)))
+        return self._on(Keep(self.node, asked, _reads(langex)))
+
+    def sem_map(
+        self, instruction: str, output: str = "_map", *, labels: Names = (), **options: Any
+    ) -> Frame:
+        """New columns with the model's answers.
+
+        output: a name and a type, "tag VARCHAR"; or several, "name VARCHAR, amount DECIMAL(10,2)".
+        labels: the answer is one of these texts.
+        """
+        langex = self._langex(instruction, "sem_map")
+        outputs = read_outputs(output, "sem_map")
+        given = check_options(options, "sem_map", "retry")
+        is_one = len(outputs) == 1
+        if not (is_one and outputs[0].is_text):
+            given["output"] = outputs[0].kind if is_one else written(outputs)
+        given["labels"] = _names(labels) or None
+        value = call("LLM", [text(langex.prompt)], langex.fields, given)
+        names = tuple(one.name for one in outputs)
+        return self._on(Extend(self.node, names, value, _reads(langex), not is_one))
+
+    def sem_extract(
+        self,
+        columns: Names,
+        output: str | Mapping[str, str | None],
+        *,
+        instruction: str | None = None,
+        **options: Any,
+    ) -> Frame:
+        """New columns with values that are extracted from the text of others.
+
+        output: names and types, "name VARCHAR, amount DECIMAL(10,2)", or a dict with what each new
+        column of text is to hold: {"name": "who wrote it"}. instruction: more about the task.
+        """
+        fields = [self._field(name) for name in _names(columns)]
+        given = check_options(options, "sem_extract", "retry")
+        if isinstance(output, Mapping):
+            names = tuple(output)
+            given["output"] = {name: about or "" for name, about in output.items()}
+        else:
+            outputs = read_outputs(output, "sem_extract")
+            names = tuple(one.name for one in outputs)
+            given["output"] = written(outputs)
+        given["instruction"] = instruction
+        value = call("AI_EXTRACT", [], fields, given)
+        reads = frozenset(field.name for field in fields)
+        return self._on(Extend(self.node, names, value, reads, is_struct=True))
+
+    def sem_classify(
+        self,
+        instruction: str,
+        labels: Sequence[str],
+        output: str = "_class",
+        *,
+        multi: bool = False,
+        **options: Any,
+    ) -> Frame:
+        """A new column with one of some labels; with `multi` the list of those that apply."""
+        langex = self._langex(instruction, "sem_classify")
+        given = check_options(options, "sem_classify")
+        given |= {"labels": _names(labels), "instruction": langex.prompt, "multi": multi or None}
+        value = call("AI_CLASSIFY", [], langex.fields, given)
+        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+
+    def sem_score(self, instruction: str, output: str = "_score", **options: Any) -> Frame:
+        """A new column with how likely the model says yes, 0 to 1."""
+        langex = self._langex(instruction, "sem_score")
+        given = check_options(options, "sem_score")
+        value = call("AI_SCORE", [text(langex.claim.prompt)], langex.fields, given)
+        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+
+    def sem_agg(
+        self,
+        instruction: str,
+        output: str = "_output",
+        *,
+        by: Names = (),
+        columns: Names = (),
+        **options: Any,
+    ) -> Frame:
+        """One answer for all rows, or one for each group of equal values in `by`.
+
+        Groups are in the order of their keys. columns: what the model sees of a row, if the
+        instruction names no column.
+        """
+        langex = self._langex(instruction, "sem_agg", needs_column=not columns)
+        fields = list(dict.fromkeys([*langex.fields, *map(self._field, _names(columns))]))
+        given = check_options(options, "sem_agg")
+        asked = call("AI_AGG", [text(langex.spoken)], (), given).removesuffix(")")
+        asked = ", ".join([asked, *(field.sql for field in fields)])
+        keys = tuple(self._field(name).name for name in _names(by))
+        return self._on(Group(self.node, keys, output, asked))
+
+    def sem_topk(self, instruction: str, k: int, *, by: Names = (), **options: Any) -> Frame:
+        """The k rows that fit best, best first; with `by` those of each group.
+
+        The model scores each row by itself; rows with equal scores keep their order.
+        """
+        langex = self._langex(instruction, "sem_topk").criterion
+        given = check_options(options, "sem_topk")
+        count = _count(k, "k", "sem_topk")
+        if not by:
+            rank = call("AI_RANK", [text(langex.prompt)], langex.fields, given)
+            return self._on(Limit(Sort(self.node, (rank,)), count))
+        asked = Langex(("Is this a good match for: ", *langex.parts, "?"), langex.fields)
+        value = call("AI_SCORE", [text(asked.prompt)], langex.fields, given)
+        keys = tuple(self._field(name).name for name in _names(by))
+        return self._on(Best(self.node, value, keys, count))
+
+    def sem_join(
+        self,
+        other: Frame | object,
+        instruction: str,
+        how: str = "inner",
+        *,
+        blocking: float | None = None,
+        recall_sample: int = 100,
+        seed: int = 0,
+        **options: Any,
+    ) -> Frame:
+        """The pairs of rows for which the model says yes: "{text:left} is about {name:right}".
+
+        A name that only one side has needs no side. how: "inner", "left", "semi" or "anti".
+        Columns that both sides have are called `name:left` and `name:right`. Pairs are in the order
+        of the left rows, then of the right ones.
+
+        blocking: ask only about pairs whose texts have at least this cosine; None asks about all.
+        Pairs that it leaves out are lost if they match, so `result` measures its recall on
+        `recall_sample` pairs of those left out, which are asked as well; 0 measures nothing.
+        """
+        near = None if blocking is None else (blocking, recall_sample, seed)
+        if near is not None:
+            _share(blocking, "blocking", "sem_join")
+            _count(recall_sample, "recall_sample", "sem_join", least=0)
+        right = self._other(other, "sem_join")
+        return self._on(joined(self.node, right, instruction, how, near, options))
+
+    def sem_sim_join(
+        self,
+        other: Frame | object,
+        left_on: str,
+        right_on: str,
+        k: int,
+        *,
+        score: str = "_scores",
+    ) -> Frame:
+        """Each row with the k rows of another frame whose texts are nearest, best first.
+
+        Makes no LLM call. score: the column with the cosine.
+        """
+        right = self._other(other, "sem_sim_join")
+        count = _count(k, "k", "sem_sim_join")
+        return self._on(nearest(self.node, right, left_on, right_on, count, score))
+
+    def sem_search(
+        self,
+        column: str,
+        query: str,
+        k: int,
+        *,
+        rerank: int | None = None,
+        score: str | None = None,
+        **options: Any,
+    ) -> Frame:
+        """The k rows whose texts are nearest to a query, best first. Rows need a text.
+
+        rerank: of these, the model ranks all and keeps this many. score: a column for the cosine.
+        """
+        field = self._field(column)
+        near = f"AI_SIMILARITY({field.sql}, {text(query)})"
+        node: Node = Keep(self.node, f"{field.sql} IS NOT NULL", frozenset({field.name}))
+        if score is not None:
+            node = Extend(node, (score,), near, frozenset({field.name}))
+        node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), _count(k, "k", "sem_search"))
+        given = check_options(options, "sem_search")
+        if rerank is None:
+            return self._on(node)
+        rank = call("AI_RANK", [text(Langex((query,), ()).prompt)], [field], given)
+        return self._on(Limit(Sort(node, (rank,)), _count(rerank, "rerank", "sem_search")))
+
+    def sem_dedup(
+        self, column: str, threshold: float, *, ask: bool | str = False, **options: Any
+    ) -> Frame:
+        """The first row of each group of near-duplicates, and rows without a text.
+
+        threshold: the least cosine of near texts. Texts that are linked by others are in one group.
+        ask: drop a row only if the model says that its text and an earlier one, which is near, say
+        the same; or a question about `{0}` and `{1}`.
+        """
+        _share(threshold, "threshold", "sem_dedup")
+        return self._on(distinct(self.node, column, threshold, ask, options))
+
+    def select(self, *columns: str) -> Frame:
+        """Some of the columns, in this order."""
+        names = [self._field(name).name for name in columns]
+        return self._on(Choose(self.node, _distinct([(name, name) for name in names], "select")))
+
+    def rename(self, names: Mapping[str, str]) -> Frame:
+        """Columns with other names, {old: new}."""
+        new = {self._field(old).name: one for old, one in names.items()}
+        pairs = [(new.get(name, name), name) for name in self.columns]
+        return self._on(Choose(self.node, _distinct(pairs, "rename")))
+
+    def filter(self, condition: str) -> Frame:
+        """The rows for which a condition in SQL holds, e.g. "year > 2000"."""
+        given = read_expression(condition, "filter", self.columns)
+        return self._on(Keep(self.node, f"({given.sql})", given.reads))
+
+    def with_columns(self, **values: str) -> Frame:
+        """New columns, each an expression in SQL: total="price * 2". One sees those before it."""
+        node = self.node
+        for name, value in values.items():
+            given = read_expression(value, "with_columns", node.columns)
+            node = Extend(node, (name,), given.sql, given.reads, is_of_row=given.is_of_row)
+        return self._on(node)
+
+    def sort(self, *columns: str, descending: bool = False) -> Frame:
+        """Rows in the order of columns; NULL goes last, and equal rows keep their order."""
+        way = " DESC" if descending else ""
+        keys = tuple(f"{self._field(name).sql}{way} NULLS LAST" for name in columns)
+        return self._on(Sort(self.node, keys))
+
+    def limit(self, count: int, *, offset: int = 0) -> Frame:
+        """The first rows, after `offset` that are left out."""
+        skipped = _count(offset, "offset", "limit", least=0)
+        return self._on(Limit(self.node, _count(count, "count", "limit", least=0), skipped))
+
+    head = limit
+
+    def _on(self, node: Node) -> Frame:
+        return Frame(node, self.source)
+
+    def _other(self, other: Frame | object, verb: str) -> Node:
+        """The other side of a join. Raises ConfigError if it is of another connection."""
+        right = other if isinstance(other, Frame) else frame(other, self.connection)
+        if right.connection is not self.connection:
+            raise ConfigError(
+                f"{verb} was given a frame of another connection. Make both with the same one."
+            )
+        return right.node
+
+    def _field(self, name: object) -> Field:
+        """A column that a verb names. Raises ConfigError and UnknownColumnError."""
+        if not isinstance(name, str):
+            raise ConfigError(f"{name!r} is {type_of(name)}; a column is named by a text.")
+        column = find_column(name, self.columns)
+        return Field(column, quoted(column))
+
+    def _langex(self, instruction: str, verb: str, *, needs_column: bool = True) -> Langex:
+        langex = read_langex(instruction, finder(self.columns), verb=verb)
+        return check_names(langex, instruction, verb, self.columns) if needs_column else langex
+
+
+def _reads(langex: Langex) -> frozenset[str]:
+    return frozenset(field.name for field in langex.fields)
+
+
+def _names(given: Names) -> list[str]:
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _count(value: object, name: str, verb: str, *, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ConfigError(
+            f"{name} of {verb} is {value!r}; it must be a whole number, {least} or more."
+        )
+    return value
+
+
+def _share(value: object, name: str, verb: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
+        raise ConfigError(f"{name} of {verb} is {value!r}; it must be above 0 and at most 1.")
+
+
+def _distinct(pairs: list[tuple[str, str]], verb: str) -> tuple[tuple[str, str], ...]:
+    """The same. Raises ConfigError if a name is there twice, as SQL could not tell them apart."""
+    names = [name.lower() for name, _ in pairs]
+    twice = [name for name, _ in pairs if names.count(name.lower()) > 1]
+    if twice or not pairs:
+        wrong = f"gives two columns the name {twice[0]!r}" if twice else "leaves no column"
+        raise ConfigError(f"{verb} {wrong}. Give each column its own name, and at least one.")
+    return tuple(pairs)

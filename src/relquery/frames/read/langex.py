@@ -1,0 +1,143 @@
+"""Instructions that name columns in braces, such as "{review} complains about shipping"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from relquery.errors import ConfigError, UnknownColumnError
+from relquery.sql.exchange.export import quoted
+
+THE_FRAME = "the frame"
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+# What a prompt of SQL would take for a field; one more pair of braces makes it text.
+_PLACE = re.compile(
+    r'\{\{?[ ]?(?:[^\W\d]\w*|"[^"{}]+"|\d+)(?:\.(?:[^\W\d]\w*|"[^"{}]+"))?[ ]?\}\}?'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column that an instruction names. name: as the model reads it. sql: the column in SQL."""
+
+    name: str
+    sql: str
+
+
+Find = Callable[[str], Field]
+"""The field of a name in braces. Raises UnknownColumnError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Langex:
+    """An instruction taken apart: its texts, and between them the fields, as numbers."""
+
+    parts: tuple[str | int, ...]
+    fields: tuple[Field, ...]
+
+    @property
+    def prompt(self) -> str:
+        """The instruction as a prompt of SQL, with `{0}` for the first field."""
+        text = ""
+        for part in self.parts:
+            if isinstance(part, str):
+                text += _PLACE.sub(lambda found: f"{{{found[0]}}}", part)
+            else:  # the blanks keep {{0}} from meaning text
+                text += f"{{ {part} }}" if text.endswith("{") else f"{{{part}}}"
+        return text
+
+    @property
+    def spoken(self) -> str:
+        """The instruction with the names of the fields in quotes, for functions of groups."""
+        said = (
+            _PLACE.sub(lambda found: f"{{{found[0]}}}", part)
+            if isinstance(part, str)
+            else f'"{self.fields[part].name}"'
+            for part in self.parts
+        )
+        return "".join(said)
+
+    @property
+    def claim(self) -> Langex:
+        """As a question about whether it is true, unless it has a question mark."""
+        if any(isinstance(part, str) and "?" in part for part in self.parts):
+            return self
+        return Langex(("Is this true? ", *self.parts), self.fields)
+
+    @property
+    def criterion(self) -> Langex:
+        """Without the question mark at its end, as a criterion of AI_RANK."""
+        *before, last = self.parts
+        if isinstance(last, str):
+            return Langex((*before, last.rstrip().removesuffix("?")), self.fields)
+        return self
+
+
+def read_langex(text: object, find: Find, *, verb: str) -> Langex:
+    """Take an instruction apart. `{{` and `}}` are braces of the text.
+
+    Raises ConfigError if it is not a text or names no column, and UnknownColumnError.
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(
+            f"The instruction of {verb} is {text!r}; it must be a text that names columns in "
+            'braces, e.g. "{review} complains about shipping".'
+        )
+    parts: list[str | int] = []
+    fields: list[Field] = []
+    end = 0
+    for found in _BRACES.finditer(text):
+        _add(parts, text[end : found.start()])
+        end = found.end()
+        if found[1] is None:
+            _add(parts, found[0][0])
+            continue
+        field = find(found[1])
+        if field not in fields:
+            fields.append(field)
+        parts.append(fields.index(field))
+    _add(parts, text[end:])
+    return Langex(tuple(parts), tuple(fields))
+
+
+def check_names(langex: Langex, text: str, verb: str, columns: Sequence[str]) -> Langex:
+    """The same. Raises ConfigError if it names no column, as all rows would get one answer."""
+    if not langex.fields:
+        raise ConfigError(
+            f"The instruction of {verb} names no column: {text!r}. Write one in braces, e.g. "
+            f"{{{columns[0]}}}."
+        )
+    return langex
+
+
+def _add(parts: list[str | int], text: str) -> None:
+    """Add a text, joined with the one before it."""
+    if text and parts and isinstance(parts[-1], str):
+        parts[-1] += text
+    elif text:
+        parts.append(text)
+
+
+def find_column(name: str, columns: Sequence[str], table: str = THE_FRAME) -> str:
+    """The column that a name means: exactly, without the blanks around it, or in other case.
+
+    Raises UnknownColumnError.
+    """
+    for candidate in (name, name.strip()):
+        if candidate in columns:
+            return candidate
+    for column in columns:
+        if column.lower() == name.strip().lower():
+            return column
+    raise UnknownColumnError(name, table, columns)
+
+
+def finder(columns: Sequence[str]) -> Find:
+    """Finds the columns of one frame."""
+
+    def find(name: str) -> Field:
+        column = find_column(name, columns)
+        return Field(column, quoted(column))
+
+    return find

@@ -1,0 +1,132 @@
+"""What makes a frame run: its SQL, its explanation, and its rows in the form of a library."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from relquery.connection import Connection
+from relquery.frames.apart import apart
+from relquery.frames.data.back import give_back, with_index
+from relquery.frames.data.sources import Source
+from relquery.frames.plan.compile import compile_frame
+from relquery.frames.plan.nodes import Node, keeps_rows
+from relquery.frames.recall import blocked, described, with_recall
+from relquery.sql.result import Result
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow as pa
+
+    from relquery.sql.explain.explanation import SqlExplanation
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Runs:
+    """A pipeline and where its rows come from.
+
+    Options of what runs it are those of `Connection.sql`. Each such method has an async form:
+    `collect` and `acollect`.
+    """
+
+    node: Node
+    source: Source
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that runs it."""
+        return self.source.connection
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of the result."""
+        return list(self.node.columns)
+
+    def sql(self) -> str:
+        """The frame as one statement, for `Connection.sql`. It works as long as the frame lives."""
+        return compile_frame(self.node, self.connection.tables())
+
+    def explain(self, **options: Any) -> SqlExplanation:
+        """What the frame would ask; see `Connection.explain`.
+
+        Joins with blocking count the pairs that are near, and say what else is asked.
+        """
+        explanation = self.connection.explain(self.sql(), **options)
+        notes = [described(node) for node in blocked(self.node)]
+        return replace(explanation, warnings=(*explanation.warnings, *notes))
+
+    def result(self, **options: Any) -> Result:
+        """The rows with the errors of single rows and the report.
+
+        A frame with blocking gives a `FrameResult`, which tells the recall.
+        """
+        return self._ran(self.sql(), options)
+
+    def _ran(self, sql: str, options: dict[str, Any]) -> Result:
+        result = self.connection.sql(sql, **options)
+        return with_recall(result, self.node, self.connection, options)
+
+    def collect(self, **options: Any) -> Any:
+        """The rows in the library that the input came from.
+
+        pandas, polars, Arrow, lists of dicts and dicts of columns give the same; a LazyFrame gives
+        a polars frame, a relation of DuckDB a relation; a file or a table of the connection give a
+        `Result`. Rows of a pandas frame keep their index, unless a verb makes new rows of them.
+        """
+        return self.collected(**options)[0]
+
+    def collected(self, **options: Any) -> tuple[Any, Result]:
+        """The rows as `collect` gives them, and the result with its report and errors."""
+        if self.source.library == "pandas" and keeps_rows(self.node):
+            numbered = compile_frame(self.node, self.connection.tables(), numbered=True)
+            return with_index(self._ran(numbered, options), self.source)
+        result = self.result(**options)
+        return give_back(result, self.source), result
+
+    def arrow(self, **options: Any) -> pa.Table:
+        """The rows as an Arrow table."""
+        return self.result(**options).arrow()
+
+    def df(self, **options: Any) -> pandas.DataFrame:
+        """The rows as a pandas frame, without an index of the input."""
+        return self.result(**options).df()
+
+    def pl(self, **options: Any) -> polars.DataFrame:
+        """The rows as a polars frame."""
+        return self.result(**options).pl()
+
+    async def aexplain(self, **options: Any) -> SqlExplanation:
+        """The async form of `explain`."""
+        return await apart(self.connection, self.explain, options)
+
+    async def aresult(self, **options: Any) -> Result:
+        """The async form of `result`."""
+        return await apart(self.connection, self.result, options)
+
+    async def acollect(self, **options: Any) -> Any:
+        """The async form of `collect`; awaiting the frame itself is the same."""
+        return await apart(self.connection, self.collect, options)
+
+    async def acollected(self, **options: Any) -> tuple[Any, Result]:
+        """The async form of `collected`."""
+        return await apart(self.connection, self.collected, options)
+
+    async def aarrow(self, **options: Any) -> pa.Table:
+        """The async form of `arrow`."""
+        return await apart(self.connection, self.arrow, options)
+
+    async def adf(self, **options: Any) -> pandas.DataFrame:
+        """The async form of `df`."""
+        return await apart(self.connection, self.df, options)
+
+    async def apl(self, **options: Any) -> polars.DataFrame:
+        """The async form of `pl`."""
+        return await apart(self.connection, self.pl, options)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.acollect().__await__()
+
+    def __repr__(self) -> str:
+        return f"<relquery frame of {', '.join(self.columns)}>"

@@ -1,0 +1,179 @@
+"""What LOTUS's documentation shows runs with the import changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from relquery.connection import Connection
+from relquery.errors import ConfigError
+from relquery.frames import lotus
+from relquery.frames.lotus import models
+from relquery.frames.lotus.models import (
+    LM,
+    ColBERTv2RM,
+    CrossEncoderReranker,
+    SentenceTransformersRM,
+    named,
+)
+from relquery.frames.lotus.settings import Settings
+from relquery.frames.lotus.types import LongContextStrategy, ReasoningStrategy
+from relquery.frames.lotus.vector_store import QdrantVS
+from tests.frames.lotus.examples import EXAMPLES
+from tests.frames.model import chance, mapped, says_yes
+from tests.sql.fakes import FakeBackend
+
+COURSES = pd.DataFrame({"name": ["Algebra", "Logic", "Cooking"]}, index=[7, 8, 9])
+
+
+@pytest.fixture(autouse=True)
+def opened(con: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    """Models are opened as one connection; gives the names and options that were asked for."""
+    asked: list[tuple[str, Any]] = []
+
+    def connect(model: str, **options: Any) -> Connection:
+        asked.append((model, options))
+        return con
+
+    monkeypatch.setattr(models, "connect", connect)
+    before = Settings.shared().models
+    lotus.settings.configure(lm=LM(), rm=None)
+    yield asked
+    Settings.shared().models = before
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_of_the_documentation_runs(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, columns = EXAMPLES[name]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    result = names["result"]
+    assert isinstance(result, pd.DataFrame)
+    assert list(result.columns) == columns
+    assert len(result) or name == "filter"
+    if "print" in code:
+        assert capsys.readouterr().out.strip()
+
+
+def test_rows_are_those_that_the_model_answers() -> None:
+    claim = 'Is this true? "name" is hard'
+    hard = [says_yes(claim, {"name": name}) for name in COURSES["name"]]
+    kept = COURSES.sem_filter("{name} is hard")  # type: ignore[operator]
+    assert kept.index.tolist() == [at for at, yes in zip(COURSES.index, hard, strict=True) if yes]
+    asked = COURSES.sem_filter("{name} is hard", return_all=True)  # type: ignore[operator]
+    assert asked["_filter"].tolist() == hard
+    said = COURSES.sem_map("Say {name}")  # type: ignore[operator]
+    assert said["_map"].tolist() == [
+        mapped('Say "name"', {"name": name}) for name in COURSES["name"]
+    ]
+
+    def score(name: str) -> float:
+        query = 'Is this a good match for: Which "name" is best?\nAnswer Yes or No.'
+        return chance(query, {"name": name})
+
+    best = COURSES.sem_topk("Which {name} is best?", 2)  # type: ignore[operator]
+    assert best["name"].tolist() == sorted(COURSES["name"], key=score)[:0:-1]
+    assert best.index.tolist() == [0, 1]
+
+
+def test_every_verb_has_an_async_form() -> None:
+    verbs = [name for name in dir(pd.DataFrame) if name.startswith("sem_")]
+    assert len(verbs) == 12
+    assert all(hasattr(pd.DataFrame, f"a{name}") for name in verbs)
+
+    async def main() -> list[Any]:
+        filters = (COURSES.asem_filter("{name} is hard") for _ in range(3))  # type: ignore[operator]
+        indexed = await COURSES.asem_index("name", "dir")  # type: ignore[operator]
+        return [*await asyncio.gather(*filters), await indexed.asem_search("name", "logic", K=1)]
+
+    *filtered, found = asyncio.run(main())
+    again = COURSES.sem_filter("{name} is hard")  # type: ignore[operator]
+    assert all(one.equals(again) for one in filtered)
+    assert found["name"].tolist() == ["Logic"]
+
+
+def test_usage_is_counted_and_reset(
+    backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lm = lotus.settings.lm
+    COURSES.sem_map("Say {name}")  # type: ignore[operator]
+    assert lm.calls == len(backend.asked) == 3
+    lm.print_total_usage()
+    assert capsys.readouterr().out.startswith("3 calls, ")
+    lm.reset_stats()
+    assert lm.calls == 0
+
+
+def test_safe_mode_prints_what_would_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    COURSES.sem_map("Say {name}", safe_mode=True)  # type: ignore[operator]
+    assert "1 LLM call" in capsys.readouterr().out
+
+
+def test_models_have_relquery_s_names(opened: list[tuple[str, Any]]) -> None:
+    assert named("gpt-4o-mini") == ("openai:gpt-4o-mini", {})
+    assert named("openai/o3") == ("openai:o3", {})
+    assert named("ollama/llama3.2")[0] == "openai:llama3.2"
+    assert named("demo") == ("demo", {})
+    with pytest.raises(ConfigError, match="names the provider anthropic"):
+        named("anthropic/claude-x")
+    server = LM("hosted_vllm/meta-llama/Llama-3", api_base="http://localhost:1/v1")
+    with lotus.settings.context(lm=server, rm=SentenceTransformersRM("some/encoder")):
+        COURSES.sem_map("Say {name}")  # type: ignore[operator]
+    assert opened == [
+        (
+            "openai:meta-llama/Llama-3",
+            {"base_url": "http://localhost:1/v1", "embedder": "some/encoder"},
+        )
+    ]
+
+
+def test_a_connection_may_be_the_model(con: Connection) -> None:
+    assert LM(model=con).connection(None) is con
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments"),
+    [
+        ("sem_filter", {"cascade_args": object()}),
+        ("sem_filter", {"strategy": ReasoningStrategy.ZS_COT}),
+        ("sem_filter", {"examples": COURSES.head(1).to_dict()}),
+        ("sem_map", {"return_explanations": True}),
+        ("sem_map", {"system_prompt": "You are a pirate."}),
+        ("sem_map", {"sufix": "_x"}),
+        ("sem_agg", {"long_context_strategy": LongContextStrategy.TRUNCATE}),
+        ("sem_cluster_by", {}),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(verb: str, arguments: dict[str, Any]) -> None:
+    named = next(iter(arguments), verb)
+    with pytest.raises(ConfigError, match=named):
+        getattr(COURSES, verb)("Say {name}", **arguments)
+
+
+def test_settings_and_stores_that_are_not_supported_are_refused() -> None:
+    with pytest.raises(ConfigError, match="helper_lm"):
+        lotus.settings.configure(helper_lm=LM())
+    with pytest.raises(ConfigError, match="QdrantVS"):
+        QdrantVS(None)
+    with pytest.raises(ConfigError, match="ColBERTv2RM"):
+        ColBERTv2RM()
+    with pytest.raises(ConfigError, match="must be made by a class of models"):
+        lotus.settings.configure(lm="gpt-4o")
+    with pytest.warns(UserWarning, match="n_rerank ranks with the language model"):
+        lotus.settings.configure(reranker=CrossEncoderReranker(model="x"))
+    with (
+        lotus.settings.context(lm=None),
+        pytest.raises(ConfigError, match="No language model is configured"),
+    ):
+        COURSES.sem_map("Say {name}")  # type: ignore[operator]
+
+
+def test_the_logger_is_relquery_s() -> None:
+    assert lotus.logger is logging.getLogger("relquery")

@@ -1,0 +1,182 @@
+"""Verbs of a frame: the SQL that they become, and what they ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from relquery.connection import Connection, connect
+from relquery.errors import ConfigError, QueryError, UnknownColumnError
+from relquery.frames.frame import Frame, frame
+from tests.frames.model import answer, says_yes
+from tests.frames.near import similarity
+from tests.sql.fakes import FakeBackend
+
+FILMS = [
+    {"title": title, "year": 1970 + 9 * at}
+    for at, title in enumerate(["Alien", "Brazil", "Dune", "Amelie", "Aliens", "Heat"])
+]
+
+
+@pytest.fixture
+def films(con: Connection) -> Frame:
+    return frame(FILMS, con)
+
+
+def test_a_whole_pipeline_is_one_select_and_filters_ask_first(
+    films: Frame, backend: FakeBackend
+) -> None:
+    lazy = (
+        films.sem_map("Say {title}", output="said")
+        .filter("year > 1975")
+        .sem_filter("{title} is good")
+    )
+    assert lazy.limit(2).sql().splitlines() == [
+        "SELECT *, LLM('Say {0}', \"title\") AS \"said\"",
+        'FROM "frame_1"',
+        "WHERE (year > 1975) AND AI_FILTER('Is this true? {0} is good', \"title\")",
+        "LIMIT 2",
+    ]  # fmt: skip
+    assert not backend.asked
+    rows = lazy.limit(2).collect()
+    good = [
+        film["title"]
+        for film in FILMS[1:]
+        if says_yes('Is this true? "title" is good', {"title": film["title"]})
+    ]
+    assert [row["title"] for row in rows] == good[:2]
+    assert sum("Say" in query for query in backend.queries) == len(rows)
+
+
+def test_a_filter_on_a_new_column_reads_a_step(films: Frame) -> None:
+    lazy = films.sem_map("Say {title}", output="said").sem_filter("{said} is good")
+    assert lazy.sql().startswith("WITH step_1 AS (\n")
+
+
+def test_a_window_sees_all_rows_of_its_frame(films: Frame) -> None:
+    lazy = films.limit(4).with_columns(n="count(*) OVER ()").filter("year > 1980")
+    assert [row["n"] for row in lazy.collect()] == [4, 4]
+
+
+def test_equal_inputs_are_asked_once_and_nothing_runs_before(backend: FakeBackend) -> None:
+    with connect(backend) as con:
+        lazy = frame([{"x": "same"}] * 5, con).sem_map("Say {x}")
+        assert not backend.asked
+        assert len(lazy.collect()) == 5
+        lazy.collect()
+        assert len(backend.asked) == 1
+
+
+def test_answers_have_types_and_several_outputs_are_one_call(
+    films: Frame, backend: FakeBackend
+) -> None:
+    rows = films.sem_map("Rate {title}", output="tag VARCHAR, stars INTEGER").collect()
+    assert list(rows[0]) == ["title", "year", "tag", "stars"]
+    assert all(isinstance(row["stars"], int) for row in rows)
+    assert len(backend.asked) == len(FILMS)
+    extracted = films.sem_extract("title", {"tag": "a word", "stars": None}).collect()
+    assert list(extracted[0]) == ["title", "year", "tag", "stars"]
+    assert all(isinstance(row["stars"], str) for row in extracted)
+
+
+def test_labels_and_classes(films: Frame) -> None:
+    rows = films.sem_classify("Which kind is {title}?", ["x", "y"], "kind").collect()
+    assert {row["kind"] for row in rows} <= {"x", "y"}
+    asked = films.sem_filter("{title} is good", output="good").collect()
+    assert {row["good"] for row in asked} == {True, False}
+    scores = films.sem_score("{title} is good").collect()
+    assert [one["_score"] > 0.5 for one in scores] == [row["good"] for row in asked]
+
+
+def test_a_new_column_takes_the_place_of_the_old_one(films: Frame) -> None:
+    lazy = films.sem_map("Say {title}", output="TITLE")
+    assert lazy.columns == ["TITLE", "year"]
+    assert lazy.sort("year").with_columns(year="-year").collect()[0]["year"] == -1970
+
+
+def test_a_join_asks_only_about_near_pairs_and_tells_its_recall(
+    films: Frame, backend: FakeBackend
+) -> None:
+    topics = ["aliens", "heat", "dunes", "sand"]
+    other = frame([{"topic": topic} for topic in topics], films.connection)
+    claim = "{title} is about {topic}"
+    near = [
+        (film["title"], topic)
+        for film in FILMS
+        for topic in topics
+        if similarity(str(film["title"]), topic) >= 0.5
+    ]
+    exact = films.sem_join(other, claim)
+    all_pairs = {(row["title"], row["topic"]) for row in exact.collect()}
+    backend.asked.clear()
+    blocked = films.sem_join(other, claim, blocking=0.5, recall_sample=100)
+    result = blocked.result()
+    found = [(row[0], row[2]) for row in result]
+    assert found == [pair for pair in near if pair in all_pairs]
+    (recall,) = result.recalls  # type: ignore[attr-defined]
+    assert recall.estimate == len(found) / len(all_pairs)
+    assert recall.interval == (recall.estimate, recall.estimate)
+    assert str(recall) in repr(result)
+    sampled = films.sem_join(other, claim, blocking=0.5, recall_sample=4).result()
+    (recall,) = sampled.recalls  # type: ignore[attr-defined]
+    assert recall.asked == 4
+    low, high = recall.interval
+    assert low <= len(found) / len(all_pairs) <= high
+    assert low < high
+    backend.asked.clear()
+    plan = films.sem_join(other, claim, blocking=0.5, recall_sample=0)
+    assert plan.explain().calls[0].rows == len(near)
+    assert "a cosine of 0.5" in str(plan.explain())
+    plan.collect()
+    assert len(backend.asked) == len(near)
+
+
+def test_names_in_a_join_need_a_side_only_if_both_have_them(films: Frame) -> None:
+    with pytest.raises(QueryError, match=r"Write \{title:left\} or \{title:right\}"):
+        films.sem_join(films, "{title} is {title}")
+    with pytest.raises(UnknownColumnError, match="either frame"):
+        films.sem_join(films, "{name} is {title:left}")
+    pairs = films.limit(2).sem_join(films.limit(1), "{title:left} is like {title:right}", "left")
+    assert pairs.columns == ["title:left", "year:left", "title:right", "year:right"]
+    assert len(pairs.collect()) == 2
+
+
+def test_the_nearest_rows_come_first(films: Frame) -> None:
+    other = frame([{"topic": topic} for topic in ["aliens", "heat"]], films.connection)
+    rows = films.limit(2).sem_sim_join(other, "title", "topic", 1).collect()
+    assert [(row["title"], row["topic"]) for row in rows] == [
+        ("Alien", "aliens"), ("Brazil", "aliens"),
+    ]  # fmt: skip
+    found = films.sem_search("title", "aliens", 2, score="near").collect()
+    assert [row["title"] for row in found] == ["Aliens", "Alien"]
+    assert found[0]["near"] == 1.0
+
+
+def test_a_search_may_be_ranked_by_the_model(films: Frame, backend: FakeBackend) -> None:
+    assert len(films.sem_search("title", "aliens", 3, rerank=1).collect()) == 1
+    assert len(backend.asked) == 3
+
+
+def test_duplicates_may_be_confirmed_by_the_model(films: Frame, backend: FakeBackend) -> None:
+    kept = films.sem_dedup("title", 0.9).collect()
+    assert [row["title"] for row in kept] == ["Alien", "Brazil", "Dune", "Amelie", "Heat"]
+    films.sem_dedup("title", 0.9, ask=True).collect()
+    assert [request.fields for request in backend.asked] == [
+        {"earlier.title": "Alien", "later.title": "Aliens"}
+    ]
+
+
+def test_wrong_arguments_are_errors_at_once(films: Frame, con: Connection) -> None:
+    with pytest.raises(ConfigError, match="k of sem_topk is 0"):
+        films.sem_topk("best {title}", 0)
+    with pytest.raises(ConfigError, match="option 'max_token'"):
+        films.sem_map("Say {title}", max_token=3)
+    with pytest.raises(ConfigError, match="blocking of sem_join is 2"):
+        films.sem_join(films, "{title:left} is {title:right}", blocking=2)
+    with pytest.raises(ConfigError, match="outer"):
+        films.sem_join(films, "{title:left} is {title:right}", how="outer")
+    with pytest.raises(ConfigError, match="as its connection"):
+        frame(FILMS, None)  # type: ignore[arg-type]
+    with connect(FakeBackend(answer)) as another, pytest.raises(ConfigError, match="another"):
+        films.sem_join(frame(FILMS, another), "{title:left} is {title:right}")
+    with pytest.raises(ConfigError, match="two columns the name"):
+        films.rename({"title": "year"})
