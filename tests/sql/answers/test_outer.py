@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from relquery.connection import Connection
+from relquery.connection import Connection, connect
 from relquery.errors import LateQueryError, QueryError, RequestError
 from tests.sql.answers.test_conversions import A, con, o, quietly, run  # noqa: F401
+from tests.sql.fakes import FakeBackend
 
 D = date(2024, 1, 3)
 INNER = f"SELECT id, k, d AS day, {A} AS a FROM t"
@@ -118,3 +119,18 @@ def test_an_insert_of_such_a_column_is_cast_likewise(
 def test_what_joins_on_a_cast_still_ends_the_query(con: Connection) -> None:  # noqa: F811
     with pytest.raises(LateQueryError, match="abc"):
         con.sql(f"{W} SELECT z.id FROM z JOIN t ON z.a::INT = t.n WHERE z.id = 2")
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ("unnest([{'a': 1, 'b': x}], recursive := true), x", (1, "UP", "UP")),
+        ("x AS y, unnest([{'a': x, 'b': 1}], recursive := true)", ("UP", "UP", 1)),
+        ("unnest({'a': x, 'b': {'c': 2}}, recursive := true), 3 AS d", ("UP", 2, 3)),
+    ],
+)
+def test_items_that_are_several_columns_are_read(items: str, expected: tuple[object, ...]) -> None:
+    """`unnest` of structs gives a column per field."""
+    with connect(FakeBackend(lambda query, fields: "UP")) as connection:
+        entry = f"WITH a AS (SELECT LLM('up', 1) AS x), b AS (SELECT {items} FROM a)"
+        assert connection.sql(f"{entry} SELECT * FROM b").fetchall() == [expected]

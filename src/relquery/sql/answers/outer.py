@@ -163,11 +163,25 @@ class OuterReader:
             texts |= {item.alias.lower() for item in items if item.alias and _reads(item, sources)}
             reads = [name.lower() in texts for name, _ in described]
         else:
-            reads = [_reads(item, sources) for item in items]
+            widths = [1] * len(items)
+            if len(items) != len(described):  # unnest(list_of_structs, recursive := true)
+                widths = self._widths(alone, select)
+            pairs = zip(items, widths, strict=True)
+            reads = [read for item, width in pairs for read in [_reads(item, sources)] * width]
         return [
             (name, kind == "VARCHAR" and is_text)
             for (name, kind), is_text in zip(described, reads, strict=True)
         ]
+
+    def _widths(self, alone: exp.Select, select: exp.Select) -> list[int]:
+        """How many columns each item of a SELECT gives. alone: the SELECT without its CTEs."""
+        context, widths = context_of(select), []
+        for item in alone.expressions:
+            one = alone.copy()
+            one.set("expressions", [item.copy()])
+            one.set("order", None)  # it may name another item
+            widths.append(len(self.database.describe(context.sql(to_sql(one)))))
+        return widths
 
 
 def _selects(node: exp.Expr) -> Iterator[exp.Select]:
