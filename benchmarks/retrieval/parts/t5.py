@@ -41,12 +41,13 @@ FOUND, GIVEN = "passages(...)", "the file's, as a bag"
 
 @dataclass(slots=True)
 class T5(Part):
-    """The part. hits: by where the passages come from."""
+    """The part. contexts: how many passages are searched. hits: by where passages come from."""
 
     name = "t5"
     title = "Answers from retrieved passages"
     sizes: Sizes = FULL
     parameters: int = 0
+    contexts: int = 0
     costs: Costs | None = None
     ran: T5Run | None = None
     hits: dict[str, Hits] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class T5(Part):
             yield from absent()
             return
         squad = squad.first(self.sizes.questions)
+        self.contexts = len(squad.contexts)
         self._on_the_engine(squad, settings.seed)
         assert self.ran is not None
         say(", ".join(f"{side} {ran.seconds:.1f} s" for side, ran in sides(self.ran).items()))
@@ -95,6 +97,7 @@ class T5(Part):
             "t5",
             sql=SEARCHED.sql(self.sizes.shorter),
             rows=self.sizes.questions,
+            contexts=self.contexts,
             tokens=TOKENS,
             model=self.sizes.model,
             parameters=self.parameters / 1e6,
