@@ -9,6 +9,7 @@ from benchmarks.prompt_cache import benchmark as prompt_cache
 from benchmarks.queries import benchmark as queries
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
+from benchmarks.retrieval import benchmark as retrieval
 from benchmarks.spans import benchmark as spans
 from benchmarks.sql import benchmark as sql
 
@@ -17,6 +18,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     sql.BENCHMARK,
     queries.BENCHMARK,
     reorder.BENCHMARK,
+    retrieval.BENCHMARK,
     spans.BENCHMARK,
     relserve.BENCHMARK,
     prefill_only.BENCHMARK,

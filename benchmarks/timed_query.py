@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
@@ -25,28 +25,29 @@ Make = Callable[["LoadedModel", EngineConfig], EmbeddedBackend]
 
 def run_query(
     model: LoadedModel,
-    table: pa.Table,
+    tables: Mapping[str, pa.Table],
     sql: str,
     turn: Turn,
     *,
-    name: str = "movies",
     make: Make = EmbeddedBackend,
     config: EngineConfig | None = None,
     order: Order = "tree",
     max_tokens: int = 256,
 ) -> tuple[Result, float]:
-    """The result of a query over a table, and the seconds of its turns.
+    """The result of a query over tables, and the seconds of its turns.
 
     A step ends a turn once it has lasted TURN_SECONDS.
 
-    name: of the table in the query. make: the backend. Its engine's cache is allocated in advance.
+    tables: by their names in the query. make: the backend. Its engine's cache is allocated in
+    advance.
     """
     with ExitStack() as stack:
         backend = stack.enter_context(closing(make(model, config or EngineConfig())))
         backend.reserve()
         stack.enter_context(passing_on(backend.engine, turn, TURN_SECONDS))
         connection = stack.enter_context(closing(connect(backend, order=order, ledger=None)))
-        connection.register(name, table)
+        for name, table in tables.items():
+            connection.register(name, table)
         begin = turn.now()
         result = connection.sql(sql, max_tokens=max_tokens)
         result.fetchall()

@@ -226,7 +226,7 @@ def _run_all(model: LoadedModel, table: pa.Table, labels: Labels) -> dict[str, R
 
 
 def _run(model: LoadedModel, table: pa.Table, labels: Labels, turn: Turn) -> Run:
-    result, seconds = run_query(model, table, QUERY.format(labels=labels), turn)
+    result, seconds = run_query(model, {"movies": table}, QUERY.format(labels=labels), turn)
     numbers = tuple(sorted(row[0] for row in result.fetchall()))
     report = result.report
     return Run(seconds, numbers, report.prompt_tokens, report.cached_tokens, report.errors)

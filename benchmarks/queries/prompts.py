@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from relquery.prompt import Prompt, Role
+from relquery.prompt import Nest, Prompt, Role, Span
 
 _QUERY = "Answer the below query:\n"
 _DATA = re.compile(r"\n\nGiven the following (?:data|answers for parts of the data):\n")
@@ -19,7 +19,7 @@ _CANDIDATE = re.compile(r"^\d+\. (\{.*\})$", re.MULTILINE)
 class Asked(NamedTuple):
     """What a prompt asks, and the fields of the row that it asks it of.
 
-    The texts of a group are one field, `texts`.
+    The texts of a group are one field, `texts`. The items of a bag are one field: a sorted list.
     """
 
     prompt: str
@@ -32,7 +32,7 @@ def read(prompt: Prompt) -> Asked | None:
     if not text.startswith(_QUERY):
         return None
     query, *data = _DATA.split(text.removeprefix(_QUERY), maxsplit=1)
-    fields = json.loads(data[0]) if data else {}
+    fields = json.loads(data[0], object_pairs_hook=_fields) if data else {}
     return Asked(query, {"texts": fields} if isinstance(fields, list) else fields)
 
 
@@ -47,7 +47,22 @@ def read_candidates(prompt: Prompt) -> list[Asked] | None:
 
 
 def _text(prompt: Prompt) -> str:
-    return "".join(str(span.content) for span in prompt if span.role is Role.USER)
+    return "".join(_plain(span) for span in prompt if span.role is Role.USER)
+
+
+def _plain(span: Span) -> str:
+    """The text of a span; of a module too."""
+    if isinstance(span.content, Nest):
+        return "".join(map(_plain, span.content.spans))
+    return str(span.content)
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields of one name are items of a bag, whose order means nothing."""
+    found: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: sorted(of, key=repr) if len(of) > 1 else of[0] for name, of in found.items()}
 
 
 def number(prompt: str, fields: Mapping[str, Any]) -> float:

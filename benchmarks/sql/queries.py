@@ -145,7 +145,7 @@ def run(model: LoadedModel, movies: pa.Table, query: Query) -> dict[str, Ran]:
         config = EngineConfig(prefix_caching=side != NO_CACHE)
         result, seconds = run_query(
             model,
-            movies,
+            {"movies": movies},
             query.sql,
             turn,
             config=config,

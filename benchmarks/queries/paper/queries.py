@@ -15,17 +15,19 @@ FREE = ("An answer in free text.",)
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of a query. fields: in SQL. tokens: of each answer. texts: one of them is the answer
-    to a row, and which one depends on the row's fields alone, in any order."""
+    to a row, and which one depends on the row's fields alone, in any order. function: in SQL."""
 
     prompt: str
     fields: str
     tokens: int
     texts: tuple[str, ...] = FREE
+    function: str = "LLM"
 
     def sql(self, shorter: int) -> str:
         """The call, with answers that have one token in `shorter`, but at least 2."""
         prompt = self.prompt.replace("'", "''")
-        return f"LLM('{prompt}', {self.fields}, max_tokens := {max(2, self.tokens // shorter)})"
+        tokens = max(2, self.tokens // shorter)
+        return f"{self.function}('{prompt}', {self.fields}, max_tokens := {tokens})"
 
     def answer(self, fields: Mapping[str, Any]) -> str:
         """The text of the answer to a row."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -97,19 +98,26 @@ def measure(
 
     At most `most` times, until each side has taken ENOUGH_SECONDS; the medians count.
     """
-    sides = {side: partial(_serve, model, table, query, shorter, side) for side in SIDES}
+    sql, tables = query.sql(shorter), {query.table: table}
+    sides = {side: partial(serve, model, tables, query, sql, side) for side in SIDES}
+    return Measured(query, in_turns(sides, most), costs)
+
+
+def in_turns(sides: Mapping[str, Callable[[Turn], Ran]], most: int = 1) -> dict[str, Ran]:
+    """Runs of all sides that take turns, with the median seconds of at most `most` rounds; no
+    further round once each side has taken ENOUGH_SECONDS."""
     rounds: list[dict[str, Ran]] = []
     while len(rounds) < most and _least(rounds) < ENOUGH_SECONDS:
         gc.collect()  # a quarter of a second, which would fall on one of the sides by chance
         rounds.append(alternate(sides))
-    return Measured(
-        query, {side: _median([each[side] for each in rounds]) for side in SIDES}, costs
-    )
+    return {side: _median([each[side] for each in rounds]) for side in sides}
 
 
 def _least(rounds: list[dict[str, Ran]]) -> float:
     """Seconds of the quickest side in all rounds."""
-    return min(sum(each[side].seconds for each in rounds) for side in SIDES)
+    if not rounds:
+        return 0.0
+    return min(sum(each[side].seconds for each in rounds) for side in rounds[0])
 
 
 def _median(runs: list[Ran]) -> Ran:
@@ -117,16 +125,21 @@ def _median(runs: list[Ran]) -> Ran:
     return replace(runs[0], seconds=median(run.seconds for run in runs))
 
 
-def _serve(
-    model: LoadedModel, table: pa.Table, query: Query, shorter: int, side: str, turn: Turn
+def serve(
+    model: LoadedModel,
+    tables: Mapping[str, pa.Table],
+    query: Query,
+    sql: str,
+    side: str,
+    turn: Turn,
 ) -> Ran:
+    """Run `sql`, answered as the query's calls are, on one of SIDES."""
     order, caching = SIDES[side]
     result, seconds = run_query(
         model,
-        table,
-        query.sql(shorter),
+        tables,
+        sql,
         turn,
-        name=query.table,
         make=partial(Reciting, query.answer),
         config=EngineConfig(prefix_caching=caching),
         order=order,

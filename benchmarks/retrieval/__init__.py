@@ -1,0 +1,1 @@
+"""`scripts/bench retrieval`: passages for questions, indexes, and joins by blocking."""

@@ -1,0 +1,1 @@
+"""An index over many made-up passages, in processes of its own."""

@@ -1,0 +1,1 @@
+"""The parts of `scripts/bench retrieval`, each with a section in its document."""

@@ -1,0 +1,96 @@
+"""Hit rates of the query: on the engine, the most that any cache could reach, and by characters as
+the solver says and as `bench reorder` counts.
+
+All prompts begin with the same text, which a cache serves in any order. Rates of the fields alone
+leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from benchmarks.queries.paper.queries import Query
+from benchmarks.queries.reciting import Reciting
+from benchmarks.reorder.hits import hit_rate, prompts, reorder_as_told
+from benchmarks.reorder.tables import TABLES
+from benchmarks.retrieval.t5.squad import Squad
+from relquery.backends.base import Answers
+from relquery.config import EngineConfig
+from relquery.connection import connect
+from relquery.prompt import Prompt, Sampling
+
+if TYPE_CHECKING:
+    from relquery.model.networks.load import LoadedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Shares from 0 to 1.
+
+    measured: of tokens that the engine served from its cache. most: of tokens, if each beginning
+    that prompts share were computed once. of_fields: as measured, of the fields alone. predicted:
+    by the solver, of the characters of the fields. counted: likewise, by `bench reorder` over the
+    same rows; None where passages were searched.
+    """
+
+    measured: float
+    most: float
+    of_fields: float
+    predicted: float
+    counted: float | None = None
+
+    @property
+    def reached(self) -> float:
+        """Of what any cache could reach."""
+        return self.measured / self.most
+
+
+class Recording(Reciting):
+    """Keeps the prompts."""
+
+    sent: Sequence[Prompt] = ()
+
+    def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
+        """See Backend.answer."""
+        self.sent = list(prompts)
+        return super().answer(self.sent, sampling)
+
+
+def measure(model: LoadedModel, squad: Squad, query: Query) -> Hits:
+    """Run the query in our order, with the shortest answers."""
+    with closing(Recording(query.answer, model, EngineConfig())) as backend:
+        with closing(connect(backend, ledger=None)) as connection:
+            for name, table in squad.tables().items():
+                connection.register(name, table)
+            report = connection.sql(query.sql(query.calls[0].tokens)).report
+        tokens = [_tokens(backend, prompt) for prompt in backend.sent]
+        head = len(tokens) * _shared(tokens[0], _tokens(backend, backend.sent[0][:2]))
+    return Hits(
+        measured=report.hit_rate,
+        most=sum(_shared(*pair) for pair in pairwise(sorted(tokens))) / report.prompt_tokens,
+        of_fields=(report.cached_tokens - head) / (report.prompt_tokens - head),
+        predicted=report.stages[0].phr,
+    )
+
+
+def beside_reorder(hits: Hits, squad: Squad) -> Hits:
+    """With the hit rate of `bench reorder` over the rows of the file."""
+    (known,) = (each for each in TABLES if each.name == "squad")
+    schedule = reorder_as_told(known, squad.rows, "tree")
+    return replace(hits, counted=hit_rate(prompts(squad.rows, known.bags, schedule)))
+
+
+def _tokens(backend: Recording, prompt: Prompt) -> list[int]:
+    (run,) = backend.runs(prompt)
+    tokens: list[int] = run.tolist()
+    return tokens
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the longest common beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -1,0 +1,81 @@
+"""A join by blocking asks about few pairs, and finds nearly all that the full join finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from benchmarks.harness import Settings
+from benchmarks.retrieval import sizes
+from benchmarks.retrieval.benchmark import BENCHMARK
+from benchmarks.retrieval.join.blocking import Joined, join
+from benchmarks.retrieval.join.companies import (
+    CHANGES,
+    LEFT,
+    NEAR_MISSES,
+    RIGHT,
+    SHARED,
+    companies,
+)
+from benchmarks.retrieval.parts.join import SWEEP, Blocked, at_threshold, cells, figures
+
+
+def test_companies_are_known_pairs_others_and_near_misses() -> None:
+    for seed in range(20):
+        known = companies(seed)
+        assert (len(set(known.left)), len(set(known.right))) == (LEFT, RIGHT)
+        left, right = ({pair[at] for pair in known.same} for at in (0, 1))
+        assert left <= set(known.left)
+        assert right <= set(known.right)
+        assert len(left) == len(right) == len(known.same) == SHARED
+        firsts = {name.split()[0] for name in known.left}
+        others = set(known.right) - right
+        assert sum(name.split()[0] in firsts for name in others) == NEAR_MISSES
+    assert companies(3) == companies(3) != companies(4)
+
+
+def test_every_change_spells_a_name_differently() -> None:
+    changed = {change(Random(0), "Marlow", "Motors") for change in CHANGES}
+    assert len(changed) == len(CHANGES)
+    assert "Marlow Motors" not in changed
+
+
+def test_near_pairs_are_the_only_ones_that_are_asked_about() -> None:
+    known = companies(0)
+    whole, near, none = join(known), join(known, 0.3), join(known, 0.999)
+    assert (whole.calls, whole.pairs) == (LEFT * RIGHT, known.same)
+    assert 0 < near.calls < whole.calls / 4
+    assert near.pairs <= whole.pairs
+    assert none.calls < near.calls
+    assert none.share(whole) < near.share(whole)
+
+
+def test_the_worst_tables_are_judged() -> None:
+    pairs = [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
+    whole = Joined(1200, frozenset(pairs))
+    good, bad = Joined(20, frozenset(pairs)), Joined(400, frozenset(pairs[:1]))
+    found = [Blocked(whole, dict.fromkeys(SWEEP, each), 4) for each in (good, bad)]
+    assert at_threshold(0.5, found) == ([20, 400], [1, 0.25])
+    by_name = {figure.name: figure for figure in figures(found)}
+    assert by_name["join_calls"].value == 400
+    assert by_name["join_pairs"].value == 0.25
+    assert not by_name["join_calls"].holds
+    assert by_name["join_full_right"].holds
+    assert cells(0.5, found) == ("0.5", "210", "400", "62.5%", "25.0%")
+
+
+def test_a_run_judges_the_stated_threshold_and_shows_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sizes, "QUICK", replace(sizes.QUICK, tables=1))
+    settings = Settings(quick=True, data=tmp_path, parts=("join",), write=tmp_path)
+    found = {figure.name: figure for figure in BENCHMARK.start(settings, lambda text: None)}
+    assert all(figure.holds is not None for figure in found.values())
+    page = (tmp_path / "retrieval.md").read_text(encoding="utf-8")
+    assert "{" not in page, "all is filled in"
+    assert "| **0.2** | " in page
+    assert "AI_SIMILARITY(a.name, b.name) > 0.2 AND AI_FILTER(" in page
+    assert page.count("| 0.") == len(SWEEP) - 1
