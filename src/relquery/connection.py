@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from relquery.backends.base import Adopted, Answering, Backend
-from relquery.backends.embedding.load import load_embedder
+from relquery.backends.base import Answering, Backend
+from relquery.backends.embedding.load import embedder_of
+from relquery.backends.load import backend_of
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
 from relquery.frames.data.lent import LentTables
@@ -34,7 +34,7 @@ from relquery.sql.record.recording import Recording
 from relquery.sql.result import Result
 from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
-from relquery.sql.retrieval.named_tables import NamedTables
+from relquery.sql.retrieval.named_tables import with_tables
 from relquery.sql.settings import read_sampling
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def connect(
     guard: float | None = None,
     guard_rows: int = 50,
     ledger: str | Path | None = ":memory:",
-    embedder: str | Embedder = "tfidf",
+    embedder: str | Embedder | None = "tfidf",
     index: str | Path | None = None,
     clock: Callable[[], float] = time.perf_counter,
     **options: Any,
@@ -88,28 +88,12 @@ def connect(
         readings.install(host)
         known = None if ledger is None else opened.enter_context(closing(Ledger.open(ledger)))
         owned = isinstance(model, str)
-        backend = _load(model, options) if isinstance(model, str) else _adopted(model, options)
+        backend = backend_of(model, options)
         tokens.install(host, backend)
-        vectors = embedder if isinstance(embedder, Embedder) else load_embedder(embedder)
+        vectors = embedder_of(embedder)
         corpora = retrieval.install(host, Shelf.open(index, vectors), vectors)
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora)
-
-
-def _load(model: str, options: dict[str, Any]) -> Backend:
-    from relquery.backends.load import load
-
-    return load(model, **options)
-
-
-def _adopted(model: Backend | Answering, options: dict[str, Any]) -> Backend:
-    if not isinstance(model, Backend | Answering):
-        raise ConfigError(
-            f"model is {model!r}. Give a model name or folder, e.g. 'demo', or a backend."
-        )
-    if options:
-        raise ConfigError(f"{', '.join(options)}: options need a model name, not a backend.")
-    return model if isinstance(model, Backend) else Adopted(model)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -251,7 +235,7 @@ class Connection:
                 self.backend,
                 for_=for_,
                 arity=arity,
-                corpora=self._corpora(corpora),
+                corpora=with_tables(corpora, self.searched),
                 independent=independent,
                 progress=progress,
                 orders=self.orders,
@@ -285,7 +269,7 @@ class Connection:
                 cache_tokens=cache_tokens,
                 for_=for_,
                 arity=arity,
-                corpora=self._corpora(corpora),
+                corpora=with_tables(corpora, self.searched),
                 independent=independent,
                 progress=progress,
                 orders=self.orders,
@@ -359,7 +343,7 @@ class Connection:
         from relquery.spans.explain import explain
 
         with self._turn():
-            options["corpora"] = self._corpora(options.get("corpora"))
+            options["corpora"] = with_tables(options.get("corpora"), self.searched)
             return explain(query, self.backend, orders=self.orders, **options)
 
     def _explain_sql(
@@ -389,12 +373,6 @@ class Connection:
             guard=None if guard is False else least,
             guard_rows=self.config.guard_rows if guard_rows is None else guard_rows,
         )
-
-    def _corpora(self, given: Corpora | None) -> Corpora:
-        tables = NamedTables(self.searched)
-        if isinstance(given, Mapping):
-            return ChainMap(dict(given), cast(MutableMapping[str, Any], tables))
-        return tables if given is None else given
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

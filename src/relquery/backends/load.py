@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from relquery.backends.base import Backend
+from relquery.backends.base import Adopted, Answering, Backend
 from relquery.errors import ConfigError, did_you_mean, unknown
 
 _OF_OPENAI = re.compile(
@@ -36,6 +36,22 @@ def load(model: str, **options: Any) -> Backend:
     from relquery.backends.local.open import load_backend
 
     return load_backend(model, **options)
+
+
+def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Backend:
+    """A backend, or what answers like one, as it is; a model's name is opened.
+
+    Raises what `load` raises, and ConfigError for anything else.
+    """
+    if isinstance(model, str):
+        return load(model, **options)
+    if not isinstance(model, Backend | Answering):
+        raise ConfigError(
+            f"model is {model!r}. Give a model name or folder, e.g. 'demo', or a backend."
+        )
+    if options:
+        raise ConfigError(f"{', '.join(options)}: options need a model name, not a backend.")
+    return model if isinstance(model, Backend) else Adopted(model)
 
 
 def _check_local(model: str) -> None:

@@ -25,10 +25,6 @@ class Embedder(ABC):
     def embed(self, texts: Sequence[str]) -> Float32s:
         """(texts, dimensions), float32. Raises ModelError or RequestError."""
 
-    def close(self) -> None:
-        """Free what it holds. It cannot be used afterwards."""
-        return
-
 
 def unit_vectors(embedder: Embedder, texts: Sequence[str]) -> Float32s:
     """(texts, dimensions): the vectors of texts, of length 1, or 0 for a text without a vector.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relquery.backends.embedding.endpoint import Endpoint
-from relquery.backends.embedding.load import load_embedder
+from relquery.backends.embedding.load import embedder_of, load_embedder
 from relquery.backends.provider.server import OpenAIConfig
 from relquery.errors import ConfigError, ModelError, RequestError
 from tests.backends.provider.chat_server import Reply, failure, serving
@@ -85,5 +85,6 @@ def test_names_and_options_are_checked() -> None:
         load_embedder("openai:m", dimension=3, api_key="k")
     with pytest.raises(ConfigError, match="dimensions is 0"):
         load_embedder("openai:m", dimensions=0, api_key="k")
-    with pytest.raises(ConfigError, match="embedder is ''"):
-        load_embedder("")
+    for wrong in ["", 7]:
+        with pytest.raises(ConfigError, match=f"embedder is {wrong!r}"):
+            embedder_of(wrong)  # type: ignore[arg-type]

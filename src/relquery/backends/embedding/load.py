@@ -40,6 +40,12 @@ def load_embedder(name: str, **options: Any) -> Embedder | None:
     return LocalEmbedder(name, **options)
 
 
+def embedder_of(embedder: str | Embedder | None) -> Embedder | None:
+    """An embedder as it is, or the one that a name means. Raises what `load_embedder` raises."""
+    is_there = embedder is None or isinstance(embedder, Embedder)
+    return embedder if is_there else load_embedder(embedder)  # type: ignore[arg-type,return-value]
+
+
 def _endpoint(model: str, options: dict[str, Any]) -> Embedder:
     from relquery.backends.embedding.endpoint import Endpoint
     from relquery.backends.provider.server import OpenAIConfig

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -18,6 +18,7 @@ from relquery.sql import names as ours
 from relquery.sql.exchange.export import quoted, to_arrow
 from relquery.sql.host.errors import Tables, busy, from_duckdb
 from relquery.sql.host.kept import Kept
+from relquery.sql.host.preparation import Preparation
 
 
 @dataclass(slots=True)
@@ -38,16 +39,6 @@ class Parsed(NamedTuple):
     text: str
     kind: str
     parameters: frozenset[str]
-
-
-class Preparation(Protocol):
-    """Reads what Python functions need, before a statement that calls them."""
-
-    def is_needed(self, sql: str) -> bool:
-        """Whether a statement needs anything, itself or in views and macros."""
-
-    def prepare(self, sql: str) -> None:
-        """Read what a statement needs."""
 
 
 # While this is set, a misspelt table name could silently match one of our Python variables.

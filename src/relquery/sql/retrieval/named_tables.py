@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -54,3 +56,11 @@ class NamedTables(Mapping[str, Search]):
             self.corpora.searched(named).texts.take(pa.array(found.texts)).to_pylist()
         )
         return texts
+
+
+def with_tables(given: Any, corpora: Corpora) -> Any:
+    """The corpora that a user gives, and the tables under all other names."""
+    tables = NamedTables(corpora)
+    if isinstance(given, Mapping):
+        return ChainMap(dict(given), cast(MutableMapping[str, Any], tables))
+    return tables if given is None else given
