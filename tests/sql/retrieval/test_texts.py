@@ -73,3 +73,25 @@ def test_duplicates_are_grouped_under_the_first(con: Connection) -> None:
 def test_wrong_arguments_are_refused(con: Connection, call: str, error: str) -> None:
     with pytest.raises(QueryError, match=error):
         con.sql(f"SELECT {call}")
+
+
+@pytest.mark.parametrize(
+    ("query", "left"),
+    [
+        ("SELECT * FROM a JOIN b ON AI_SIMILARITY(a.n, b.n) > 0.6 AND AI_FILTER('q', a.n, b.n)", 9),
+        ("SELECT * FROM a, b WHERE a.n > 'B' AND AI_SIMILARITY(a.n, b.n) > 0.6 "
+         "AND AI_FILTER('q', a.n, b.n)", 6),
+        ("SELECT * FROM a JOIN b ON a.n < b.n WHERE AI_FILTER('q', a.n, b.n)", None),
+    ],
+)  # fmt: skip
+def test_explain_says_how_many_rows_similarity_leaves(
+    con: Connection, backend: FakeBackend, query: str, left: int | None
+) -> None:
+    con.sql(
+        "CREATE TABLE a AS SELECT unnest(['Acme Corp', 'Globex', 'Initech']) AS n;"
+        "CREATE TABLE b AS SELECT unnest(['ACME corp.', 'Globex Inc.', 'Hooli']) AS n"
+    )
+    (call,) = con.explain(query).calls
+    expected = [] if left is None else [f"AI_SIMILARITY leaves {call.rows} of {left} rows"]
+    assert call.notes == expected
+    assert not backend.asked

@@ -133,6 +133,7 @@ class Foretelling:
             effort=counts.effort,
             hits=counts.hits,
             compared=counts.compared,
+            near=rows.near if name not in self.calls and not call.needs else None,
         )
         if told.counts is not None and is_known:
             told = replace(told, counts="exact")

@@ -26,7 +26,8 @@ class ExplainedCall:
     the calls take. order: "pinned" where the prompt's text fixes it. modules: fields whose values
     the model reads by themselves. plain: fields whose values it should, but it has no modules.
     hits: the share of the prompt tokens that the model's cache serves, if it is empty before.
-    compared: how many of the calls ask again, with fields as written, for a guard.
+    compared: how many of the calls ask again, with fields as written, for a guard. near: how many
+    rows conditions by AI_SIMILARITY leave, and of how many.
     """
 
     stage: str
@@ -44,6 +45,7 @@ class ExplainedCall:
     plain: tuple[str, ...] = ()
     hits: HitRate | None = None
     compared: int = 0
+    near: tuple[int, int] | None = None
 
     @property
     def hit_rate(self) -> float | None:
@@ -60,6 +62,8 @@ class ExplainedCall:
     def remarks(self) -> list[str]:
         """What is special about it."""
         found = []
+        if self.near is not None:
+            found.append(f"AI_SIMILARITY leaves {self.near[0]:,} of {self.near[1]:,} rows")
         if self.modules:
             found.append(
                 f"MODULE: each value of {' and '.join(self.modules)} is read by itself, so answers "

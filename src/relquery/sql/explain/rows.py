@@ -22,6 +22,7 @@ from relquery.sql.plan.fields import Field
 from relquery.sql.plan.planner import PlannedCall, SelectPlan
 from relquery.sql.read.scopes import Context
 from relquery.sql.read.source import to_sql
+from relquery.sql.retrieval.blocking import without_similarity
 from relquery.sql.walk.choices import SAMPLE, SEED
 from relquery.sql.walk.criteria import Criterion, Tallies, Tally, criteria_in, with_columns
 from relquery.table.columns import encode
@@ -36,7 +37,8 @@ class ForeseenRows(Rows):
     known: what is known about the rows that are alive. inputs: by call, an array (rows,) with one
     number per row; rows whose inputs may differ have different numbers. 0 for rows not asked.
     shares: which rows are expected to pass; None to keep all that may. select: the number of the
-    SELECT. stages: by call, the stage that asked it first. units: as `inputs`, of all rows.
+    SELECT. near: see ExplainedCall. stages: by call, the stage that asked it first. units: as
+    `inputs`, of all rows.
     """
 
     known: Known = ALL
@@ -46,6 +48,7 @@ class ForeseenRows(Rows):
     stages: dict[int, str] = field(default_factory=dict)
     units: dict[int, Int64s] = field(default_factory=dict)
     tallies: Tallies = field(default_factory=Tallies)
+    near: tuple[int, int] | None = None
     _asked: dict[int, Int64s] = field(default_factory=dict)
 
     @classmethod
@@ -68,8 +71,20 @@ class ForeseenRows(Rows):
             known = replace(known, exact=False, held=False)
             rows = cls.of(_emptied(plan), context, database, scratch)
         assert isinstance(rows, ForeseenRows)
-        rows.known = replace(known, most=rows.count) if known.held else known
+        if known.held:
+            rows.known = replace(known, most=rows.count)
+            rows.near = rows.left_by_similarity()
+        else:
+            rows.known = known
         return rows
+
+    def left_by_similarity(self) -> tuple[int, int] | None:
+        """How many rows conditions by AI_SIMILARITY leave, and of how many; None without any."""
+        whole = without_similarity(self.plan.base)
+        if whole is None:
+            return None
+        count = self.context.sql(f"SELECT count(*) FROM ({to_sql(whole)}) AS {ours.BASE}")
+        return self.count, int(self.database.fetch(count).column(0)[0].as_py())
 
     def matching(self, predicate: exp.Expr, rows: Int64s | None = None) -> Int64s:
         """The matching rows. If the predicate depends on answers, those expected to match, or all.
