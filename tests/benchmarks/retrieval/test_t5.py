@@ -142,14 +142,15 @@ def test_seconds_are_held_against_our_order(ran: T5Run) -> None:
 
 def test_changed_answers_are_counted_and_right_ones_hold_the_expected_text() -> None:
     answers: dict[str, list[str | None]] = {
-        PLAIN: ["In Oslo.", "Lima", None, "x"],
-        REORDERED: ["In Oslo.", "Bern", None, "x"],
-        APART: ["oslo", "Lima", "y", None],
+        PLAIN: ["In Oslo.", "Lima", None, "x", "y"],
+        REORDERED: ["In Oslo.", "Bern", None, "x", "y"],
+        APART: ["oslo", "Lima", "y", None, "z"],
     }
-    at = Changed(answers, ["Oslo", "Bern", "", "z"])
-    assert [at.share(side) for side in answers] == [0, 0.25, 0.75]
-    assert [at.right(side) for side in answers] == [1, 2, 1]
+    at = Changed(answers, ["Oslo", "Bern", "", "", "z"])
+    assert [at.share(side) for side in answers] == [0, 0.25, pytest.approx(2 / 3)]
+    assert [at.right(side) for side in answers] == [1, 2, 2]
     assert at.answerable == 3
+    assert at.unanswered == 2
 
 
 def test_a_quick_run_writes_the_page(
