@@ -34,6 +34,7 @@ def side_rows(at: T5Run) -> Iterator[tuple[str, ...]]:
 
 HIT_COLUMNS = (
     "passages",
+    "as retrieved",
     "measured",
     "most",
     "measured, fields alone",
@@ -46,6 +47,7 @@ def hit_row(name: str, at: Hits) -> tuple[str, ...]:
     """The line under HIT_COLUMNS."""
     return (
         name,
+        f"{at.before:.1%}",
         f"{at.measured:.1%}",
         f"{at.most:.1%}",
         f"{at.of_fields:.1%}",

@@ -114,14 +114,15 @@ def test_hits_are_nearly_all_there_are_and_those_of_bench_reorder(
     given = beside_reorder(measure_hits(model, squad, RETRIEVED), squad)
     for at in (searched, given):
         assert 0 < at.of_fields < at.measured <= at.most
+        assert 0 < at.before < at.measured
         assert at.reached > 0.97, "only part of a block is lost at each"
     assert searched.counted is None
     assert given.counted == pytest.approx(given.predicted, abs=0.01)
 
 
 def test_the_hits_are_judged_where_the_engine_reaches_least() -> None:
-    good = Hits(measured=0.5, most=0.5, of_fields=0.4, predicted=0.4)
-    short = Hits(measured=0.3, most=0.5, of_fields=0.2, predicted=0.4, counted=0.45)
+    good = Hits(before=0.1, measured=0.5, most=0.5, of_fields=0.4, predicted=0.4)
+    short = Hits(before=0.1, measured=0.3, most=0.5, of_fields=0.2, predicted=0.4, counted=0.45)
     found = {figure.name: figure for figure in hit_figures({FOUND: good, GIVEN: short})}
     assert found["t5_hits_reached"].value == pytest.approx(0.6)
     assert found["t5_off_reorder"].value == pytest.approx(0.05)
