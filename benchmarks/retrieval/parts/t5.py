@@ -11,12 +11,20 @@ from benchmarks.markdown import table
 from benchmarks.parts import Part
 from benchmarks.queries.network import train
 from benchmarks.queries.paper.costs import Costs, calibrate
-from benchmarks.queries.paper.run import ENOUGH_SECONDS, OURS, TABLE_ORDER, Ran
+from benchmarks.queries.paper.run import ENOUGH_SECONDS, OURS, TABLE_ORDER
 from benchmarks.retrieval.sizes import FULL, Sizes, choose
-from benchmarks.retrieval.t5.changed import APART, PLACES, REORDERED, Changed, compare
+from benchmarks.retrieval.t5.changed import APART, REORDERED, Changed, compare
 from benchmarks.retrieval.t5.hits import Hits, beside_reorder
 from benchmarks.retrieval.t5.hits import measure as measure_hits
-from benchmarks.retrieval.t5.run import MODULES, T5Run, measure
+from benchmarks.retrieval.t5.run import T5Run, measure
+from benchmarks.retrieval.t5.shown import (
+    CHANGED_COLUMNS,
+    HIT_COLUMNS,
+    SIDE_COLUMNS,
+    changed_rows,
+    hit_row,
+    side_rows,
+)
 from benchmarks.retrieval.t5.squad import (
     ANSWERS,
     CONTEXTS,
@@ -67,7 +75,7 @@ class T5(Part):
         self.contexts = len(squad.contexts)
         self._on_the_engine(squad, settings.seed)
         assert self.ran is not None
-        say(", ".join(f"{side} {ran.seconds:.1f} s" for side, ran in sides(self.ran).items()))
+        say(", ".join(f"{side} {ran.seconds:.1f} s" for side, ran in self.ran.sides.items()))
         yield from figures(self.ran)
         yield from hit_figures(self.hits)
         with warnings.catch_warnings():
@@ -111,7 +119,12 @@ class T5(Part):
         yield from table(SIDE_COLUMNS, side_rows(self.ran))
         yield WORDS.block("t5_hits", small=self.sizes.small)
         yield from table(HIT_COLUMNS, [hit_row(*each) for each in self.hits.items()])
-        yield WORDS.block("t5_changed", compared=len(self.changed.expected))
+        yield WORDS.block(
+            "t5_changed",
+            compared=len(self.changed.expected),
+            tokens=TOKENS,
+            unanswered=self.changed.unanswered,
+        )
         yield from table(CHANGED_COLUMNS, changed_rows(self.changed))
         yield WORDS.block("t5_missing")
 
@@ -161,62 +174,3 @@ def changed_figures(at: Changed) -> Iterator[Figure]:
     for name, side in (("t5_modules_changed", APART), ("t5_order_changed", REORDERED)):
         note = f"of {len(at.expected)} answers of the demo model; three passages each"
         yield Figure(name, at.share(side), None, note=note)
-
-
-def sides(at: T5Run) -> dict[str, Ran]:
-    """All four."""
-    return {**at.exact.ran, MODULES: at.modules}
-
-
-SIDE_COLUMNS = (
-    "side",
-    "seconds",
-    "tokens of a prompt",
-    "prompt tokens computed",
-    "cached",
-    "answer tokens",
-)
-
-
-def side_rows(at: T5Run) -> Iterator[tuple[str, ...]]:
-    """The lines under SIDE_COLUMNS."""
-    for side, ran in sides(at).items():
-        yield (
-            "cache, as retrieved" if side == TABLE_ORDER else side,
-            f"{ran.seconds:.1f}",
-            f"{ran.report.prompt_tokens / ran.report.calls:.0f}",
-            f"{ran.computed:,}",
-            f"{ran.report.hit_rate:.1%}",
-            f"{ran.report.output_tokens:,}",
-        )
-
-
-HIT_COLUMNS = (
-    "passages",
-    "measured",
-    "most",
-    "measured, fields alone",
-    "solver, in characters",
-    "`bench reorder`, in characters",
-)
-
-
-def hit_row(name: str, at: Hits) -> tuple[str, ...]:
-    """The line under HIT_COLUMNS."""
-    return (
-        name,
-        f"{at.measured:.1%}",
-        f"{at.most:.1%}",
-        f"{at.of_fields:.1%}",
-        f"{at.predicted:.1%}",
-        "-" if at.counted is None else f"{at.counted:.1%}",
-    )
-
-
-CHANGED_COLUMNS = ("side", "answers that differ from those as retrieved", "right answers")
-
-
-def changed_rows(at: Changed) -> Iterator[tuple[str, ...]]:
-    """The lines under CHANGED_COLUMNS."""
-    for side in PLACES:
-        yield side, f"{at.share(side):.0%}", f"{at.right(side)} of {at.answerable}"

@@ -30,10 +30,16 @@ class Changed:
     answers: dict[str, list[str | None]]
     expected: list[str]
 
-    def share(self, side: str, other: str = PLAIN) -> float:
-        """Of the questions whose answers differ between two sides."""
-        pairs = list(zip(self.answers[side], self.answers[other], strict=True))
-        return sum(one != two for one, two in pairs) / len(pairs)
+    def share(self, side: str) -> float:
+        """Of the answers, how many differ from PLAIN's. Prompts that are too long have none."""
+        pairs = zip(self.answers[side], self.answers[PLAIN], strict=True)
+        differ = [one != two for one, two in pairs if one is not None and two is not None]
+        return sum(differ) / len(differ)
+
+    @property
+    def unanswered(self) -> int:
+        """Questions that have no answer on some side."""
+        return sum(None in answers for answers in zip(*self.answers.values(), strict=True))
 
     def right(self, side: str) -> int:
         """Answers that hold the expected text, in any case."""

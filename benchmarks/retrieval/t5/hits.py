@@ -19,9 +19,10 @@ from benchmarks.reorder.hits import hit_rate, prompts, reorder_as_told
 from benchmarks.reorder.tables import TABLES
 from benchmarks.retrieval.t5.squad import Squad
 from relquery.backends.base import Answers
-from relquery.config import EngineConfig
+from relquery.config import EngineConfig, Order
 from relquery.connection import connect
 from relquery.prompt import Prompt, Sampling
+from relquery.report import Report
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Shares from 0 to 1.
+    """Shares from 0 to 1, in our order but for the first.
 
-    measured: of tokens that the engine served from its cache. most: of tokens, if each beginning
+    before: as measured, in the order as retrieved. measured: of tokens that the engine served from
+    its cache. most: of tokens, if each beginning
     that prompts share were computed once. of_fields: as measured, of the fields alone. predicted:
     by the solver, of the characters of the fields. counted: likewise, by `bench reorder` over the
     same rows; None where passages were searched.
     """
 
+    before: float
     measured: float
     most: float
     of_fields: float
@@ -61,20 +64,32 @@ class Recording(Reciting):
 
 
 def measure(model: LoadedModel, squad: Squad, query: Query) -> Hits:
-    """Run the query in our order, with the shortest answers."""
-    with closing(Recording(query.answer, model, EngineConfig())) as backend:
-        with closing(connect(backend, ledger=None)) as connection:
-            for name, table in squad.tables().items():
-                connection.register(name, table)
-            report = connection.sql(query.sql(query.calls[0].tokens)).report
-        tokens = [_tokens(backend, prompt) for prompt in backend.sent]
-        head = len(tokens) * _shared(tokens[0], _tokens(backend, backend.sent[0][:2]))
+    """Run the query in both orders, with the shortest answers."""
+    before, _ = _run(model, squad, query, "original")
+    report, (head, *tokens) = _run(model, squad, query, "tree")
+    begin = len(tokens) * _shared(tokens[0], head)
     return Hits(
+        before=before.hit_rate,
         measured=report.hit_rate,
         most=sum(_shared(*pair) for pair in pairwise(sorted(tokens))) / report.prompt_tokens,
-        of_fields=(report.cached_tokens - head) / (report.prompt_tokens - head),
+        of_fields=(report.cached_tokens - begin) / (report.prompt_tokens - begin),
         predicted=report.stages[0].phr,
     )
+
+
+def _run(
+    model: LoadedModel, squad: Squad, query: Query, order: Order
+) -> tuple[Report, list[list[int]]]:
+    """The report, and token ids: of a prompt without fields, and of each prompt sent."""
+    with (
+        closing(Recording(query.answer, model, EngineConfig())) as backend,
+        closing(connect(backend, ledger=None, order=order)) as connection,
+    ):
+        for name, table in squad.tables().items():
+            connection.register(name, table)
+        report = connection.sql(query.sql(shorter=query.calls[0].tokens)).report
+        prompts = [backend.sent[0][:2], *backend.sent]
+        return report, [_tokens(backend, prompt) for prompt in prompts]
 
 
 def beside_reorder(hits: Hits, squad: Squad) -> Hits:

@@ -24,6 +24,11 @@ class T5Run:
     modules: Ran
 
     @property
+    def sides(self) -> dict[str, Ran]:
+        """All four."""
+        return {**self.exact.ran, MODULES: self.modules}
+
+    @property
     def over_modules(self) -> float:
         """Seconds of our order over those with modules."""
         return self.exact.ran[OURS].seconds / self.modules.seconds

@@ -114,14 +114,15 @@ def test_hits_are_nearly_all_there_are_and_those_of_bench_reorder(
     given = beside_reorder(measure_hits(model, squad, RETRIEVED), squad)
     for at in (searched, given):
         assert 0 < at.of_fields < at.measured <= at.most
+        assert 0 < at.before < at.measured
         assert at.reached > 0.97, "only part of a block is lost at each"
     assert searched.counted is None
     assert given.counted == pytest.approx(given.predicted, abs=0.01)
 
 
 def test_the_hits_are_judged_where_the_engine_reaches_least() -> None:
-    good = Hits(measured=0.5, most=0.5, of_fields=0.4, predicted=0.4)
-    short = Hits(measured=0.3, most=0.5, of_fields=0.2, predicted=0.4, counted=0.45)
+    good = Hits(before=0.1, measured=0.5, most=0.5, of_fields=0.4, predicted=0.4)
+    short = Hits(before=0.1, measured=0.3, most=0.5, of_fields=0.2, predicted=0.4, counted=0.45)
     found = {figure.name: figure for figure in hit_figures({FOUND: good, GIVEN: short})}
     assert found["t5_hits_reached"].value == pytest.approx(0.6)
     assert found["t5_off_reorder"].value == pytest.approx(0.05)
@@ -142,14 +143,15 @@ def test_seconds_are_held_against_our_order(ran: T5Run) -> None:
 
 def test_changed_answers_are_counted_and_right_ones_hold_the_expected_text() -> None:
     answers: dict[str, list[str | None]] = {
-        PLAIN: ["In Oslo.", "Lima", None, "x"],
-        REORDERED: ["In Oslo.", "Bern", None, "x"],
-        APART: ["oslo", "Lima", "y", None],
+        PLAIN: ["In Oslo.", "Lima", None, "x", "y"],
+        REORDERED: ["In Oslo.", "Bern", None, "x", "y"],
+        APART: ["oslo", "Lima", "y", None, "z"],
     }
-    at = Changed(answers, ["Oslo", "Bern", "", "z"])
-    assert [at.share(side) for side in answers] == [0, 0.25, 0.75]
-    assert [at.right(side) for side in answers] == [1, 2, 1]
+    at = Changed(answers, ["Oslo", "Bern", "", "", "z"])
+    assert [at.share(side) for side in answers] == [0, 0.25, pytest.approx(2 / 3)]
+    assert [at.right(side) for side in answers] == [1, 2, 2]
     assert at.answerable == 3
+    assert at.unanswered == 2
 
 
 def test_a_quick_run_writes_the_page(
