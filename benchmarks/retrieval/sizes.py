@@ -16,7 +16,7 @@ class Sizes:
     tables that are joined.
     """
 
-    model: str = "random:layers=6,hidden=384,heads=6,ffn=1536"
+    model: str = "random:layers=2,hidden=640,heads=10,ffn=2560"
     vocabulary: int = 4_096
     small: str = "random:layers=1,hidden=64,heads=2"
     questions: int = 1_000
