@@ -180,3 +180,17 @@ def test_wrong_arguments_are_errors_at_once(films: Frame, con: Connection) -> No
         films.sem_join(frame(FILMS, another), "{title:left} is {title:right}")
     with pytest.raises(ConfigError, match="two columns the name"):
         films.rename({"title": "year"})
+
+
+@pytest.mark.parametrize("name", ["text", "First", "place", "score"])
+def test_duplicates_are_found_in_columns_of_any_name(con: Connection, name: str) -> None:
+    rows = [{name: "a b"}, {name: "a b"}, {name: None}, {name: "c"}]
+    kept = frame(rows, con).sem_dedup(name, 1.0).collect()
+    assert kept == [{name: "a b"}, {name: None}, {name: "c"}]
+
+
+@pytest.mark.parametrize("name", ["place", "Place"])
+def test_a_new_column_does_not_change_the_order_of_rows(con: Connection, name: str) -> None:
+    rows = [{"a": x, "n": i} for i, x in enumerate("dcbaegf")]
+    kept = frame(rows, con).sem_dedup("a", 1.0).with_columns(**{name: "-n"}).limit(2).collect()
+    assert [row["a"] for row in kept] == ["d", "c"]

@@ -15,6 +15,7 @@ CELLS = re.findall(r"^```ipython\n(.*?)^```", PAGE.read_text(encoding="utf-8"), 
 
 
 def test_the_cells_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # IPython warns if it is another one
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     shell = InteractiveShell()
     shell.history_manager.enabled = False

@@ -32,6 +32,7 @@ Fails = Callable[[str], str]
 @pytest.fixture(scope="module")
 def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InteractiveShell]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("VIRTUAL_ENV", raising=False)  # IPython warns if it is another one
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
         shell = InteractiveShell()
         shell.history_manager.enabled = False

@@ -57,7 +57,7 @@ def test_lengths_and_labels_are_those_of_the_text(table: Table) -> None:
         label = table.label(names_of(table), column)
         assert items.labels[item] == len(label)
         assert items.characters[item] == len(label) + table.length(row, column)
-        assert items.label_of(column) == label
+        assert items.written[column] == label
 
 
 @given(tables(bags=True))
@@ -110,7 +110,7 @@ def test_copies_are_as_long_as_what_they_copy_and_rank_right_behind_it() -> None
 def test_a_bag_of_one_column_is_no_bag() -> None:
     items = itemize(encode({"a": ["x"], "b": ["x"]}), [["a"], []])
     assert not items.in_bag(0)
-    assert items.label_of(0) == "a: "
+    assert items.written[0] == "a: "
     assert items.slots[0, 0] != items.slots[1, 0]
 
 

@@ -25,6 +25,10 @@ PASSAGES, SEARCH, DEDUP = "passages", "ai_search", "ai_dedup"
 SIMILARITY, EMBED, NEAREST = "ai_similarity", "ai_embed", "ai_nearest"
 DUPLICATES, COUNT_TOKENS = "ai_duplicates", "ai_count_tokens"
 """Functions that call no model."""
+OF_TEXTS = (PASSAGES, SEARCH, DEDUP, SIMILARITY, EMBED, NEAREST, DUPLICATES)
+"""Those that find and compare texts."""
+OWNER = f"{PREFIX}owner"
+"""A macro that says which of our connections has installed them last."""
 AGGREGATES = frozenset({"ai_agg", "ai_summarize_agg"})
 """Those that ask about a group of rows."""
 

@@ -14,7 +14,6 @@ from relquery.cli.shell.completion import ShellCompleter
 from relquery.cli.shell.scope import named
 from relquery.cli.shell.vocabulary import FUNCTIONS
 from relquery.sql import names
-from relquery.sql.functions import tokens
 
 TABLES = {
     "movies": ["title", "year", "Review Text"],
@@ -93,7 +92,10 @@ def test_files_are_offered_where_a_command_takes_one(
 
 
 def test_every_function_of_relquery_is_known() -> None:
-    assert {name.lower() for name in FUNCTIONS} == names.FUNCTIONS | {tokens.NAME}
+    plain = {names.COUNT_TOKENS, names.SIMILARITY, names.EMBED, names.NEAREST, names.DUPLICATES}
+    searching = {names.PASSAGES, names.SEARCH, names.DEDUP}
+    known = names.FUNCTIONS | plain | searching | {"bag", "module"}
+    assert {name.lower() for name in FUNCTIONS} == known
 
 
 def test_a_keyword_after_a_table_is_no_alias() -> None:

@@ -89,6 +89,17 @@ def test_rows_with_the_same_passages_in_another_order_share_them(con, backend) -
     assert report.stages[0].phr > 0.9
 
 
+def test_bags_of_the_same_items_are_asked_about_once(con, backend) -> None:
+    con.register(
+        "t", pa.table({"x": [1, 1, 1, 1], "b": [["p", "q"], ["q", "p"], ["p"], ["q", "p", "p"]]})
+    )
+    for order in ORDERS:
+        backend.asked.clear()
+        answers = con.sql("SELECT LLM('up', BAG(b), x) FROM t", order=order).fetchall()
+        assert len(backend.asked) == 3
+        assert answers[0] == answers[1]
+
+
 def test_passages_are_named_passage_unless_as_says_otherwise(con, backend) -> None:
     con.sql("CREATE TABLE docs AS SELECT unnest(['red fish', 'blue fish']) AS t")
     con.sql("SELECT LLM('q', passages('docs', 'fish'), id) FROM films WHERE id = 1")

@@ -38,12 +38,12 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Dependency]]:
     found: list[Sequence[Dependency]] = []
     solve = inputs.reorder
 
-    def noted(columns, method="tree", dependencies=(), **options):
+    def noted(columns, method, dependencies, bags, **options):
         found.append(dependencies)
-        return solve(columns, method, dependencies, **options)
+        return solve(columns, method, dependencies, bags, **options)
 
     monkeypatch.setattr(inputs, "reorder", noted)
-    monkeypatch.setattr(inputs, "discover", lambda columns: ())
+    monkeypatch.setattr(inputs, "discover", lambda columns, skip: ())
     return found
 
 

@@ -170,5 +170,5 @@ def test_a_notebook_shows_the_rows_and_the_cost(con: Connection) -> None:
 
 def test_a_preview_retrieves_passages(con: Connection) -> None:
     con.sql("CREATE TABLE docs AS SELECT unnest(['red fish', 'blue fish']) AS t")
-    preview = con.preview("SELECT LLM('up', passages('docs', 'red', 1)) FROM films", rows=2)
-    assert [answer for (answer,) in preview.result.fetchall()] == ["RED FISH", "RED FISH"]
+    preview = con.preview("SELECT LLM('up', passages('docs', 'red', 1)) FROM t", rows=2)
+    assert [answer for (answer,) in preview.result.fetchall()] == ["RED FISH"] * 2

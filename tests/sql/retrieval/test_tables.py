@@ -163,6 +163,20 @@ def test_one_database_may_have_several_connections_of_ours() -> None:
                 assert rows(con, "SELECT passages('docs', 'fish')") == [(["fish"],)]
 
 
+def test_two_connections_on_one_database_each_have_their_own_functions() -> None:
+    with duckdb.connect() as own:
+        own.execute("CREATE TABLE docs AS SELECT 'old cat' AS text")
+        first = connect(FakeBackend(upper_or_length), database=own)
+        second = connect(FakeBackend(upper_or_length), database=own, embedder=Letters())
+        lengths = "SELECT len(AI_EMBED('a'))"
+        for con, length in [(second, 26), (first, 1024), (second, 26)]:
+            assert rows(con, lengths) == [(length,)]
+        rows(second, "SELECT passages('docs', 'cat')")
+        rows(first, "INSERT INTO docs VALUES ('new cat'); CREATE TABLE other AS FROM docs")
+        assert rows(first, "SELECT len(passages('docs', 'cat'))") == [(2,)]
+        assert rows(first, "SELECT len(passages('other', 'cat'))") == [(2,)]
+
+
 def test_near_duplicates_become_the_first_of_them(con: Connection) -> None:
     con.sql(
         "CREATE TABLE firms AS SELECT * FROM (VALUES ('Acme Corp'), ('Globex'), ('ACME corp.'),"
@@ -207,3 +221,31 @@ def test_span_queries_retrieve_from_tables(con: Connection) -> None:
             span.retrieve("bark or fly", corpus=corpus, limit=1), span.user("up"), max_tokens=5
         )
         assert text in str(con.explain(query))
+
+
+P = "passages('docs', question, 1)"
+
+
+@pytest.mark.parametrize(
+    ("query", "calls"),
+    [
+        (f"SELECT * FROM (SELECT id, LLM('up', {P}, question) AS a FROM q) WHERE id = 1", 1),
+        (f"SELECT count(*) FROM (SELECT id, LLM('up', {P}, question) FROM q)", 0),
+        (f"WITH w AS (SELECT id, {P} AS p, LLM('up', question) AS a FROM q) "
+         "SELECT a FROM w WHERE len(p) > 9", 0),
+        (f"SELECT CASE WHEN len({P}) > 9 THEN LLM('up', question) END FROM q", None),
+        (f"SELECT coalesce({P}[1], LLM('up', question)) FROM q", None),
+        ("SELECT count(*) FROM q o WHERE EXISTS (SELECT 1 FROM q i WHERE i.id = o.id "
+         "AND LLM('up', passages('docs', o.question), i.question) > '')", None),
+        ("SELECT count(*) FROM q LEFT JOIN docs ON q.id = 1 "
+         "AND LLM('up', passages('docs', q.question), docs.text) > ''", None),
+    ],
+)  # fmt: skip
+def test_what_searches_is_computed_before_calls_like_any_function(
+    con: Connection, query: str, calls: int | None
+) -> None:
+    """calls: None if more may be made than are needed."""
+    con.sql(query)
+    assert isinstance(con.backend, FakeBackend)
+    if calls is not None:
+        assert len(con.backend.asked) == calls

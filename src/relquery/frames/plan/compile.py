@@ -105,7 +105,7 @@ class _Compiler:
     @staticmethod
     def _is_ordered_by(block: Block, names: tuple[str, ...]) -> bool:
         """Whether ORDER BY would read a new column in place of the old one."""
-        old = {name.lower() for name, _ in block.items}
+        old = {name.lower() for name in (*block.inputs, *(name for name, _ in block.items))}
         return bool(block.order) and any(name.lower() in old for name in names)
 
     def _choose(self, node: Choose) -> Block:
@@ -174,7 +174,8 @@ class _Compiler:
         right, other, _ = self._side(node.right, RIGHT)
         left_on, right_on = f"{LEFT}.{quoted(node.left_on)}", f"{RIGHT}.{quoted(node.right_on)}"
         texts = ", ".join(
-            f"(SELECT coalesce(list(DISTINCT {on}) FILTER ({on} IS NOT NULL), []) FROM {side})"
+            f"(SELECT coalesce(list(DISTINCT {on} ORDER BY {on}) "
+            f"FILTER ({on} IS NOT NULL), []) FROM {side})"
             for on, side in ((left_on, left), (right_on, right))
         )
         near = self._unnested(f"AI_NEAREST({texts}, {node.count})", ("text", "other", "score"))
@@ -210,9 +211,10 @@ class _Compiler:
         )
         first = self._unnested(f"AI_DUPLICATES(({texts}), {node.threshold!r})", ("text", "first"))
         kept = self.steps.entry(
-            f"SELECT min({quoted(place)}) AS {quoted(place)}\n"
+            f"SELECT min({rows}.{quoted(place)}) AS {quoted(place)}\n"
             f"FROM {rows}\nLEFT JOIN {first} ON {first}.text = {rows}.{column}\n"
-            f"GROUP BY {first}.first, CASE WHEN {column} IS NULL THEN {quoted(place)} END"
+            f"GROUP BY {first}.first, CASE WHEN {rows}.{column} IS NULL "
+            f"THEN {rows}.{quoted(place)} END"
         )
         over = Block.over(rows, columns, hidden)
         over = replace(over, inputs=(*over.inputs, place))

@@ -66,7 +66,7 @@ class Inputs:
         cells, pinned = question.cells, pinned_in(question.task.query)
         pieces, codes, bags = _written(encode(cells.fetch()), cells.forms, pinned)
         codes = codes.reshape(question.rows, len(pieces))
-        first, of_row = distinct_rows(codes)
+        first, of_row = distinct_rows(_in_one_order(codes, bags))
         alike = {bag[0]: bag for bag in bags}
         modules = tuple(one for at in question.modules for one in alike.get(at, (at,)))
         template = Template(question.task.query, pieces, modules, bags)
@@ -132,7 +132,7 @@ class Inputs:
             loose = [name for bag in bags for name in bag]
             known = merge(discover(columns, skip=loose), self._keys(chosen, loose))
         options: dict[str, Any] = {"polishing": _POLISHING} if order == "tree" else {}
-        schedule = reorder(columns, order, known, bags, "tokens", **options)
+        schedule = reorder(columns, order, known, bags, weight="tokens", **options)
         schedule = replace(schedule, source=None)  # prompts are built from the pieces
         if chosen == list(range(len(self.pieces))):
             return schedule
@@ -222,6 +222,16 @@ def _written(
     if more:
         codes = np.column_stack((codes, *(column for _, column in more)))
     return pieces + [texts for texts, _ in more], codes, tuple(bags)
+
+
+def _in_one_order(codes: Int32s, bags: tuple[tuple[int, ...], ...]) -> Int32s:
+    """The codes with the items of each bag sorted: bags of the same items are the same bag."""
+    if not bags:
+        return codes
+    codes = codes.copy()
+    for bag in bags:
+        codes[:, list(bag)] = np.sort(codes[:, list(bag)], axis=1)
+    return codes
 
 
 def distinct_rows(codes: Int32s | Int64s) -> tuple[Int64s, Int64s]:

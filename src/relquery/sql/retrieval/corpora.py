@@ -7,8 +7,10 @@ that a statement names are read before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +22,7 @@ from relquery.retrieval.index import Found
 from relquery.retrieval.pairs import Vectors, groups, nearest
 from relquery.retrieval.shelf import Shelf
 from relquery.retrieval.vectors import VectorIndex
+from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.columns import Column, find_column
 from relquery.sql.retrieval.named import Named, named_in
@@ -45,7 +48,8 @@ class Searched:
 @dataclass(slots=True)
 class Corpora:
     """functions: those that search tables. ready: what the present statement searches, by its
-    lower-case name. vectors: of texts that are compared with each other.
+    lower-case name. vectors: of texts that are compared with each other. install: gives the
+    database the functions; another connection of ours on the same database may replace them.
     """
 
     database: Database
@@ -53,6 +57,8 @@ class Corpora:
     vectors: Vectors
     functions: list[str] = field(default_factory=list)
     ready: dict[Named, Searched] = field(default_factory=dict)
+    install: Callable[[], None] = lambda: None
+    owner: str = field(default_factory=lambda: uuid4().hex)
 
     def is_needed(self, sql: str) -> bool:
         """Whether a statement searches anything."""
@@ -60,6 +66,7 @@ class Corpora:
 
     def prepare(self, sql: str) -> None:
         """Read what a statement searches. Raises QueryError if there is no such column."""
+        self._own(sql)
         named = self._named_in(sql)
         if _EXECUTE.match(sql):  # of what DuckDB has prepared
             named += self.ready
@@ -76,6 +83,16 @@ class Corpora:
         known = self.ready.get(named)
         if known is None or known.column != column or not known.texts.equals(texts):
             self.ready[named] = Searched(column, texts)
+
+    def _own(self, sql: str) -> None:
+        """Install the functions again if a statement may call those of another connection."""
+        is_named = any(name in sql.lower() for name in ours.OF_TEXTS)
+        if not is_named and not self.database.definitions(ours.OF_TEXTS):
+            return
+        with suppress(QueryError):  # the transaction is aborted: the statement itself says so
+            (owner,) = self.database.fetch(f"SELECT {ours.OWNER}()").column(0).to_pylist()
+            if owner != self.owner:
+                self.install()
 
     def _named_in(self, sql: str) -> list[Named]:
         definitions = self.database.definitions(self.functions)

@@ -32,9 +32,17 @@ def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corp
         ours.DUPLICATES: (of_texts.duplicates, GROUPS_IN_SQL),
     }
     own = {name for name in functions if database.has_macro(name)}
-    for name, (function, kind) in functions.items():
-        if name not in own:
-            database.install_function(name, function, kind, is_pure=name not in OF_TABLES)
+
+    def install_all() -> None:
+        for name, (function, kind) in functions.items():
+            if name not in own:
+                # DuckDB may compute pure functions when it prepares a statement, and keep the value
+                # though the table changes. Within a statement, the value is always the same.
+                database.install_function(name, function, kind, is_pure=name not in OF_TABLES)
+        database.execute(f"CREATE OR REPLACE TEMP MACRO {ours.OWNER}() AS '{corpora.owner}'")
+
+    install_all()
+    corpora.install = install_all
     corpora.functions += [name for name in OF_TABLES if name not in own]
     database.preparations.append(corpora)
     return corpora
