@@ -19,9 +19,10 @@ from relquery.retrieval.index import Arrays
 
 _LOG = logging.getLogger(__name__)
 _STAMP = "stamp"
-# What NumPy raises for a file that is cut short, changed, or of another program.
-UNREADABLE = (
-    zipfile.BadZipFile, ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError,
+# What NumPy and zipfile raise for a file that is cut short or changed. RuntimeError: a flipped bit
+# says that an entry is encrypted, or compressed by an unknown method.
+_UNREADABLE = (
+    EOFError, KeyError, OSError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile,
     zlib.error,
 )  # fmt: skip
 
@@ -53,7 +54,7 @@ class Files:
         return cls(Path(folder))
 
     def load(self, name: str) -> tuple[Stamp, Arrays] | None:
-        """What was saved under a name; None if there is nothing that can be read."""
+        """What was saved under a name; None if no file can be read."""
         path = self._path(name)
         if not path.exists():
             return None
@@ -64,13 +65,9 @@ class Files:
             if checksum != _checksum(arrays):
                 raise ValueError("its content has changed")
             return Stamp(*stamp), arrays
-        except (*UNREADABLE, TypeError) as error:
-            self.report(name, error)
+        except _UNREADABLE as error:
+            _LOG.warning("The index %s is damaged and will be made again: %s", path, error)
             return None
-
-    def report(self, name: str, error: Exception) -> None:
-        """Log that a file is damaged."""
-        _LOG.warning("The index %s is damaged and will be made again: %s", self._path(name), error)
 
     def save(self, name: str, stamp: Stamp, arrays: Arrays) -> None:
         """Write a file in one step. Raises ConfigError if that fails."""

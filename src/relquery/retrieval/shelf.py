@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from relquery.retrieval.corpus import Corpus, Strings, digest
 from relquery.retrieval.embedder import Embedder
-from relquery.retrieval.files import UNREADABLE, Files, Stamp
+from relquery.retrieval.files import Files, Stamp
 from relquery.retrieval.index import Arrays, Index, Indexing
 from relquery.retrieval.tfidf import Tfidf
 from relquery.retrieval.vectors import ByVectors
@@ -42,22 +42,13 @@ class Shelf:
         if known is not None and known[0] == stamp:
             return known[1]
         earlier = None if self.files is None else self.files.load(name)
-        index = self._kept(name, stamp, earlier)
-        if index is None:
+        if earlier is not None and earlier[0] == stamp:
+            index = self.indexing.load(earlier[1])
+        else:
             index = self._made(name, stamp, texts, earlier)
         corpus = Corpus(texts, index)
         self._known[name] = (stamp, corpus)
         return corpus
-
-    def _kept(self, name: str, stamp: Stamp, earlier: tuple[Stamp, Arrays] | None) -> Index | None:
-        if earlier is None or earlier[0] != stamp:
-            return None
-        try:
-            return self.indexing.load(earlier[1])
-        except UNREADABLE as error:
-            assert self.files is not None
-            self.files.report(name, error)
-            return None
 
     def _made(
         self, name: str, stamp: Stamp, texts: pa.Array, earlier: tuple[Stamp, Arrays] | None

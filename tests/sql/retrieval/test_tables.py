@@ -120,7 +120,7 @@ def test_an_empty_table_finds_nothing(con: Connection) -> None:
 @pytest.mark.parametrize(
     ("query", "error"),
     [
-        ("SELECT passages('doc', 'x')", "no table 'doc' to search.*Did you mean 'docs'"),
+        ("SELECT passages('doc', 'x')", "table 'doc' to search does not.*Did you mean 'docs'"),
         ("SELECT passages('docs', 'x', 0)", "number of texts to find is 0"),
         ("SELECT passages('docs', 'x', 'two')", "number of texts to find is two"),
         ("SELECT passages('docs')", "passages was called with 1 argument"),

@@ -244,7 +244,7 @@ def test_lines_that_are_no_results_are_told(
     assert answers.errors == {3: NO_RESULT}
     (problem,) = answers.problems
     assert problem.startswith(
-        "5 lines not read: has no custom_id (out.jsonl, line 5), is no result"
+        "5 lines not read: has no custom_id (out.jsonl, line 5), is not a result"
     )
     assert "is not JSON (out.jsonl, line 8)" in problem
 

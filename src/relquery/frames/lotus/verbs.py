@@ -231,7 +231,7 @@ def _options(more: dict[str, Any], verb: str) -> dict[str, Any]:
 
 
 def _table(other: object) -> pd.DataFrame:
-    """The other side of a join. Raises ConfigError if it is no table or has no name."""
+    """The other side of a join. Raises ConfigError if it is not a table or has no name."""
     if isinstance(other, pd.DataFrame):
         return other
     if isinstance(other, pd.Series) and other.name is not None:

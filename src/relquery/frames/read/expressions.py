@@ -25,7 +25,7 @@ class Expression:
 
 
 def read_expression(given: object, verb: str, columns: Sequence[str]) -> Expression:
-    """An expression over the columns of a frame. Raises ConfigError if it is no text.
+    """An expression over the columns of a frame. Raises ConfigError if it is not a text.
 
     Whether it is right, DuckDB says when the frame runs.
     """

@@ -161,7 +161,7 @@ def plain_piece(cell: str | None) -> str:
 def bag_as_text(name: str, expression: str, sql_type: str) -> tuple[str, Form]:
     """SQL that writes a list as a JSON list of texts, one per item, and the form of that text.
 
-    name: of the field. Raises QueryError for a type that is no list.
+    name: of the field. Raises QueryError if the type is not a list.
     """
     item = sql_type.removesuffix("[]")
     if item == sql_type:

@@ -12,7 +12,7 @@ from relquery.sql import names as ours
 def without_similarity(select: exp.Select) -> exp.Select | None:
     """The same rows and those that conditions by AI_SIMILARITY leave out.
 
-    None if there is no such condition in its WHERE and its inner joins.
+    None if its WHERE and its inner joins have no such condition.
     """
     whole = select.copy()
     found = [node for node in _conditions(whole) if _drop(node)]

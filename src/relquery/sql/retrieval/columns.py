@@ -63,7 +63,7 @@ def _table(written: str, database: Database) -> str:
     if found is None:
         tables = database.tables()
         raise QueryError(
-            f"There is no table '{written}' to search. Tables: {', '.join(tables) or 'none'}."
-            f"{did_you_mean(written, tables)}"
+            f"The table '{written}' to search does not exist. Tables: "
+            f"{', '.join(tables) or 'none'}.{did_you_mean(written, tables)}"
         )
     return found

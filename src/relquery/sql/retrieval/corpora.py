@@ -65,7 +65,7 @@ class Corpora:
         return bool(self._named_in(sql))
 
     def prepare(self, sql: str) -> None:
-        """Read what a statement searches. Raises QueryError if there is no such column."""
+        """Read what a statement searches. Raises QueryError for an unknown table or column."""
         self._own(sql)
         named = self._named_in(sql)
         if _EXECUTE.match(sql):  # of what DuckDB has prepared

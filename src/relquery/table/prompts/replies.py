@@ -36,7 +36,7 @@ def read_reply(line: bytes) -> Reply | str:
     elif "response" in said or "error" in said:
         text, error = _of_openai(said)
     else:
-        return "is no result of a batch: it has neither 'result' nor 'response'"
+        return "is not a result of a batch: it has neither 'result' nor 'response'"
     return Reply(said["custom_id"], text, error)
 
 
