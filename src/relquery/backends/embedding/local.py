@@ -11,7 +11,7 @@ from relquery.errors import MissingExtraError
 from relquery.retrieval.embedder import Embedder
 
 if TYPE_CHECKING:
-    from relquery.model.encoder import Encoder
+    from relquery.model.encoder.encoder import Encoder
 
 
 class LocalEmbedder(Embedder):
@@ -32,7 +32,7 @@ class LocalEmbedder(Embedder):
     @cached_property
     def _encoder(self) -> Encoder:
         try:
-            from relquery.model.encoder import Encoder
+            from relquery.model.encoder.encoder import Encoder
         except ImportError as error:
             raise MissingExtraError("An encoder on this machine", "local") from error
         return Encoder.load(self.spec, self._pooling, self._device)

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
 
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError, unknown
@@ -82,7 +81,6 @@ def load(
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
     keep_freed_memory()
-    _quiet()
     if spec.startswith("random:"):
         tokenizer = tokenizer or byte_tokenizer()
         network = build_network(RandomSpec.parse(spec), tokenizer, DTYPES[dtype])
@@ -185,12 +183,6 @@ def _context(network: PreTrainedModel) -> int | None:
     if rope.get("rope_type") == "longrope":
         declared = int(rope.get("original_max_position_embeddings") or declared)
     return declared or None
-
-
-def _quiet() -> None:
-    """Hide the library's own progress bars while it loads weights; the caller shows progress."""
-    disable: Any = transformers_logging.disable_progress_bar
-    disable()
 
 
 @torch.inference_mode()

@@ -4,62 +4,123 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from huggingface_hub import model_info
+from huggingface_hub import model_info, try_to_load_from_cache
 from huggingface_hub.errors import HfHubHTTPError
 from safetensors import SafetensorError
 from transformers import (
+    AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForTextEncoding,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging as transformers_logging
+from transformers.utils.hub import cached_file
 
 from relquery.errors import ModelError, did_you_mean
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
+GENERATING = (
+    "Give 'demo', a folder with config.json and model.safetensors, a Hugging Face name, or "
+    "'random:layers=8,hidden=256'."
+)
+ENCODING = (
+    "Give a folder of an encoder with config.json and model.safetensors, a Hugging Face name of "
+    "one, 'openai:NAME' for an endpoint, or 'tfidf' for search by words."
+)
 _UNREAD = "pooler."  # of an encoder; we pool its states ourselves
 _OF_A_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
 
 
-def read_tokenizer(spec: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder or name. Raises ModelError."""
-    folder = Path(spec)
-    _check_json(folder / "config.json")
+def find_file(spec: str, name: str) -> Path | None:
+    """A file of a model folder or name; None if it has none of this name."""
+    if Path(spec).is_dir():
+        file = Path(spec) / name
+        return file if file.is_file() else None
+    found = try_to_load_from_cache(spec, name)
+    if found is None:  # not known to be there, nor to be missing
+        found = cached_file(
+            spec,
+            name,
+            _raise_exceptions_for_gated_repo=False,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    return Path(found) if isinstance(found, str) else None
+
+
+def read_tokenizer(spec: str, models: str = GENERATING) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model folder or name. models: see `read_config`. Raises ModelError."""
+    file = Path(spec) / "config.json"
+    _check_json(file)
+    none = ModelError(
+        f"The model folder {spec} has no tokenizer that can be read. Write one to it with "
+        "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
+    )
     try:
-        return cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec))
+        tokenizer = cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec, models))
     except ModelError as error:
-        is_there = any((folder / name).exists() for name in _TOKENIZERS)
-        if is_there or not (folder / "config.json").exists():
+        is_there = any((Path(spec) / name).exists() for name in _TOKENIZERS)
+        if is_there or not file.exists():
             raise
-        raise ModelError(
-            f"The model folder {spec} has no tokenizer that can be read. Write one to it with "
-            "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
-        ) from error
+        raise none from error
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up, as no file was found
+        raise none
+    return tokenizer
 
 
 def read_network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
     """The network of a model folder or name, all of whose weights are there. Raises ModelError."""
     _check_json(Path(spec) / "generation_config.json")
-    return _whole_network(AutoModelForCausalLM, spec, dtype, "a model that generates text")
+    return _whole_network(
+        AutoModelForCausalLM, spec, dtype, "a model that generates text", GENERATING
+    )
+
+
+def read_config(spec: str, models: str = GENERATING) -> PreTrainedConfig:
+    """The configuration of a model folder or name. Raises ModelError.
+
+    models: what else could be given, for the message.
+    """
+    _check_json(Path(spec) / "config.json")
+    return cast(PreTrainedConfig, _from_hub(AutoConfig, spec, models))
 
 
 def read_encoder(spec: str) -> PreTrainedModel:
-    """The network of an encoder, without a head, in float32. Raises ModelError."""
-    return _whole_network(AutoModel, spec, torch.float32, "an encoder")
+    """The network of an encoder, without a head, in float32. Raises ModelError.
+
+    Of a network with encoder and decoder, such as T5, the encoder.
+    """
+    config = read_config(spec, ENCODING)
+    has_form = type(config) in AutoModelForTextEncoding._model_mapping  # without a decoder, if any
+    if config.is_encoder_decoder and not has_form:
+        raise ModelError(
+            f"Model '{spec}' has a decoder behind its encoder, and {config.model_type} has no form "
+            f"without it. {ENCODING}"
+        )
+    kind = AutoModelForTextEncoding if has_form else AutoModel
+    return _whole_network(kind, spec, torch.float32, "an encoder", ENCODING)
 
 
-def _whole_network(kind: Any, spec: str, dtype: torch.dtype, what: str) -> PreTrainedModel:
-    """what: what the model should be, for the message."""
+def _whole_network(
+    kind: Any, spec: str, dtype: torch.dtype, what: str, models: str
+) -> PreTrainedModel:
+    """what: what the model should be, for the message. models: see `read_config`."""
     _check_json(Path(spec) / "config.json")
     try:
-        network, found = _from_hub(
-            kind, spec, dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
+        with _quietly():
+            network, found = _from_hub(
+                kind, spec, models, dtype=dtype, use_safetensors=True, output_loading_info=True
+            )
     except SafetensorError as error:
         raise ModelError(
             f"The weights of model '{spec}' cannot be read: {error}. A file may be cut short; "
@@ -77,13 +138,33 @@ def _whole_network(kind: Any, spec: str, dtype: torch.dtype, what: str) -> PreTr
             f"Model '{spec}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
             f"Download it again, or give {what}."
         )
-    unused = sorted(name for name in found["unexpected_keys"] if _OF_A_LAYER.search(name))
+    left_out = "decoder." if kind is AutoModelForTextEncoding else ()
+    unused = sorted(
+        name
+        for name in found["unexpected_keys"]
+        if _OF_A_LAYER.search(name) and not name.startswith(left_out)
+    )
     if unused:
         raise ModelError(
             f"Model '{spec}' has weights that its network has no place for, such as {unused[0]}. "
             "Use the config.json that belongs to them."
         )
     return cast(PreTrainedModel, network)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the library's progress bars, as the caller shows progress, and without its report of
+    weights, which we check.
+    """
+    library: Any = transformers_logging
+    library.disable_progress_bar()
+    before = library.get_verbosity()
+    library.set_verbosity_error()
+    try:
+        yield
+    finally:
+        library.set_verbosity(before)
 
 
 def _check_json(file: Path) -> None:
@@ -104,8 +185,11 @@ def _check_json(file: Path) -> None:
         )
 
 
-def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
-    """Load from a folder, from the local cache, or otherwise from the hub."""
+def _from_hub(kind: Any, spec: str, models: str, **options: Any) -> Any:
+    """Load from a folder, from the local cache, or otherwise from the hub.
+
+    models: see `read_config`.
+    """
     here = Path(spec).is_dir()
     if not here and spec.startswith((".", "/", "~")):
         raise ModelError(f"The model folder {spec} does not exist. Check the path.")
@@ -129,9 +213,8 @@ def _from_hub(kind: Any, spec: str, **options: Any) -> Any:
         if here and has_config and not isinstance(error, OSError):
             raise ModelError(f"Model '{spec}' cannot be loaded: {why}") from error
         raise ModelError(
-            f"Model '{spec}' {what}: {why} Give 'demo', a folder "
-            "with config.json and model.safetensors, a Hugging Face name, or "
-            "'random:layers=8,hidden=256'." + did_you_mean(spec, ["demo"])
+            f"Model '{spec}' {what}: {why} {models}"
+            + (did_you_mean(spec, ["demo"]) if models is GENERATING else "")
         ) from error
 
 

@@ -1,0 +1,1 @@
+"""Encoders: networks that turn a text into one vector."""
