@@ -116,7 +116,7 @@ def test_a_person_asks_stops_a_run_and_finds_what_was_typed_in_the_next_session(
     first.press("SELECT count(LLM('Good?', a, labels := ['Yes', 'No'])) AS m FROM rows;\r")
     first.until(r"[1-9]\d*/9000")
     first.type("\x03")
-    first.until(r"Interrupted. [\d,]+ new answers are kept, so the same statement goes on")
+    first.until(r"Interrupted. [\d,]+ new answers are kept, so the same statement continues")
     first.press("SELECT 6 * 7 AS n;\r")
     first.until("42")
     assert first.leave() == 0
