@@ -152,11 +152,12 @@ def test_a_result_reads_as_pandas_polars_arrow_and_tuples():
     assert result.arrow().num_rows == len(result) == 2
 
 
-def test_a_result_shows_its_first_rows():
+def test_a_result_shows_its_first_rows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
     with connect(Echo()) as con:
         con.register("t", TABLE | {"n": [None] * 200})
         shown = repr(con.sql("SELECT id, 'a\nb' AS two, n, repeat('x', 99) AS long FROM t"))
-    assert shown.split("\n")[2] == rf"0  | a\nb | NULL | {'x' * 37}..."
+    assert shown.split("\n")[2] == rf"0  | a\nb | NULL | {'x' * 58}..."
     assert shown.endswith("[200 rows, first 10 shown]")
 
 

@@ -63,14 +63,28 @@ def test_a_batch_holds_the_prompts_in_the_best_order(run: Run) -> None:
         "--method", "fixed", "--template", "Is it?", "--batch", "b.jsonl", "--model", "m",
         "--max-tokens", "7",
     )  # fmt: skip
-    assert "fixed" in out
-    assert "4 requests in b.jsonl." in err
+    assert out == "Order: fixed, hit rate 52.9%.\n"
+    assert err.splitlines() == [
+        "4 requests in b.jsonl.",
+        "When the results have come: relquery reorder shop.csv --answers RESULTS --answered "
+        "FILE.csv",
+    ]
     found = providers.requests([Path("b.jsonl")])
     schedule = reorder(ROWS, "fixed", "discover")
     assert [providers.text(request) for request in found] == [
         prompt.text for prompt in schedule.prompts("Is it?")
     ]
     assert found[0]["body"]["max_completion_tokens"] == 7
+
+
+def test_the_command_that_reads_the_answers_takes_the_same_part_of_the_table(run: Run) -> None:
+    part = ("--columns", "city,note", "--rows", "2")
+    _, err = run(*part, "--template", "Q", "--batch", "b.jsonl", "--model", "m", "-m", "fixed")
+    command = err.splitlines()[-1].partition(": ")[2]
+    words = command.replace("RESULTS", "r.jsonl").replace("FILE.csv", "t.csv").split()
+    results("b.jsonl", "Yes", {0, 1}, "r.jsonl")
+    _, err = run(*words[3:])
+    assert err == "2 of 2 rows have an answer.\n"
 
 
 def test_a_price_of_claude_gives_a_batch_with_breakpoints_for_anthropic(run: Run) -> None:
@@ -100,6 +114,8 @@ def test_answers_are_put_back_and_the_others_sent_again(run: Run) -> None:
     out, err = run("--answers", "1.jsonl", "--answered", "t.parquet", code=3)
     assert out == ""  # nothing is ordered
     assert "2 of 4 rows have an answer.\nNo result for rows 1, 2." in err
+    assert "repeat the command with --template and --batch" in err
+    assert "write_batch" not in err
     assert pq.read_table("t.parquet").to_pydict() == {
         **ROWS,
         "answer": ["Yes", None, None, "Yes"],
@@ -107,6 +123,7 @@ def test_answers_are_put_back_and_the_others_sent_again(run: Run) -> None:
     }
     answers = ("--answers", "1.jsonl", "--answered", "t.csv")
     _, err = run(*batch, *answers, "--batch", "again.jsonl", code=3)
+    assert "These rows are in the new batch." in err
     assert "2 requests in again.jsonl." in err
     results("again.jsonl", "No", {1, 2}, "2.jsonl")
     _, err = run(*answers, "--answers", "2.jsonl")
@@ -126,7 +143,7 @@ def test_answers_can_be_told_as_json(run: Run) -> None:
             "rows": 4,
             "errors": [{"row": 3, "error": "There is no result for this row."}],
             "problems": [
-                "1 line not read: is not JSON (1.jsonl, line 4). Download the file again."
+                "1 line could not be read: not JSON (1.jsonl, line 4). Download the file again."
             ],
         },
     }
@@ -146,7 +163,7 @@ def test_columns_of_the_table_keep_their_names(run: Run) -> None:
     [
         (("--batch", "b.jsonl"), "--batch and --template belong together"),
         (("--template", "Is it?"), "--batch and --template belong together"),
-        (("--system", "Be brief."), "--system only matters with --template"),
+        (("--system", "Be brief."), "--system only has an effect with --template"),
         (("--answers", "1.jsonl"), "--answers and --answered belong together"),
         (("--answered", "t.csv"), "--answers and --answered belong together"),
         (("--template", "Q", "--batch", "b.jsonl"), "--batch needs --model"),
@@ -154,9 +171,9 @@ def test_columns_of_the_table_keep_their_names(run: Run) -> None:
         (("--answers", "1.jsonl", "--answered", "t.xls"), ".parquet or .csv or .json"),
         (("--answers", "1.jsonl", "--answered", "t.csv"), "1.jsonl cannot be read"),
         (("--form", "opena"), "Did you mean 'openai'"),
-        (("--template", "{note}"), "can only name {fields}"),
+        (("--template", "{note}"), "can only have {fields}"),
         (("--template", "@none.txt"), "--template @none.txt: the file cannot be read"),
-        (("--template", "Q", "--prefix", "P"), "Leave it out"),
+        (("--template", "Q", "--prefix", "P"), "Leave --prefix out"),
         (("--template", "Q", "--batch", "b.jsonl", "--model", "m", "--waves", "0"), "waves is 0"),
     ],
 )

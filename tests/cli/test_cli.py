@@ -19,6 +19,7 @@ from relquery.cli import main
 from relquery.cli.sql.kept import Came, what_is_kept
 from relquery.cli.terminal.show import Lines
 from relquery.ledger import Ledger
+from relquery.table.compiled import Compiled
 
 Run = Callable[..., tuple[str, str]]
 MODEL = "random:layers=1,hidden=64,heads=1"
@@ -67,6 +68,33 @@ def test_json_holds_rows_errors_and_the_report(relquery: Run, table: str) -> Non
     assert {row["good"] for row in document["rows"]} <= {"Yes", "No"}
     assert document["errors"] == []
     assert document["report"]["calls"] == 3
+
+
+def test_a_missing_key_is_told_as_a_variable_of_the_environment(
+    relquery: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    _, err = relquery("sql", LABELLED, "-t", f"t={table}", "-m", "openai:gpt-5.4-mini", code=1)
+    assert "No API key is set. Set the environment variable OPENAI_API_KEY" in err
+    assert "export OPENAI_API_KEY=..." in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("demo",),
+        ("sql", "SELECT LLM('Good?', movies.*) FROM movies", "-t", "demo:movies"),
+        ("calibrate", MODEL),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_missing_extra_is_told_before_anything_is_compiled(
+    relquery: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "relquery.model.networks.load", None)
+    monkeypatch.setattr(Compiled, "__call__", lambda *given: pytest.fail("compiled"))
+    _, err = relquery(*arguments, code=1)
+    assert "pip install 'relquery[local]'" in err
 
 
 def test_what_fails_after_the_calls_says_how_to_keep_the_answers(

@@ -136,9 +136,9 @@ def test_tokens_and_money_are_counted_with_the_tokenizer_named(
     assert (fixed["tokens"]["blocks"], fixed["tokens"]["block_size"]) == (256, 16)
     assert 0 < fixed["bill"]["usd"] < fixed["bill"]["usd_without_cache"]
     out, _ = run(*arguments, *priced)
-    assert "LRU cache of 256 x 16." in out
-    assert "Estimated" not in out
-    assert "Estimated" in run(*arguments[:-2], "--cache-tokens", "4096")[0]
+    assert "LRU: by a cache of 256 blocks of 16 tokens." in out
+    assert "estimated from words" not in out
+    assert "estimated from words" in run(*arguments[:-2], "--cache-tokens", "4096")[0]
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".json"])
@@ -291,7 +291,7 @@ def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: st
     out, _ = run(shop, "--weight", "gpt-4o-mini")
     assert "cheapest" not in out
     assert "(most token hits)" in out
-    assert "No prefix in the cache reaches the minimum of 1,024 tokens of gpt-4o-mini" in out
+    assert "No shared prefix reaches the 1,024 tokens that gpt-4o-mini caches at least" in out
     out, _ = run(shop, "--weight", "gpt-4o-mini", "--prefix", "word " * 2000)
     assert "(cheapest)" in out
     assert "No prefix" not in out

@@ -65,3 +65,10 @@ def test_without_a_key_rows_are_not_paired(con: Connection) -> None:
     found = rq.evaluate(con, "SELECT said, truth FROM t", "truth")
     with pytest.raises(ConfigError, match="Give key="):
         found.compare(found)
+
+
+@pytest.mark.parametrize("other", ["x", None])
+def test_only_evaluations_are_compared(con: Connection, other: object) -> None:
+    found = scored(con, "aa")
+    with pytest.raises(ConfigError, match=r"must get another evaluation. Write first.compare\("):
+        found.compare(other)  # type: ignore[arg-type]

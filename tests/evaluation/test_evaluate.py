@@ -76,7 +76,7 @@ def test_a_row_without_an_answer_counts_and_is_never_right(con: Connection) -> N
     assert found.wrong_rows.fetchall() == [("b", "a")]
     assert found.unanswered_rows.fetchall() == [(None, "a")]
     assert found.unanswered_rows.reasons == {(0, 0): "no words"}
-    assert "1 row without an answer: counted, and not as right." in repr(found)
+    assert "1 row without an answer: counted as not right." in repr(found)
     assert "no answer" in repr(found)
 
 
@@ -90,7 +90,7 @@ def test_texts_are_compared_as_they_are_unless_asked_otherwise(con: Connection) 
     assert "Texts are compared without case" in repr(loose)
     first = rq.evaluate(con, query, "truth", normalize=lambda text: text.strip()[0])
     assert first.right == 2
-    assert "after normalize= on both sides" in repr(first)
+    assert "after normalize= was applied to both" in repr(first)
 
 
 def test_numbers_may_differ_by_the_tolerance_in_decimal_digits(con: Connection) -> None:
@@ -135,7 +135,7 @@ def test_no_rows_have_no_accuracy(con: Connection) -> None:
         ("SELECT said FROM t", {"truth": "nothing"}, "'nothing' of the result is not known"),
         ("SELECT said, truth FROM t", {"key": "nr"}, "'nr' of the result is not known"),
         ("SELECT said, truth FROM t", {"tolerance": 1}, "tolerance is for numbers"),
-        ("SELECT said, truth FROM t", {"tolerance": -1}, "from 0 on"),
+        ("SELECT said, truth FROM t", {"tolerance": -1}, "at least 0"),
         ("SELECT [said], truth FROM t", {}, "one value per row"),
         ("SELECT said, said, truth FROM t", {"prediction": "said"}, "more than once"),
     ],
@@ -160,3 +160,63 @@ def test_a_notebook_shows_labels_and_confusion_escaped(con: Connection) -> None:
     assert html.count("<table>") == 2
     assert "<td>&lt;b&gt;</td>" in html
     assert "<b>" not in html
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"con": "q", "query": "con"}, "a str; it must be a connection. The first two .* swapped"),
+        ({"con": None}, r"a NoneType; it must be a connection. Write rq.evaluate\(con, query"),
+        ({"query": 5}, "query is an int; it must be a string of SQL"),
+        ({"truth": 5}, "truth is an int; it must be the name of a column"),
+        ({"truth": ""}, "truth is missing. Give the column of right answers"),
+        ({"truth": "thruth"}, "Did you mean 'truth'.* truth must be a column that the query"),
+        ({"prediction": "gues"}, "Did you mean 'guess'"),
+        ({"key": "idd"}, "The column 'idd' of the result is not known"),
+        ({"truth": "gold.label"}, "Give key="),
+        ({"truth": "gold.labl", "key": "id"}, "labl"),
+        ({"truth": "glod.label", "key": "id"}, "glod"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_is_asked(
+    con: Connection, change: dict[str, Any], message: str
+) -> None:
+    pairs(con, ["a"], ["a"])
+    con.register("gold", {"id": [0], "label": ["a"]})
+    query = "SELECT id, LLM('x', said) AS guess, truth FROM t"
+    given = {"con": con, "query": query, "truth": "truth", "prediction": "guess", **change}
+    if given["query"] == "con":
+        given["query"] = con
+    with pytest.raises((ConfigError, QueryError), match=message):
+        rq.evaluate(**given)
+    assert isinstance(con.backend, FakeBackend)
+    assert con.backend.asked == []
+
+
+def test_truth_has_to_be_given(con: Connection) -> None:
+    with pytest.raises(ConfigError, match="truth is missing"):
+        rq.evaluate(con, "SELECT 1")
+
+
+def test_the_columns_of_several_statements_are_found_when_they_have_run(con: Connection) -> None:
+    pairs(con, ["a", "b"], ["a", "a"])
+    query = "CREATE TABLE u AS SELECT * FROM t; SELECT LLM('x', said) AS guess, truth FROM u"
+    assert rq.evaluate(con, query, "truth").right == 1
+
+
+def test_parameters_reach_the_query(con: Connection) -> None:
+    pairs(con, ["a", "b"], ["a", "a"])
+    query = "SELECT LLM($ask, said) AS guess, truth FROM t WHERE id < $most"
+    assert rq.evaluate(con, query, "truth", params={"ask": "x", "most": 1}).rows == 1
+    with pytest.raises(ConfigError, match="Did you mean 'truth'"):
+        rq.evaluate(con, query, "truh", params={"ask": "x", "most": 1})
+
+
+def test_a_query_that_is_wrong_is_told_as_by_the_connection(con: Connection) -> None:
+    pairs(con, ["a"], ["a"])
+    for query in ("SELECT nothing FROM t", "SELECT said,\n, , truth FROM t", ""):
+        with pytest.raises(QueryError) as told:
+            con.sql(query)
+        with pytest.raises(QueryError) as same:
+            rq.evaluate(con, query, "truth")
+        assert str(same.value) == str(told.value)

@@ -162,11 +162,15 @@ def test_connect_binds_a_connection_that_later_cells_use(
         ("%relquery SELECT $nothing", "there is no variable 'nothing'"),
         ("%relquery SELECT ?", "write $name"),
         ("%relquery --con ask SELECT 1", "'ask' is not a relquery connection"),
-        ("%%relquery --nope\nSELECT 1", "unrecognized arguments: --nope"),
+        ("%%relquery --nope\nSELECT 1", "has no option --nope. Options: --con, --out"),
         ("%%relquery --out\nSELECT 1", "--out: expected one argument"),
-        ("%%relquery SELECT 2\nSELECT 1", "begins on the line below"),
+        ("%%relquery --modle x\nSELECT 1", "The model is chosen once: %relquery connect MODEL."),
+        ("%%relquery --explian\nSELECT 1", "Did you mean '--explain'?"),
+        ("%relquery conect demo", "'conect' is neither SQL nor a command. Did you mean 'connect'?"),
+        ("%relquery connect demo --databse x", "Did you mean '--database'?"),
+        ("%%relquery SELECT 2\nSELECT 1", "SQL begins on the line below"),
         ("%relquery connect", "the following arguments are required: model"),
-        ("%relquery connect demo memory", "expected NAME=VALUE"),
+        ("%relquery connect demo memory", "must be NAME=VALUE"),
     ],
 )
 def test_an_error_is_a_message_without_a_traceback(fails: Fails, cell: str, message: str) -> None:

@@ -30,7 +30,8 @@ def shown(notebook: nbformat.NotebookNode) -> list[str]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_shows_what_it_gives(path: Path) -> None:
+def test_a_notebook_shows_what_it_gives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     notebook = nbformat.read(path, as_version=4)
     before = shown(notebook)
     assert any(before), "run it and save it with its outputs"

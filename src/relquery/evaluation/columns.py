@@ -18,9 +18,9 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Of each row: what was predicted, what is right, and its key (empty tuples without a key).
+    """The prediction, the right answer and the key of each row (empty tuples without a key).
 
-    missing: keys that have a right answer in the table of right answers, and no row.
+    missing: keys of the table of right answers for which the query returned no row.
     """
 
     predictions: list[Any]
@@ -29,54 +29,91 @@ class Columns:
     missing: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the columns are in a result. truth: None if it is a column of another table."""
+
+    keys: list[int]
+    truth: int | None
+    prediction: int
+
+
+def find_places(
+    names: Sequence[str], truth: str, prediction: str | None, key: Sequence[str]
+) -> Places:
+    """Find columns by their names. names: what the query returns.
+
+    truth: one of them; or "table.column", whose rows are found by the key. Raises ConfigError.
+    """
+    keys = [_place(names, name) for name in key]
+    at = _find(names, truth)
+    if at is None:
+        _check_table(names, truth, key)
+    taken = {*keys, *(() if at is None else (at,))}
+    return Places(keys, at, _prediction(names, prediction, taken))
+
+
 def read_columns(
     con: Connection, result: Result, truth: str, prediction: str | None, key: Sequence[str]
 ) -> Columns:
-    """Find the columns of a result by their names.
+    """Read the columns of a result. The arguments are those of `find_places`.
 
-    truth: a column of the result; or "table.column", whose rows are found by the key.
-    Raises ConfigError for names that are not there, QueryError for keys that repeat.
+    Raises ConfigError for names that do not exist, QueryError for keys that repeat.
     """
-    places = [_place(result, name) for name in key]
-    keys = _keys(result, places)
-    if (at := _find(result, truth)) is not None:
-        truths, missing = _values(result, at), 0
+    places = find_places(result.columns, truth, prediction, key)
+    keys = _keys(result, places.keys)
+    if places.truth is not None:
+        truths, missing = _values(result, places.truth), 0
     else:
-        by_key = _right_answers(con, truth, key, result)
+        by_key = right_answers(con, truth, key)
         truths = [by_key.get(one) for one in keys]
         missing = len(by_key.keys() - set(keys))
-    taken = {*places, *(() if at is None else (at,))}
-    said = _prediction(result, prediction, taken)
-    return Columns(_values(result, said), truths, keys, missing)
+    return Columns(_values(result, places.prediction), truths, keys, missing)
 
 
-def _find(result: Result, name: str) -> int | None:
-    """The place of a column, whose name SQL reads in upper or lower case; None without one."""
+def _find(names: Sequence[str], name: str) -> int | None:
+    """The place of a column; None if there is none. Upper and lower case are the same, as in SQL.
+
+    Raises ConfigError.
+    """
     if not isinstance(name, str):
         raise ConfigError(f"{name!r} must be the name of a column.")
-    names = [one.lower() for one in result.columns]
-    if names.count(name.lower()) > 1:
+    lower = [one.lower() for one in names]
+    if lower.count(name.lower()) > 1:
         raise ConfigError(f"The query returns {name!r} more than once. Give each column a name.")
-    return names.index(name.lower()) if name.lower() in names else None
+    return lower.index(name.lower()) if name.lower() in lower else None
 
 
-def _place(result: Result, name: str) -> int:
-    at = _find(result, name)
+def _place(names: Sequence[str], name: str) -> int:
+    at = _find(names, name)
     if at is None:
-        raise ConfigError(unknown("column", name, result.columns, of="the result"))
+        raise ConfigError(unknown("column", name, names, of="the result"))
     return at
 
 
-def _prediction(result: Result, name: str | None, taken: set[int]) -> int:
+def _check_table(names: Sequence[str], truth: str, key: Sequence[str]) -> None:
+    """Raises ConfigError if `truth` cannot be a column of another table."""
+    if "." not in truth:
+        raise ConfigError(
+            unknown("column", truth, names, of="the result")
+            + " truth must be a column that the query returns, or 'table.column' with key=."
+        )
+    if not key:
+        raise ConfigError(
+            f"truth is {truth!r}, a column of a table. Give key=, the columns that say which row "
+            "of the table belongs to which row of the query."
+        )
+
+
+def _prediction(names: Sequence[str], name: str | None, taken: set[int]) -> int:
     """The column of predictions: the one that is named, or the only one that is left."""
     if name is not None:
-        return _place(result, name)
-    left = [at for at in range(len(result.columns)) if at not in taken]
+        return _place(names, name)
+    left = [at for at in range(len(names)) if at not in taken]
     if len(left) != 1:
-        names = ", ".join(result.columns)
         raise ConfigError(
-            f"The query returns {names}, and it is not clear which of them is the prediction. "
-            "Give prediction='column'."
+            f"The query returns {', '.join(names)}, and it is not clear which of them is the "
+            "prediction. Give prediction='column'."
         )
     return left[0]
 
@@ -85,8 +122,8 @@ def _values(result: Result, at: int) -> list[Any]:
     kind = result.table.schema.field(at).type
     if pa.types.is_nested(kind):
         raise ConfigError(
-            f"The column {result.columns[at]!r} has the type {kind}. Compare booleans, numbers, "
-            "text or dates, one value per row."
+            f"The column {result.columns[at]!r} has the type {kind}, which cannot be compared. Use "
+            "booleans, numbers, text or dates, one value per row."
         )
     return to_python(result.table.column(at), result.table.schema.field(at))
 
@@ -104,27 +141,23 @@ def _check_unique(keys: Sequence[Key], where: str) -> None:
     for one in keys:
         if one in seen:
             shown = ", ".join(map(repr, one))
-            raise QueryError(f"{where} the key {shown} more than once. A key must name one row.")
+            raise QueryError(
+                f"{where} the key {shown} more than once. A key must identify one row."
+            )
         seen.add(one)
 
 
-def _right_answers(
-    con: Connection, truth: str, key: Sequence[str], result: Result
+def right_answers(
+    con: Connection, truth: str, key: Sequence[str], limit: int | None = None
 ) -> dict[Key, Any]:
-    """The right answers of a table by key. truth: "table.column"."""
+    """The right answers of a table by key. truth: "table.column". limit: of rows, all by default.
+
+    Raises QueryError, also for a key that repeats.
+    """
     table, _, column = truth.rpartition(".")
-    if not table:
-        raise ConfigError(
-            unknown("column", truth, result.columns, of="the result")
-            + " For a column of a table, write truth='table.column' and give key=."
-        )
-    if not key:
-        raise ConfigError(
-            f"truth is {truth!r}, a column of a table. Give key=, the columns by which its rows "
-            "belong to those of the query."
-        )
     names = ", ".join(_quoted(name) for name in (*key, column))
-    found = con.sql(f"SELECT {names} FROM {'.'.join(map(_quoted, table.split('.')))}")
+    rows = "" if limit is None else f" LIMIT {limit}"
+    found = con.sql(f"SELECT {names} FROM {'.'.join(map(_quoted, table.split('.')))}{rows}")
     keys = _keys(found, range(len(key)))
     return dict(zip(keys, _values(found, len(key)), strict=True))
 

@@ -17,10 +17,11 @@ Scored = Mapping[Key, tuple[Any, bool]]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Rows that both evaluations have, by key.
+    """The rows that are in both evaluations, by key.
 
-    both, neither: how many both have right, and none. gained: keys that only the second has right.
-    lost: keys that only the first has right. apart: how many rows are in only one of them.
+    both, neither: how many rows both have right, and how many neither has right. gained: keys that
+    only the second has right. lost: keys that only the first has right. apart: how many rows are in
+    only one of the two.
     """
 
     both: int
@@ -88,21 +89,23 @@ class Comparison:
 
 
 def compared(first: Scored, second: Scored) -> Comparison:
-    """Pair rows by key. Raises as `Evaluation.compare`."""
+    """Pair rows by key. Raises what `Evaluation.compare` raises."""
     shared = [key for key in first if key in second]
     if () in first or () in second:
         raise ConfigError(
             "Rows are paired by key. Give key='column' to rq.evaluate in both evaluations."
         )
     if not shared:
-        raise ConfigError("No key is in both evaluations. Give both the same key and rows.")
+        raise ConfigError(
+            "No key is in both evaluations. Use the same rows and the same key= for both."
+        )
     verdicts: dict[tuple[bool, bool], list[Key]] = {}
     for key in shared:
         (one, is_first), (other, is_second) = first[key], second[key]
         if one != other:
             raise QueryError(
                 f"The right answer of the key {', '.join(map(repr, key))} is {one!r} in one "
-                f"evaluation and {other!r} in the other. Score both against the same answers."
+                f"evaluation and {other!r} in the other. Score both against the same right answers."
             )
         verdicts.setdefault((is_first, is_second), []).append(key)
     return Comparison(
@@ -115,7 +118,7 @@ def compared(first: Scored, second: Scored) -> Comparison:
 
 
 def sign_test(one: int, other: int) -> float:
-    """The two-sided probability of a split as uneven as this of fair coin flips."""
+    """The two-sided probability that fair coin flips split at least as unevenly as this."""
     count, least = one + other, min(one, other)
     tail = (
         exp(lgamma(count + 1) - lgamma(at + 1) - lgamma(count - at + 1) - count * log(2))

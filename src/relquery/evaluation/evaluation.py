@@ -1,4 +1,4 @@
-"""How well a query answers: accuracy, labels, confusion, and the rows that are wrong."""
+"""How often a query is right: accuracy, scores per label, confusion, and the wrong rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from relquery.errors import ConfigError, type_of
 from relquery.evaluation.columns import Columns
 from relquery.evaluation.comparison import Comparison, compared
 from relquery.evaluation.labels import Confusion, LabelScore, label_scores
@@ -18,7 +19,7 @@ from relquery.report import Report, wilson_interval
 from relquery.sql.result import Result
 
 Verdict = Literal["right", "wrong", "unanswered", "unknown"]
-"""Of a row: unanswered without a prediction, unknown without a right answer."""
+"""Of a row: "unanswered" if it has no prediction, "unknown" if it has no right answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -26,9 +27,9 @@ class Evaluation:
     """A query scored against right answers.
 
     result: what the query returned. verdicts: one per row of it. confusion: how many rows have each
-    (right answer, prediction), the prediction None without an answer. labels: the scores of each
-    label; empty if numbers are compared with a tolerance. error: the mean absolute difference of
-    numbers; None for other values.
+    (right answer, prediction); the prediction is None for rows without an answer. labels: the
+    scores of each label; empty if numbers are compared with a tolerance. error: the mean absolute
+    difference of numbers; None for other values.
     """
 
     result: Result
@@ -119,11 +120,16 @@ class Evaluation:
         return replace(self.result, table=table, errors=(), report=Report(), reasons=reasons)
 
     def compare(self, other: Evaluation) -> Comparison:
-        """This evaluation and another one of the same rows, row by row by their keys.
+        """Compare with another evaluation of the same rows, which are paired by their keys.
 
-        Raises ConfigError without keys or if no key is in both; QueryError if a right answer
-        differs.
+        Raises ConfigError for anything else, without keys, or if no key is in both; QueryError if a
+        right answer differs.
         """
+        if not isinstance(other, Evaluation):
+            raise ConfigError(
+                f"compare got {type_of(other)}; it must get another evaluation. Write "
+                "first.compare(second), both from rq.evaluate(..., key='column')."
+            )
         return compared(self._by_key(), other._by_key())
 
     def _by_key(self) -> dict[tuple[Any, ...], tuple[Any, bool]]:
@@ -136,12 +142,12 @@ class Evaluation:
 
     @property
     def notes(self) -> list[str]:
-        """What was counted how."""
+        """How rows were counted, in sentences."""
         return [note for note in self._notes() if note]
 
     def _notes(self) -> Iterator[str | None]:
         if self.unanswered:
-            yield f"{_rows(self.unanswered)} without an answer: counted, and not as right."
+            yield f"{_rows(self.unanswered)} without an answer: counted as not right."
         if self.unknown:
             yield f"{_rows(self.unknown)} without a right answer: left out."
         if self.missing:
@@ -167,7 +173,7 @@ def _verdict(said: Any, right: Any, matching: Matching) -> Verdict:
 
 
 def _labelled(pairs: Iterable[tuple[Any, Any]], matching: Matching) -> Iterator[tuple[Any, Any]]:
-    """(right answer, prediction) of the rows that count, as they are compared."""
+    """(right answer, prediction) of the rows that count, after normalisation."""
     for said, right in pairs:
         if right is not None:
             yield matching.label(right), None if said is None else matching.label(said)

@@ -13,8 +13,8 @@ Confusion = Mapping[tuple[Any, Any], int]
 
 @dataclass(frozen=True, slots=True)
 class LabelScore:
-    """One label. hits: rows that have it and for which it was predicted. predicted: for how many
-    rows it was predicted. support: rows that have it, those without an answer included.
+    """One label. hits: rows that have it and for which it was predicted. predicted: rows for which
+    it was predicted. support: rows that have it, including those without an answer.
     """
 
     label: Any
@@ -39,7 +39,7 @@ class LabelScore:
 
 
 def label_scores(confusion: Confusion) -> tuple[LabelScore, ...]:
-    """Of all labels that are right or predicted somewhere, in their order."""
+    """The scores of all labels that are the right answer or predicted somewhere, sorted."""
     support, predicted = Counter[Any](), Counter[Any]()
     for (right, said), count in confusion.items():
         support[right] += count

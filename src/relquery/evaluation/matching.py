@@ -16,8 +16,10 @@ Normalize = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """normalize: applied to texts on both sides; None compares them as they are. tolerance: by how
-    much numbers may differ; None for not at all.
+    """How values are compared.
+
+    normalize: applied to both texts; None compares them as they are. tolerance: by how much numbers
+    may differ; None for not at all.
     """
 
     normalize: Normalize | None = None
@@ -30,13 +32,13 @@ class Matching:
             raise ConfigError(f"normalize is {normalize!r}; it must be True, False or a function.")
         is_number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
         if tolerance is not None and not (is_number and tolerance >= 0 and isfinite(tolerance)):
-            raise ConfigError(f"tolerance is {tolerance!r}; it must be a number from 0 on.")
+            raise ConfigError(f"tolerance is {tolerance!r}; it must be a number of at least 0.")
         function = (plain if normalize else None) if isinstance(normalize, bool) else normalize
         return cls(function, tolerance)
 
     def check(self, predictions: Sequence[Any], truths: Sequence[Any]) -> None:
-        """Raises ConfigError for kinds of values that can never be equal, and for settings that do
-        not fit them.
+        """Raises ConfigError for values that can never be equal, and for settings that do not fit
+        them.
         """
         said, right = _kind(predictions), _kind(truths)
         if said and right and said != right:
@@ -51,7 +53,7 @@ class Matching:
             raise ConfigError(f"normalize is for text; the right answers are {kind}.")
 
     def label(self, value: Any) -> Any:
-        """What is compared of a value."""
+        """The value after normalisation."""
         return value if self.normalize is None else self.normalize(value)
 
     def is_right(self, prediction: Any, truth: Any) -> bool:
@@ -64,11 +66,11 @@ class Matching:
 
     @property
     def note(self) -> str | None:
-        """How values are compared, where it is not as they are."""
+        """How values are compared; None if they are compared as they are."""
         if self.normalize is plain:
             return "Texts are compared without case, outer white space and a full stop at the end."
         if self.normalize is not None:
-            return "Texts are compared after normalize= on both sides."
+            return "Texts are compared after normalize= was applied to both."
         if self.tolerance is not None:
             return f"Numbers are right if they differ by at most {self.tolerance:g}."
         return None
@@ -84,7 +86,7 @@ def _decimal(number: Any) -> Decimal:
 
 
 def _kind(values: Sequence[Any]) -> str | None:
-    """What kind the values are, which are of one SQL type; None if all are NULL."""
+    """The kind of some values of one SQL type; None if all are NULL."""
     first = next((one for one in values if one is not None), None)
     if first is None:
         return None

@@ -13,7 +13,7 @@ _LABELS = 12
 
 
 class Scores(Protocol):
-    """What is shown of an evaluation."""
+    """The parts of an evaluation that are shown."""
 
     @property
     def accuracy(self) -> float | None: ...
@@ -63,7 +63,7 @@ def _notes(scores: Scores) -> Iterator[str]:
 
 
 def _tables(scores: Scores) -> Iterator[dict[str, list[str]]]:
-    """Columns of cells by title: the labels, and the confusion."""
+    """Tables as columns of cells by title: the scores of labels, and the confusion."""
     labels = _shown(scores.labels)
     if not labels:
         return
@@ -102,7 +102,7 @@ def _share(value: float | None) -> str:
 
 
 def _aligned(columns: dict[str, list[str]]) -> str:
-    """Text to the left in the first column, numbers to the right in the others."""
+    """The first column aligned left, the others, which are numbers, aligned right."""
     lists = [[title, *cells] for title, cells in columns.items()]
     widths = [max(map(len, one)) for one in lists]
     rows = zip(*lists, strict=True)

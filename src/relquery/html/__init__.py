@@ -1,1 +1,1 @@
-"""Tables for notebooks and pages: escaped, without scripts, readable on light and dark."""
+"""Tables for notebooks and pages: escaped, without scripts, readable on light and dark pages."""

@@ -1,4 +1,4 @@
-"""Tables as HTML. Colours are those around them, so they read on light and on dark."""
+"""Tables as HTML. They inherit colours, so they can be read on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ font-style:italic;cursor:help}}
 .relquery summary{{cursor:pointer;opacity:.8}}
 .relquery ul{{margin:.2em 0 .4em;padding-left:1.4em}}
 """.replace("\n", "")
-"""Of everything inside `boxed`."""
+"""For everything inside `boxed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """text: what is shown, cut if it is long. hover: shown on hover; by default the whole of a long
-    text. kind: "null" for NULL, "bad" for a value that is missing because of an error.
+    """A cell of a table.
+
+    text: shown; cut if it is long. hover: shown on hover; by default the whole of a long text.
+    kind: "null" for NULL, "bad" for a value that is missing because of an error.
     """
 
     text: str
@@ -61,7 +63,7 @@ def cut(text: str, most: int) -> str:
 def table(
     headings: Sequence[str], rows: Iterable[Sequence[Cell | str]], numbers: Sequence[bool]
 ) -> str:
-    """A table. numbers: for each column, whether it is set to the right."""
+    """A table. numbers: for each column, whether it is aligned right."""
     marks = [' class="n"' if one else "" for one in numbers]
     head = "".join(
         f"<th{mark}>{Cell(one).html}</th>" for mark, one in zip(marks, headings, strict=True)
@@ -75,7 +77,7 @@ def _data(mark: str, cell: Cell | str) -> str:
 
 
 def of_columns(columns: dict[str, list[str]], texts: Iterable[str]) -> str:
-    """A table of cells that are text already. texts: the titles of columns that are not numbers."""
+    """A table of texts by column. texts: the titles of columns that are not numbers."""
     words = set(texts)
     rows = zip(*columns.values(), strict=True)
     return table(list(columns), rows, [title not in words for title in columns])
@@ -87,7 +89,7 @@ def lines(texts: Iterable[str]) -> str:
 
 
 def preformatted(text: str) -> str:
-    """Text in columns."""
+    """Text whose spaces and line breaks stay."""
     return f"<pre>{escape(text)}</pre>"
 
 
@@ -98,5 +100,5 @@ def details(summary: str, items: Iterable[str]) -> str:
 
 
 def boxed(*parts: str) -> str:
-    """What a notebook shows: the parts, with their style."""
+    """The parts with their style, for a notebook."""
     return f'<div class="relquery"><style>{STYLE}</style>{"".join(parts)}</div>'

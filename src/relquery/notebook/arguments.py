@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from ast import literal_eval
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, did_you_mean
 
 _CONNECT = "connect"
+_LIKE = 0.7  # of 1: how similar a word must be to `connect` to be taken for it
+_MODEL = "--model"
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of ending the program."""
         raise ConfigError(f"{message}.\n{self.format_usage().strip()}")
+
+    def check(self, words: Sequence[str]) -> None:
+        """Raises ConfigError for an option that does not exist, with the nearest one."""
+        known = re.findall(r"--[\w-]+", self.format_usage())
+        for word in words:
+            name = word.partition("=")[0]
+            if not name.startswith("--") or name in known:
+                continue
+            hint = did_you_mean(name, [*known, _MODEL])
+            if f"'{_MODEL}'" in hint:
+                hint = " The model is chosen once: %relquery connect MODEL."
+            raise ConfigError(
+                f"{self.prog} has no option {name}. Options: {', '.join(known)}.{hint}"
+            )
 
 
 def _query_parser() -> _Parser:
@@ -50,23 +68,29 @@ def read_query(line: str) -> tuple[argparse.Namespace, str]:
         for _ in range(1 if rest.split()[0] in flags or "=" in rest.split()[0] else 2):
             word, rest = _word(rest)
             words += word
+    parser.check(words)
     return parser.parse_args(words), rest
 
 
 def read_connect(line: str) -> argparse.Namespace | None:
     """The arguments of `connect`; None if a line is something else. Raises ConfigError."""
-    if line.split()[:1] != [_CONNECT]:
+    first = next(iter(line.split()), "")
+    if first != _CONNECT:
+        if get_close_matches(first.lower(), [_CONNECT], cutoff=_LIKE):
+            raise ConfigError(f"{first!r} is neither SQL nor a command. Did you mean '{_CONNECT}'?")
         return None
-    return _connect_parser().parse_intermixed_args(_words(line)[1:])
+    parser, words = _connect_parser(), _words(line)[1:]
+    parser.check(words)
+    return parser.parse_intermixed_args(words)
 
 
 def pairs(options: Sequence[str]) -> dict[str, Any]:
-    """`cache_tokens=4096` as an option of `rq.connect`: a Python literal, or else text."""
+    """Options of `rq.connect` such as `cache_tokens=4096`. A value that is no literal is text."""
     found: dict[str, Any] = {}
     for one in options:
         name, equals, text = one.partition("=")
         if not equals or not name:
-            raise ConfigError(f"{one}: expected NAME=VALUE, e.g. cache_tokens=4096.")
+            raise ConfigError(f"{one!r} must be NAME=VALUE, e.g. cache_tokens=4096.")
         try:
             found[name] = literal_eval(text)
         except (ValueError, SyntaxError):

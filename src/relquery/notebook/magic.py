@@ -19,7 +19,7 @@ _CONNECT = "Connect first: %relquery connect demo"
 
 
 class NotebookError(RelqueryError):
-    """What went wrong in a cell. IPython shows the message alone, without a traceback."""
+    """An error in a cell. IPython shows only its message, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
@@ -32,10 +32,10 @@ class Magic:
     %relquery [options] SQL
     %%relquery [options]
 
-    Options: --con NAME (the variable with the connection), --out NAME (the variable that the result
-    is put into), --explain, --preview, --order ORDER, --max-tokens N.
-    $name in the SQL is the value of the variable `name`. Frames and Arrow tables among the
-    variables are tables of the same name.
+    Options: --con NAME (the variable with the connection), --out NAME (a variable for the result),
+    --explain, --preview, --order ORDER, --max-tokens N.
+    $name in the SQL is the value of the variable `name`. Frames and Arrow tables can be read by the
+    names of their variables.
     """
 
     def __init__(self, shell: Any) -> None:
@@ -44,7 +44,7 @@ class Magic:
         self.__name__ = "relquery"
 
     def __call__(self, line: str, cell: str | None = None) -> Any:
-        """Run a line or a cell. Returns what is to be shown. Raises NotebookError."""
+        """Run a line or a cell, and return what to show. Raises NotebookError."""
         try:
             with _warnings_as_lines():
                 return self._run(line, cell)
@@ -56,7 +56,9 @@ class Magic:
             return self._connect(arguments)
         options, rest = read_query(line)
         if cell is not None and rest.strip():
-            raise ConfigError(f"{rest.strip()}: the SQL of a cell begins on the line below.")
+            raise ConfigError(
+                f"{rest.strip()!r} is on the first line of the cell. SQL begins on the line below."
+            )
         found = self._ask(options, rest if cell is None else cell)
         if options.out is not None:
             self._shell.push({options.out: found})
@@ -82,7 +84,7 @@ class Magic:
                 return run(sql, params, progress=progress, **given)
 
     def _connection(self, name: str | None) -> Connection:
-        """The one in the variable `name`; by default the one of the last `connect`, or `con`."""
+        """The connection in a variable; by default that of the last `connect`, or `con`."""
         if name is None and self._con is not None:
             return self._con
         found = self._shell.user_ns.get(name or "con")
@@ -93,7 +95,7 @@ class Magic:
         raise ConfigError(f"There is no connection. {_CONNECT}")
 
     def _display(self) -> Callable[[Any], Any] | None:
-        """Shows an object that can be updated; None outside of notebooks."""
+        """A function that shows an object that can be updated; None outside notebooks."""
         if getattr(self._shell, "kernel", None) is None:
             return None
         from IPython.display import display
@@ -103,7 +105,7 @@ class Magic:
 
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
-    """Warnings in this block are printed as lines. Missing values are shown with the result."""
+    """Print the warnings of this block as lines, except for missing values: the result has them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", PartialResultWarning)

@@ -1,4 +1,4 @@
-"""A bar per stage in a notebook, which goes away at the end."""
+"""A progress bar per stage in a notebook, removed at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVERY = 0.2  # seconds between two updates
 
 
 class Bars:
-    """What is shown. done: by stage, (answers so far, how many in all)."""
+    """The bars. done: by stage, (answers so far, all answers)."""
 
     def __init__(self) -> None:
         self.done: dict[str, tuple[int, int]] = {}
@@ -46,9 +46,9 @@ def of(done: int, total: int) -> str:
 def shown(
     display: Callable[[Any], Any] | None, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Progress | None]:
-    """A block with a function to report progress to.
+    """Give a block a function to report progress to.
 
-    display: shows an object and gives a handle with `update`; None where nothing can be updated.
+    display: shows an object and returns a handle with `update`; None if nothing can be updated.
     """
     if display is None:
         yield None

@@ -1,4 +1,4 @@
-"""What a query reads from the notebook's variables: parameters, and frames as tables."""
+"""The notebook's variables that a query reads: parameters, and frames as tables."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def parameters(texts: Sequence[Text], variables: Mapping[str, Any]) -> dict[str,
     for name in names:
         if name not in variables:
             raise QueryError(
-                f"The query reads ${name}, but there is no variable {name!r}. Set it in a cell "
-                f"before: {name} = ..."
+                f"The query reads ${name}, but there is no variable {name!r}. Set it in an earlier "
+                f"cell: {name} = ..."
                 if name.isidentifier()
                 else "The query reads ? or $1. In a notebook, write $name for a variable's value."
             )
@@ -39,9 +39,9 @@ def parameters(texts: Sequence[Text], variables: Mapping[str, Any]) -> dict[str,
 
 @contextmanager
 def tables(con: Connection, texts: Sequence[Text], variables: Mapping[str, Any]) -> Iterator[None]:
-    """A block in which frames among the variables are tables of the same name.
+    """In this block, frames can be read as tables by the names of their variables.
 
-    Only those that the SQL reads, and that are not the name of a table already.
+    Only frames that the SQL reads, and only if no table has that name.
     """
     known = {name.lower() for name in con.tables()}
     found = [
@@ -64,14 +64,14 @@ def statements(con: Connection, sql: str) -> list[Text]:
 
 
 def is_frame(value: object) -> bool:
-    """Whether a variable is a pandas or polars frame or an Arrow table; imports none of them."""
+    """Whether a value is a pandas or polars frame or an Arrow table. Imports none of them."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
     return kind.__name__ in _KINDS.get(package, ())
 
 
 def _read(texts: Sequence[Text]) -> list[str]:
-    """Names of tables that statements read, and that none of them writes to or names in WITH."""
+    """Tables that statements read, without those that they write to or define in WITH."""
     read, others = dict[str, None](), set[str]()
     for text in texts:
         try:

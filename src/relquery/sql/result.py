@@ -19,6 +19,7 @@ from relquery.sql.page.page import page
 from relquery.sql.record.recording import Recording
 from relquery.sql.shown.missing import Reasons
 from relquery.sql.shown.tables import result_html, result_table
+from relquery.sql.shown.text import aligned, terminal_width
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +29,6 @@ OUTER = "outer query"
 """The stage name of row errors found by an outer SELECT, around the one with the call."""
 
 _SHOWN_ROWS = 10
-_SHOWN_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +130,8 @@ class Result:
 
     def __repr__(self) -> str:
         shown = self.head(_SHOWN_ROWS).fetchall()
-        rows = [tuple(self.columns), *shown]
-        cells = [[_cell(value) for value in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in cells
-        ]
-        lines.insert(1, "-+-".join("-" * width for width in widths))
+        cells = [[_cell(value) for value in row] for row in (self.columns, *shown)]
+        lines = aligned(cells, terminal_width())
         return "\n".join([*lines, f"[{self._size_in_words()}]"])
 
     def _repr_html_(self) -> str:
@@ -160,5 +154,4 @@ def missing_values(count: int) -> str:
 
 def _cell(value: object) -> str:
     text = "NULL" if value is None else str(value)
-    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 3]}..."
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

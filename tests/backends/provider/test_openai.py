@@ -405,7 +405,7 @@ def test_a_missing_key_is_an_error_with_its_remedy(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_ADMIN_KEY", "of no use here")
     for key in (None, "", "two\nlines"):
-        with pytest.raises(ModelError, match="Set OPENAI_API_KEY"):
+        with pytest.raises(ModelError, match="Set the environment variable OPENAI_API_KEY"):
             load("openai:m", api_key=key)
 
 

@@ -68,7 +68,7 @@ def test_ctrl_c_drops_the_line_and_ctrl_d_leaves(typed: Say) -> None:
 def test_errors_are_shown_with_a_caret_and_the_shell_goes_on(typed: Say) -> None:
     out, err = typed("SELECT titel FROM films;\rSELECT (1;\rFROM film;\rSELECT 3 AS n;\r")
     assert "Did you mean 'films'?" in err
-    assert "Here: .register NAME=FILE." in err
+    assert "In the shell: .register NAME=FILE." in err
     assert "Did you mean 'title'?" in err
     assert "\n  SELECT (1;\n           ^" in err
     assert out == '"n"\n3\n'

@@ -116,4 +116,4 @@ def test_bars_are_stacked_to_the_height_of_the_highest() -> None:
     assert reused == "M0 100.0h1v-40.0h-1z"
     assert computed == "M0 60.0h1v-10.0h-1zM1 100.0h1v-80.0h-1z"
     assert decoded == "M1 20.0h1v-20.0h-1z"
-    assert "The highest has 100 tokens." in text
+    assert "The tallest has 100 tokens." in text

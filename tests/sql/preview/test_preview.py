@@ -73,7 +73,7 @@ def test_later_stages_are_expected_by_the_share_that_passed(con: Connection) -> 
 def test_if_no_row_passes_half_a_row_counts(con: Connection) -> None:
     found = con.preview("SELECT LLM('long', n) FROM t WHERE LLM('yes', text) = 'never'")
     assert found.cost.calls[1].rows == 10
-    assert any("0 of 10 rows passed, taken as half a row" in note for note in found.notes)
+    assert any("0 of 10 rows passed, counted as half a row" in note for note in found.notes)
     assert any("No answer of projection 1 was seen" in note for note in found.notes)
 
 

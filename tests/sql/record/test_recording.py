@@ -96,7 +96,7 @@ def test_a_prompt_without_an_answer_has_a_place() -> None:
 
 @pytest.mark.parametrize("record", [-1, "all", None, 2.5])
 def test_record_is_a_boolean_or_a_number(con: Connection, record: object) -> None:
-    with pytest.raises(ConfigError, match="how many prompts"):
+    with pytest.raises(ConfigError, match="the number of prompts"):
         con.sql(QUERY, record=record)  # type: ignore[arg-type]
 
 

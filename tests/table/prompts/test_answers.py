@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relquery.errors import PartialResultWarning, TableError
-from relquery.table.prompts.answers import NO_RESULT, Answers
+from relquery.table.prompts import forms
+from relquery.table.prompts.answers import CHANGED, NO_RESULT, Answers
 from relquery.table.prompts.forms import FormName
 from relquery.table.reorder import reorder
 from relquery.table.schedule import Schedule
@@ -149,13 +151,13 @@ NO_TEXT = {**providers.message(""), "content": []}
         (result("succeeded", message=providers.message("x", "tool_use")), "finish: 'tool_use'"),
         (result("succeeded", message=NO_TEXT), "The answer is incomplete"),
         (response(providers.completion("Ye", "length")), "was cut off. Raise max_tokens"),
-        (response(providers.completion("", "content_filter")), "a content filter withheld"),
+        (response(providers.completion("", "content_filter")), "a content filter blocked"),
         (response(providers.completion(None, "tool_calls")), "finish: 'tool_calls'"),
         (response(providers.completion(None)), "The answer is incomplete"),
         (response(providers.completion(None, refusal="I won't.")), "refused: I won't."),
         (response({"error": {"message": "Slow down.", "type": "x"}}, 429), "429: Slow down."),
         (response({"choices": []}), "The result has no message."),
-        (response(None, 500), "The server answered 500: no reason is given."),
+        (response(None, 500), "The server answered 500: no reason given."),
         (
             {"response": None, "error": {"code": "batch_expired", "message": "Not executed."}},
             "The request expired before it was answered.",
@@ -190,10 +192,13 @@ def test_two_results_of_a_row_are_told(
     assert answers.values.to_pylist() == [f"answer {row}" for row in range(4)]
     assert answers.errors == {}
     differing, repeated = answers.problems
-    assert "1 answer unlike an earlier one of the row: row 1 (out.jsonl, line 6)" in differing
-    assert "1 result of rows that have one: row 0 (out.jsonl, line 5)" in repeated
+    assert (
+        "1 answer differs from an earlier answer to the same row: row 1 (out.jsonl, line 6)"
+        in differing
+    )
+    assert "1 result for rows that already have one: row 0 (out.jsonl, line 5)" in repeated
     twice = told(schedule, path, path)
-    assert "6 results of rows that have one" in str(twice)
+    assert "6 results for rows that already have one" in str(twice)
 
 
 def test_a_failure_and_an_answer_are_told_only_if_they_are_in_one_file(
@@ -205,7 +210,63 @@ def test_a_failure_and_an_answer_are_told_only_if_they_are_in_one_file(
     for paths in ([first, second], [second, first]):
         assert schedule.read_answers(paths).values.to_pylist()[0] == "answer 0"
     both = providers.write_results(tmp_path / "3.jsonl", [failed, *lines])
-    assert "1 result of rows that have one" in str(told(schedule, both))
+    assert "1 result for rows that already have one" in str(told(schedule, both))
+
+
+@pytest.mark.parametrize(
+    ("table", "changed"),
+    [
+        (TABLE, []),
+        ({**TABLE, "a": ["x", "y", "x", ""]}, []),  # NULL and empty text are the same prompt
+        ({**TABLE, "b": ["1", "2", "3", "5"]}, [3]),
+        ({"a": TABLE["a"], "c": TABLE["b"]}, [0, 1, 2, 3]),
+        ({"b": TABLE["b"], "a": TABLE["a"]}, [0, 1, 2, 3]),
+        ({**TABLE, "c": ["", "", "", ""]}, [0, 1, 2, 3]),
+        ({"a": ["y", "x", "x", None], "b": ["2", "1", "3", "4"]}, [0, 1]),
+    ],
+    ids=["same", "empty", "cell", "renamed", "reordered", "added", "sorted"],
+)
+@pytest.mark.parametrize("form", ["openai"], indirect=True)
+def test_answers_to_rows_that_have_changed_since_are_not_taken(
+    lines: list[providers.Json],
+    tmp_path: Path,
+    table: dict[str, list[str | None]],
+    changed: list[int],
+) -> None:
+    path = providers.write_results(tmp_path / "out.jsonl", lines)
+    now = reorder(table, "original")
+    answers = told(now, path) if changed else now.read_answers(path)
+    assert answers.errors == dict.fromkeys(changed, CHANGED)
+    assert answers.failed.tolist() == changed
+    assert len(answers.problems) == bool(changed)
+    kept = [None if row in changed else f"answer {row}" for row in range(4)]
+    assert answers.values.to_pylist() == kept
+
+
+def test_results_of_several_parts_may_come_in_any_order_and_a_missing_part_is_told(
+    form: FormName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(forms.FORMS, form, replace(forms.FORMS[form], requests=2))
+    schedule = reorder({"a": [str(row) for row in range(7)]}, "original")
+    written = schedule.write_batch(tmp_path / "b.jsonl", "Is it?", form, model="m")
+    assert [path.name for path in written.paths] == [f"b-{part}.jsonl" for part in (1, 2, 3, 4)]
+    results = []
+    for path in written.paths:
+        answered = [
+            providers.answer(each, each["custom_id"]) for each in providers.requests([path])
+        ]
+        results.append(providers.write_results(path.with_suffix(".out"), answered))
+    whole = schedule.read_answers([results[place] for place in (2, 0, 3, 1)])
+    assert [text.split("-")[1] for text in whole.values.to_pylist()] == list("0123456")
+    lacking = told(schedule, results[3], results[0], results[2])
+    assert lacking.failed.tolist() == [2, 3]
+    assert "No result for rows 2, 3. If the batch has more result files, read all" in str(lacking)
+
+
+def test_answers_have_a_short_form() -> None:
+    values = pa.array([None] * 3, pa.string())
+    assert repr(Answers(values, {0: "Bad."})) == "<Answers: 2 of 3 rows have an answer>"
+    assert repr(Answers(values, {}, ("a", "b"))).endswith("3 of 3 rows have an answer, 2 problems>")
 
 
 def test_results_of_other_tables_are_told(
@@ -219,12 +280,12 @@ def test_results_of_other_tables_are_told(
     path = tmp_path / "out.jsonl"
     answers = told(schedule, providers.write_results(path, [*strangers, changed, *lines[2:]]))
     assert answers.values.to_pylist() == [None, None, "answer 2", "answer 3"]
-    assert answers.errors == {0: NO_RESULT, 1: NO_RESULT}
+    assert answers.errors == {0: NO_RESULT, 1: CHANGED}
     moved, foreign = answers.problems
-    assert "1 answer of rows whose cells were others" in moved
+    assert "1 result for rows that have changed since the batch was written" in moved
     assert "row 1 (out.jsonl, line 7)" in moved
     assert (
-        "6 results with ids that no row of this table has: 'request-1' (out.jsonl, line 1)"
+        "6 results with an id that no row of this table has: 'request-1' (out.jsonl, line 1)"
         in foreign
     )
     assert foreign.count("line") == 5
@@ -244,16 +305,16 @@ def test_lines_that_are_no_results_are_told(
     assert answers.errors == {3: NO_RESULT}
     (problem,) = answers.problems
     assert problem.startswith(
-        "5 lines not read: has no custom_id (out.jsonl, line 5), is not a result"
+        "5 lines could not be read: no custom_id (out.jsonl, line 5), not a result"
     )
-    assert "is not JSON (out.jsonl, line 8)" in problem
+    assert "not JSON (out.jsonl, line 8)" in problem
 
 
 def test_long_lists_are_cut_short() -> None:
     values = pa.array([None] * 20, pa.string())
     answers = Answers(values, {row: NO_RESULT if row % 2 else "Bad." for row in range(20)})
     assert "No result for 10 rows: 1, 3, 5, 7, 9, ..." in str(answers)
-    assert "5 more rows failed; see `errors`." in str(answers)
+    assert "5 more rows failed; `errors` has them." in str(answers)
     assert len(str(answers).splitlines()) == 9
 
 

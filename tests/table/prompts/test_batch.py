@@ -6,16 +6,20 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
+from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
 from relquery.errors import ConfigError
 from relquery.table.cost.price import PRICES
 from relquery.table.prompts import forms
+from relquery.table.prompts.files import BatchFiles
 from relquery.table.prompts.forms import FormName
+from relquery.table.prompts.options import CHAT_COMPLETIONS, MESSAGES, OWN
 from relquery.table.prompts.prompts import RowPrompt
 from relquery.table.prompts.template import Template
 from relquery.table.reorder import reorder
@@ -228,13 +232,125 @@ def test_no_file_is_larger_than_the_limit(path: Path, monkeypatch: pytest.Monkey
     assert sizes[0] + len(json.dumps(first, ensure_ascii=False, separators=(",", ":"))) + 1 > 1000
 
 
+def lines_of(*texts: str) -> list[bytes]:
+    return [text.encode() for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("lines", "size", "expected"),
+    [
+        (lines_of("abc", "def"), 8, [2]),  # just full: two lines of three bytes and a line break
+        (lines_of("abc", "defg"), 8, [1, 1]),
+        (lines_of("abcdefg", "x"), 8, [1, 1]),  # a line as large as a file
+        (lines_of("éé", "x"), 7, [2]),  # bytes count, not characters
+        (lines_of("éé", "é"), 7, [1, 1]),
+        (lines_of("ab", "ab", "ab", "ab"), 6, [2, 2]),
+    ],
+)
+def test_files_are_as_full_as_their_limit_allows(
+    path: Path, lines: list[bytes], size: int, expected: list[int]
+) -> None:
+    with BatchFiles(path, 100, size) as files:
+        files.add_wave(lines)
+    written = [each.read_bytes() for (wave,) in [files.paths] for each in wave]
+    assert [text.count(b"\n") for text in written] == expected
+    assert b"".join(written) == b"".join(line + b"\n" for line in lines)
+    assert all(len(text) <= size for text in written)
+
+
+@pytest.mark.parametrize("line", ["abcdefgh", "éééé"])
+def test_a_line_that_no_file_can_hold_is_refused(path: Path, line: str) -> None:
+    with pytest.raises(ConfigError, match="has 8 bytes"), BatchFiles(path, 100, 8) as files:
+        files.add_wave(lines_of("a", line))
+    assert list(path.parent.iterdir()) == []
+
+
+def test_files_have_as_many_lines_as_their_limit_allows(path: Path) -> None:
+    for count, expected in ((3, [3]), (4, [3, 1]), (6, [3, 3])):
+        with BatchFiles(path, 3, 100) as files:
+            files.add_wave(lines_of(*"x" * count))
+        sizes = [each.read_bytes().count(b"\n") for each in files.paths[0]]
+        assert sizes == expected
+
+
+def test_the_limits_are_those_of_the_providers() -> None:
+    limits = {name: (form.requests, form.size) for name, form in forms.FORMS.items()}
+    assert limits["openai"] == (50_000, 200_000_000)
+    requests, size = limits["anthropic"]
+    assert requests == 100_000
+    around = len(json.dumps({"requests": []}))  # the lines are sent as one list
+    assert 256_000_000 - 1000 < size <= 256_000_000 - around
+
+
+@pytest.mark.parametrize(
+    ("known", "request_type", "older"),
+    [
+        (CHAT_COMPLETIONS, CompletionCreateParamsNonStreaming, set()),
+        (MESSAGES, MessageCreateParamsNonStreaming, {"temperature", "top_k", "top_p"}),
+    ],
+)
+def test_options_are_fields_of_the_api(
+    known: frozenset[str], request_type: type, older: set[str]
+) -> None:
+    fields = set(get_type_hints(request_type)) | older
+    assert known <= fields - OWN
+    assert {"temperature", "top_p", "tools", "service_tier"} <= known
+
+
+def test_fields_that_are_not_known_can_be_sent_as_they_are(path: Path) -> None:
+    extra = {"chat_template_kwargs": {"enable_thinking": False}}
+    movies(1).write_batch(path, "", "openai", **MODEL, seed=3, extra_body=extra)
+    body = json.loads(path.read_text(encoding="utf-8"))["body"]
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+    assert body["seed"] == 3
+    assert "extra_body" not in body
+
+
+def test_a_batch_without_a_bill_says_why(path: Path) -> None:
+    unknown = movies_without_price().write_batch(path, "", "openai", **MODEL)
+    assert unknown.bill is None
+    assert str(unknown) == (
+        f"2 requests in {path}\nNo bill: no price of 'some-model' is known. Give price=, an "
+        "rq.Price or the name of one."
+    )
+    automatic = movies_without_price().write_batch(path, "", "openai", model="gpt-5.4-mini")
+    assert "its cache is automatic. rq.reorder(table, weight='gpt-5.4-mini')" in automatic.unbilled
+    assert repr(automatic) == "<Batch: 2 requests in 1 file, no bill>"
+    billed = movies(12).write_batch(path, "", "anthropic", **MODEL, waves=2)
+    assert billed.unbilled == ""
+    assert re.fullmatch(r"<Batch: 12 requests in 2 files, [\d.e-]+ USD>", repr(billed))
+    assert str(billed).splitlines()[1:] == [
+        "Send each wave when the one before it has been answered.",
+        billed.cost,
+    ]
+
+
+def movies_without_price() -> Schedule:
+    return reorder({"a": ["x", "y"]}, "original")
+
+
+def test_a_schedule_has_a_short_form_and_a_summary() -> None:
+    schedule = movies(12)
+    assert repr(schedule) == "<Schedule: 12 rows of 2 fields, fixed, hit rate 76.4%>"
+    assert len(repr(schedule.prompts(""))) < 40
+    first, numbers, rate, *more = str(schedule).splitlines()
+    assert first.startswith("12 rows of 2 fields, ordered by fixed in ")
+    assert numbers == f"Row numbers: {', '.join(map(str, schedule.rows[:5].tolist()))}, ..."
+    assert rate == "Hit rate in characters: 76.4%"
+    assert "tokens sent, of which hit:" in more[0]
+    assert "without a cache" in more[-1]
+    assert str(reorder({"a": []})).count("\n") == 1
+
+
 def test_after_an_error_no_file_is_written_or_replaced(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_text("before", encoding="utf-8")
     limited(monkeypatch, size=300, requests=1)
     schedule = reorder({"a": ["x", "y" * 400]}, "original")
-    with pytest.raises(ConfigError, match=r"request has \d+ bytes, .*\(300\). Shorten .*row-1-"):
+    with pytest.raises(
+        ConfigError, match=r"request has \d+ bytes, .*\(300\). Shorten its row: .*row-1-"
+    ):
         schedule.write_batch(path, "", "openai", **MODEL)
     assert path.read_text(encoding="utf-8") == "before"
     assert list(path.parent.iterdir()) == [path]
@@ -277,13 +393,22 @@ def test_waves_go_to_files_of_their_own(path: Path, monkeypatch: pytest.MonkeyPa
     ("settings", "message"),
     [
         ({"form": "opena"}, "Did you mean 'openai'"),
-        ({"model": None}, "Which model"),
+        ({"form": "OpenAI"}, "Did you mean 'openai'"),
+        ({"form": "gemini"}, r"it must be 'openai' \(OpenAI's Batch API\) or 'anthropic'"),
+        ({"form": ["openai"]}, r"form is \['openai'\]; it must be 'openai'"),
+        ({"max_token": 5}, "neither an argument of write_batch nor .* Did you mean 'max_tokens'"),
+        ({"temprature": 0}, "OpenAI's chat completions. Did you mean 'temperature'"),
+        ({"form": "anthropic", "stop_sequence": ["x"]}, "Messages. Did you mean 'stop_sequences'"),
+        ({"form": "anthropic", "seed": 1}, "give extra_body={'seed': ...}"),
+        ({"extra_body": 5}, "extra_body is an int; it must be a dict"),
+        ({"extra_body": {"n": 2}}, "n cannot be an option"),
+        ({"model": None}, "No model is given. Give model="),
         ({"model": 5}, "model is 5"),
         ({"max_tokens": 0}, "max_tokens is 0; it must be 1 or more"),
         ({"ttl": "2h"}, "ttl '2h' is not known"),
         ({"ttl": "1h"}, "only matters with form='anthropic'"),
-        ({"ttl": "1h", "form": "anthropic"}, "nothing is marked"),
-        ({"waves": 0}, "waves is 0; it must be a whole number from 1"),
+        ({"ttl": "1h", "form": "anthropic"}, "no prefix is marked"),
+        ({"waves": 0}, "waves is 0; it must be a whole number of at least 1"),
         ({"messages": []}, "messages cannot be an option"),
         ({"n": 2}, "each row has one answer"),
         ({"temperature": float("nan")}, "cannot be written as JSON"),
@@ -291,12 +416,15 @@ def test_waves_go_to_files_of_their_own(path: Path, monkeypatch: pytest.MonkeyPa
         ({"rows": [3]}, "Row 3 is not in the table, which has 2 rows"),
         ({"rows": [-1]}, "Row -1 is not in the table"),
         ({"rows": "all"}, "rows is 'all'"),
-        ({"price": "claude-opus-5"}, "cannot be written in the form 'openai'"),
+        (
+            {"price": "claude-opus-5"},
+            "form is 'openai', which cannot mark .* Give form='anthropic'",
+        ),
         (
             {"price": "gpt-6.1-sol", "form": "anthropic"},
-            "cannot be written in the form 'anthropic'",
+            "form is 'anthropic', which cannot mark",
         ),
-        ({"template": "{title}"}, "can only name"),
+        ({"template": "{title}"}, "can only have"),
         ({"path": "/no/such/folder/x.jsonl"}, "the folder /no/such/folder does not exist"),
         ({"path": "."}, "is a folder"),
     ],

@@ -180,9 +180,9 @@ def test_a_rate_does_not_matter_in_waves() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"most": 0}, "waves is 0; it must be a whole number from 1"),
+        ({"most": 0}, "waves is 0; it must be a whole number of at least 1"),
         ({"most": 1.5}, r"waves is 1\.5"),
-        ({"minimum": -1}, "minimum is -1; it must be a whole number from 0"),
+        ({"minimum": -1}, "minimum is -1; it must be a whole number of at least 0"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:

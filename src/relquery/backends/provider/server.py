@@ -92,5 +92,7 @@ class Server:
 
 def _no_key(what: str) -> ModelError:
     return ModelError(
-        f"{what}. Set OPENAI_API_KEY or pass api_key (any value if the server needs no key)."
+        f"{what}. Set the environment variable OPENAI_API_KEY to your key, e.g. with "
+        "`export OPENAI_API_KEY=...`; in Python, api_key='...' works too. A server without keys "
+        "takes any value."
     )

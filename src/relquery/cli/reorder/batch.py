@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ JSON_LINES = ".jsonl"
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """What `relquery reorder` was told about prompts and answers; raises ConfigError.
+    """The options of `relquery reorder` about prompts and answers. Raises ConfigError.
 
-    weight: of the order. template: None if no prompt is asked for. batch: where prompts go. form,
-    model: None for those of the price. results: files with answers. answered: where the table with
-    its answers goes.
+    weight: of the order. template: None if there are no prompts to write. batch: the file for the
+    prompts. form, model: None for those of the price. results: files with answers. answered: the
+    file for the table with its answers.
     """
 
     weight: str
@@ -137,15 +138,24 @@ def document(written: Batch | None, came: Answers | None) -> dict[str, Any]:
     return found
 
 
-def said(written: Batch | None, came: Answers | None) -> Iterator[str]:
-    """What was written and read, for a person."""
+def said(written: Batch | None, came: Answers | None, again: str) -> Iterator[str]:
+    """What was written and read, for a person. again: the command that reads the answers."""
     if came is not None:
-        yield str(came)
-    if written is not None:
-        count = "1 request" if written.requests == 1 else f"{written.requests:,} requests"
-        yield f"{count} in {', '.join(map(str, written.paths))}."
-    if written is not None and written.bill is not None:
-        yield (
-            f"Their input costs {written.bill.usd:.4g} USD at list prices, if each is sent after "
-            "the one before is answered; batch APIs halve it."
-        )
+        remedy = "Write these rows to a batch: repeat the command with --template and --batch."
+        yield came.summary(remedy if written is None else "These rows are in the new batch.")
+    if written is None:
+        return
+    count = "1 request" if written.requests == 1 else f"{written.requests:,} requests"
+    yield f"{count} in {', '.join(map(str, written.paths))}."
+    if len(written.waves) > 1:
+        yield "Send each wave when the one before it has been answered."
+    if written.bill is not None:
+        yield written.cost
+    yield f"When the results have come: {again}"
+
+
+def reading(file: str, options: Mapping[str, str | int | None]) -> str:
+    """The command that puts answers back. options: which part of the file is the table."""
+    given = [part for name, value in options.items() if value is not None for part in (name, value)]
+    words = ["relquery", "reorder", file, *given, "--answers", "RESULTS", "--answered", "FILE.csv"]
+    return shlex.join(map(str, words))

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from relquery.cli.reorder import figures
-from relquery.cli.reorder.batch import BatchOptions, document, said
+from relquery.cli.reorder.batch import BatchOptions, document, reading, said
 from relquery.cli.reorder.compare import ALL, Comparison, compare, methods_of
 from relquery.cli.reorder.names import read_dependency, split_names
 from relquery.cli.reorder.orders import WRITERS, order_table
@@ -111,8 +111,8 @@ def reorder(
         Path | None,
         typer.Option(
             rich_help_panel=_BATCH,
-            help="Write the prompts in the best order for a provider's batch API, as .jsonl. With "
-            "--answers: only those of rows without an answer.",
+            help="Write the prompts in the best order to a .jsonl file for a provider's batch API. "
+            "With --answers: only the rows without an answer.",
         ),
     ] = None,
     form: Annotated[
@@ -125,18 +125,19 @@ def reorder(
     model: Annotated[
         str | None,
         typer.Option(
-            rich_help_panel=_BATCH, help="The provider's name of the model. Default: the price."
+            rich_help_panel=_BATCH,
+            help="The model's name at the provider. Default: the name of the price.",
         ),
     ] = None,
     max_tokens: Annotated[
-        int, typer.Option(rich_help_panel=_BATCH, help="Tokens that an answer may have.")
+        int, typer.Option(rich_help_panel=_BATCH, help="The most tokens of an answer.")
     ] = 1024,
     waves: Annotated[
         int,
         typer.Option(
             rich_help_panel=_BATCH,
-            help="Write at most N waves, each to a file of its own: the first row of each group "
-            "that shares a prefix, then the others.",
+            help="Write at most N waves, each to its own file: first one row of each group that "
+            "shares a prefix, then the others.",
         ),
     ] = 1,
     answers: Annotated[
@@ -208,10 +209,13 @@ def reorder(
         figured = {} if comparison is None else figures.document(comparison)
         typer.echo(to_json({"file": file, **figured, **document(written, came)}))
     else:
-        if comparison is not None:
-            _print(comparison, estimated=tokenizer is None)
-        for text in said(written, came):
+        table_of = {"--table": table, "--columns": columns, "--rows": rows}
+        for text in said(written, came, reading(file, table_of)):
             errors_console().print(text, markup=False, highlight=False)
+        if comparison is not None and written is not None:
+            Console(soft_wrap=True).print(figures.in_short(comparison), highlight=False)
+        elif comparison is not None:
+            _print(comparison, estimated=tokenizer is None)
     if came is not None and came.errors:
         raise typer.Exit(ROWS_LOST)
 
@@ -254,11 +258,12 @@ def _template(text: str | None, system: str, prefix: str) -> Template | None:
     """The template of prompts, if one is given. Raises ConfigError."""
     if text is None:
         if system:
-            raise ConfigError("--system only matters with --template and --batch.")
+            raise ConfigError("--system only has an effect with --template and --batch.")
         return None
     if prefix:
         raise ConfigError(
-            "--prefix is the text before the fields: --template has it. Leave it out."
+            "--prefix cannot be used with --template, which has the text before the fields. Leave "
+            "--prefix out."
         )
     return Template(_text("--template", text), _text("--system", system))
 

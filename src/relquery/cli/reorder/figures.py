@@ -65,13 +65,28 @@ def _bill_cells(bill: Bill | None) -> dict[str, str]:
 
 def tokens_note(hits: HitReport, estimated: bool) -> str:
     """What the columns of the second table mean."""
-    lru = "" if hits.lru is None else f", by an LRU cache of {hits.blocks:,} x {hits.block_size}"
-    guess = " Estimated by pieces of words; --tokenizer counts real ones." if estimated else ""
-    return f"Tokens served by the previous prompt, by any earlier one{lru}.{guess}"
+    lru = ""
+    if hits.lru is not None:
+        lru = f"; LRU: by a cache of {hits.blocks:,} blocks of {hits.block_size} tokens"
+    guess = " Tokens are estimated from words; --tokenizer counts real ones." if estimated else ""
+    return (
+        "Tokens that are cached if a prompt reuses the previous one (previous) or any earlier one "
+        f"(any){lru}.{guess}"
+    )
+
+
+def in_short(comparison: Comparison) -> str:
+    """Which order was chosen, in a line."""
+    best = comparison.reports[comparison.best]
+    among = f", {criterion(comparison)}" if len(comparison.schedules) > 1 else ""
+    line = f"Order: {best.method}, hit rate {best.phr:.1%}{among}."
+    if best.bill is not None and not is_cached(comparison):
+        return f"{line} {too_short(best.bill)}"
+    return line
 
 
 def criterion(comparison: Comparison) -> str:
-    """What the best method is best by."""
+    """Why the best method was chosen."""
     report = comparison.reports[comparison.best]
     if report.bill is not None and is_cached(comparison):
         return "cheapest"
@@ -89,8 +104,8 @@ def is_cached(comparison: Comparison) -> bool:
 def too_short(bill: Bill) -> str:
     """Why nothing is cached."""
     return (
-        f"No prefix in the cache reaches the minimum of {bill.price.minimum:,} tokens of "
-        f"{bill.price.name}: every order costs the same."
+        f"No shared prefix reaches the {bill.price.minimum:,} tokens that {bill.price.name} caches "
+        "at least, so every order costs the same."
     )
 
 
@@ -114,7 +129,7 @@ def dependency_lines(comparison: Comparison, best: Report) -> Iterator[str]:
     found = "" if seconds is None else f", found in {seconds:.2f} s"
     yield f"{count}{found}{':' if known else '.'}"
     for dependency in known[:_DEPENDENCIES]:
-        error = f" (but for {dependency.error:.2%} of rows)" if dependency.error else ""
+        error = f" (except for {dependency.error:.2%} of rows)" if dependency.error else ""
         yield f"  {dependency}{error}"
     if len(known) > _DEPENDENCIES:
         yield f"  and {len(known) - _DEPENDENCIES} more; --json lists all"

@@ -34,7 +34,7 @@ _KEYWORDS = frozenset(KEYWORDS)
 
 
 class SqlLexer(Lexer):
-    """Tells keywords, functions of relquery, texts, numbers and comments apart."""
+    """Colours keywords, functions of relquery, texts, numbers and comments."""
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
         """See Lexer."""

@@ -24,7 +24,7 @@ from relquery.sql.tables import quoted
 
 @dataclass(frozen=True, slots=True)
 class DotCommand:
-    """usage: its argument, if it takes one. words: those that it completes; None for files."""
+    """A dot-command. usage: its argument, if any. words: what Tab completes; None for files."""
 
     name: str
     usage: str
@@ -58,13 +58,15 @@ def _help(session: Session, argument: str) -> None:
     for one in COMMANDS.values():
         view.add_row(Text(f"{one.name} {one.usage}".rstrip()), Text(one.help))
     session.screen.draw(view)
-    session.screen.say("Statements end with ;. Ctrl-C stops one, Ctrl-R searches what was typed.")
+    session.screen.say(
+        "Statements end with ;. Ctrl-C stops a statement, Ctrl-R searches the history."
+    )
 
 
 def _tables(session: Session, argument: str) -> None:
     tables = session.connection.tables()
     if not tables:
-        session.screen.say("No tables. .register NAME=FILE reads a file as one.")
+        session.screen.say("No tables. .register NAME=FILE reads a file as a table.")
         return
     names = sorted(tables)
     columns = [", ".join(tables[name]) for name in names]
@@ -76,13 +78,13 @@ def _schema(session: Session, argument: str) -> None:
     name = next((one for one in tables if one.lower() == argument.lower()), None)
     if name is None:
         listing = unknown("table", argument, sorted(tables))
-        raise ConfigError(f"{listing} .register {argument or 'NAME'}=FILE reads a file as one.")
+        raise ConfigError(f"{listing} .register {argument or 'NAME'}=FILE reads a file as a table.")
     described = _described(session, name).table.select([0, 1])
     session.screen.show(Result(described.rename_columns(["column", "type"]), (), Report()))
 
 
 def _described(session: Session, name: str) -> Result:
-    """What DESCRIBE says of a table, whose name may be a path or have a dot in it."""
+    """DESCRIBE of a table, whose name may be a path or contain a dot."""
     try:
         return session.connection.sql(f"DESCRIBE {quoted(name)}")
     except UnknownTableError:
@@ -175,11 +177,11 @@ def _read(session: Session, argument: str) -> None:
         raise ConfigError("Give a file with statements: .read FILE.")
     path = Path(argument).expanduser()
     if path.resolve() in session.reading:
-        raise ConfigError(f"{path} is being read. A file that reads itself would never end.")
+        raise ConfigError(f"{path} is already being read. A file cannot read itself.")
     try:
         found = entries(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text in UTF-8 ({error.reason}). Convert it.") from error
+        raise ConfigError(f"{path} is not UTF-8 text ({error.reason}). Convert it.") from error
     session.reading.append(path.resolve())
     session.pending[:0] = [*found.whole, *([found.rest] if found.rest else [])]
 
@@ -246,15 +248,15 @@ _ALL = (
         ".register", "NAME=FILE", "Read a CSV, Parquet, JSON or DuckDB file as a table.",
         _register, None,
     ),
-    DotCommand(".open", "FILE", "Open a DuckDB file in place of the database.", _open, None),
+    DotCommand(".open", "FILE", "Open a DuckDB file instead of the present database.", _open, None),
     DotCommand(
         ".model", "[NAME]", "Show or change the model that answers.", _model,
         lambda session: ("demo", "openai:", "random:layers=1"),
     ),
     DotCommand(
         ".explain", "[on|off|CALLS]",
-        "Show what a statement asks and wait for a yes before it is sent; with a number, only for "
-        "more calls than that.",
+        "Show what a statement would ask, and ask before it is sent; with a number, only for more "
+        "calls than that.",
         _explain, _switch,
     ),
     DotCommand(
@@ -271,7 +273,7 @@ _ALL = (
     ),
     DotCommand(".read", "FILE", "Run the statements and commands of a file.", _read, None),
     DotCommand(".errors", "", "Show the values that are missing in the last result.", _errors),
-    DotCommand(".report", "", "Show again what the last statement with calls cost.", _report),
+    DotCommand(".report", "", "Show what the last statement with calls cost.", _report),
     DotCommand(".settings", "", "Show all settings.", _settings),
     DotCommand(".quit", "", "Leave the shell; so does Ctrl-D.", _quit),
 )  # fmt: skip

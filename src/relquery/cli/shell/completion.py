@@ -1,4 +1,4 @@
-"""What may follow what has been typed: keywords, functions, tables, columns, dot-commands."""
+"""Completion of typed text: keywords, functions, tables, columns, dot-commands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from prompt_toolkit.document import Document
 
 from relquery.cli.shell.scope import Tables, named, unquoted
 from relquery.cli.shell.split import entries, pieces
-from relquery.cli.shell.vocabulary import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS
+from relquery.cli.shell.vocabulary import BEFORE_A_TABLE, FUNCTIONS, KEYWORDS, SEARCHING
 from relquery.sql.tables import quoted
 
 Words = Callable[[], Iterable[str]]
 _TYPED = re.compile(r'(?:((?:"(?:[^"]|"")+"|[^\W\d]\w*)(?:\.\w+)*)\.)?([^\W\d]\w*)?$')
 _IN_BRACES = re.compile(r"\{(?:(\w+)\.)?(\w*)$")
+_SEARCHED = re.compile(r"(?<!\w)(\w+)\s*\(\s*$")
 _LAST_WORD = re.compile(r"(\w+)\s+$")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
@@ -24,8 +25,8 @@ _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 class ShellCompleter(Completer):
     """Completes the last word before the cursor.
 
-    tables: of the connection. commands: the words that may follow each dot-command; None where
-        the name of a file does.
+    tables: of the connection. commands: the words that may follow each dot-command; None if it
+        takes a file name.
     """
 
     def __init__(self, tables: Callable[[], Tables], commands: Mapping[str, Words | None]) -> None:
@@ -54,9 +55,8 @@ class ShellCompleter(Completer):
         tables = self._tables()
         last = next((one for one in reversed(list(pieces(before))) if one.is_open), None)
         if last is not None:
-            inside = _IN_BRACES.search(before, last.start)
-            if last.kind == "text" and inside is not None:
-                yield from _columns(inside[1], inside[2], named(statement, tables) or tables)
+            if last.kind == "text":
+                yield from _in_text(before, last.start, statement, tables)
             return
         typed = _TYPED.search(before)
         assert typed is not None  # it matches nothing, too
@@ -84,6 +84,21 @@ class ShellCompleter(Completer):
         if word:
             keywords = map(str.lower, KEYWORDS) if word.islower() else KEYWORDS
             yield from _matching(keywords, word)
+
+
+def _in_text(before: str, start: int, statement: str, tables: Tables) -> Iterator[Completion]:
+    """Columns in braces; tables and their columns if the text says what a function searches.
+
+    start: where the text begins.
+    """
+    inside = _IN_BRACES.search(before, start)
+    function = _SEARCHED.search(before[:start])
+    if inside is not None:
+        yield from _columns(inside[1], inside[2], named(statement, tables) or tables)
+    elif function is not None and function[1].lower() in SEARCHING and before[start] == "'":
+        typed = before[start + 1 :]
+        of_columns = (f"{name}.{column}" for name in tables for column in tables[name])
+        yield from _matching(of_columns if "." in typed else tables, typed, "searched")
 
 
 def _columns(table: str | None, word: str, tables: Tables) -> Iterator[Completion]:

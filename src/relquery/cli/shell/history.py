@@ -1,4 +1,4 @@
-"""What was typed in earlier sessions, in a file that only its owner reads."""
+"""What was typed in earlier sessions, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWNERS_FOLDER = 0o700
 
 
 class _File(FileHistory):
-    """One that goes on without its file if the disk is full, say."""
+    """A history that goes on if its file cannot be written, for example on a full disk."""
 
     def store_string(self, string: str) -> None:
         """See History."""
@@ -26,7 +26,7 @@ class _File(FileHistory):
 
 
 def history_file(environment: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Where the history is: in the user's folder for state. Raises RuntimeError without a home."""
+    """The history file, in the user's state folder. Raises RuntimeError without a home folder."""
     given = Path(environment.get("XDG_STATE_HOME", ""))
     if given.is_absolute():
         folder = given
@@ -41,7 +41,7 @@ def history_file(environment: Mapping[str, str], platform: str = sys.platform) -
 
 
 def open_history(path: Path | None) -> History:
-    """The history in a file, which is made if it does not exist; None for this session's alone."""
+    """The history in a file, which is created if needed. None: only for this session."""
     if path is None:
         return InMemoryHistory()
     try:

@@ -1,4 +1,4 @@
-"""Reads what a person types, until it is whole."""
+"""Reads what a person types, until it is complete."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _CONTINUED = "     ...> "
 
 
 class Reader(Protocol):
-    """Reads from a person. Both raise KeyboardInterrupt for Ctrl-C and EOFError for Ctrl-D."""
+    """Reads from a person. Ctrl-C raises KeyboardInterrupt, Ctrl-D EOFError."""
 
     def read(self) -> str:
-        """One or more whole entries."""
+        """Read one or more complete entries."""
 
     def answer(self, question: str) -> str:
-        """A line that answers a question."""
+        """Read a line that answers a question."""
 
 
 class PromptReader:
-    """With history, completion and colours. output: None for standard output."""
+    """A reader with history, completion and colours. output: None for standard output."""
 
     def __init__(
         self, history: History, completer: Completer, output: Output | None = None
@@ -62,7 +62,7 @@ class PromptReader:
 
 
 class LineReader:
-    """Line by line, for terminals that cannot move their cursor. line: reads one, as `input`."""
+    """Reads lines, for terminals that cannot move the cursor. line: reads one, like `input`."""
 
     def __init__(self, line: Callable[[str], str] = input) -> None:
         self._line = line
@@ -80,7 +80,7 @@ class LineReader:
 
 
 def open_reader(history: Callable[[], History], completer: Completer) -> Reader:
-    """The reader for the terminal that this process has."""
+    """The reader that fits the terminal of this process."""
     if os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return LineReader()
     # If results go to a file, the person still sees what they type.

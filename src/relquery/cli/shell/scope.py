@@ -37,7 +37,7 @@ def unquoted(name: str) -> str:
 
 
 def _code(statement: str) -> str:
-    """A statement with a blank for each of its texts and comments."""
+    """A statement with a blank in place of each text and comment."""
     return "".join(
         statement[piece.start : piece.stop] if piece.kind in ("code", "name") else " "
         for piece in pieces(statement)

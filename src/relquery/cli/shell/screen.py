@@ -27,7 +27,7 @@ _WIDE = 100_000
 class Screen:
     """Results go to standard output or to a file, messages to standard error.
 
-    form: of results. rows: how many of a table are shown; a file has all. path: of the file.
+    form: of results. rows: how many rows of a result are shown; a file gets all. path: of the file.
     """
 
     form: Format = Format.TABLE
@@ -37,11 +37,11 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """Columns that there are for results."""
+        """The width available for results, in columns."""
         return Console().width if self._file is None else _WIDE
 
     def show(self, result: Result) -> None:
-        """Show the rows of a result; nothing for a statement without any."""
+        """Show the rows of a result; nothing for a statement that returns none."""
         if not result.columns:
             return
         if self.form is not Format.TABLE:
@@ -56,7 +56,7 @@ class Screen:
             self.draw(records(result, self.rows))
 
     def draw(self, view: RenderableType) -> None:
-        """Show a table or the like."""
+        """Show a table or another renderable."""
         if self._file is None:
             Console().print(view)
             return

@@ -1,4 +1,4 @@
-"""What a shell holds while it is open."""
+"""The state of an open shell."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from relquery.sql.functions import tokens
 from relquery.sql.result import Result
 
 Ask = Callable[[str], bool]
-"""Asks the person a question; whether the answer is yes."""
+"""Asks the person a yes-or-no question; True for yes."""
 
 
 @dataclass(slots=True)
 class Session:
-    """setup: with the present model, database and tables. known: columns by table, for completion.
+    """An open shell.
 
-    limit: statements that make more calls than this are shown before they are sent; None for none.
-    last: the last result with calls. pending: entries that are to run next. reading: the files of
+    setup: with the present model, database and tables. known: columns by table, for completion.
+    limit: statements with more calls than this are shown before they are sent; None: no statement
+    is. last: the last result with calls. pending: entries to run next. reading: the files of
     `.read` that they come from.
     """
 
@@ -57,12 +58,12 @@ class Session:
         return self.setup.model or "demo"
 
     def refresh(self) -> None:
-        """Look up the tables that completion knows."""
+        """Update the tables for completion."""
         with suppress(QueryError):  # within a transaction that failed
             self.known = self.connection.tables()
 
     def change_model(self, name: str) -> None:
-        """Have another model answer, which is loaded when it is first asked."""
+        """Change to another model, which is loaded at its first call."""
         self.setup = replace(self.setup, model=name)
         before, self.backend = self.backend, _lazy(self.setup)
         self.connection = replace(self.connection, backend=self.backend, clock=self.backend.clock)
@@ -70,9 +71,9 @@ class Session:
         before.close()
 
     def change_database(self, path: Path) -> None:
-        """Open a DuckDB file in place of the present database; registered files stay readable.
+        """Open a DuckDB file instead of the present database. Registered files stay readable.
 
-        Raises TableError, and then all stays as it is.
+        Raises TableError; the present database then stays open.
         """
         setup = replace(self.setup, database=str(path))
         # The answers that this session has paid for are in the present ledger.
@@ -88,7 +89,7 @@ class Session:
         self.setup = replace(self.setup, tables={**self.setup.tables, name: path})
 
     def stop(self, text: str) -> None:
-        """Say something, and do not run what was to run next."""
+        """Show a message, and drop the entries that were to run next."""
         left = len(self.pending)
         self.pending.clear()
         more = (
@@ -105,7 +106,7 @@ class Session:
 
 @dataclass(slots=True)
 class _Loader:
-    """Loads a model once, also if Ctrl-C is pressed meanwhile."""
+    """Loads a model once, even if Ctrl-C is pressed meanwhile."""
 
     model: str
     options: Mapping[str, Any]
@@ -119,7 +120,9 @@ class _Loader:
         return self.loaded
 
     def _heard(self) -> None:
-        self.screen_says(f"Stopping when {self.model} is loaded; Ctrl-C again stops at once.")
+        self.screen_says(
+            f"Stopping when {self.model} is loaded. Press Ctrl-C again to stop at once."
+        )
 
 
 def _lazy(setup: Setup) -> LazyBackend:

@@ -1,4 +1,4 @@
-"""Typed text, cut into entries: statements that `;` ends, and dot-commands of one line."""
+"""Splits typed text into entries: statements that end with `;`, and dot-commands of one line."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Piece:
 
 
 class Entries(NamedTuple):
-    """What a text has of whole entries, and what follows the last of them."""
+    """The complete entries of a text, and the text after the last of them."""
 
     whole: list[str]
     rest: str
 
 
 def pieces(text: str, at: int = 0) -> Iterator[Piece]:
-    """The parts of a text from a place on which no quote and no comment spans."""
+    """The parts of a text from a position that is not inside a quote or a comment."""
     while (mark := _MARK.search(text, at)) is not None:
         if mark.start() > at:
             yield Piece("code", at, mark.start())
@@ -69,7 +69,7 @@ def entries(text: str) -> Entries:
 
 
 def is_whole(text: str) -> bool:
-    """Whether Enter at its end runs a text, and does not add a line to it."""
+    """Whether Enter at the end of a text runs it instead of adding a line."""
     return not entries(text).rest
 
 
@@ -92,7 +92,7 @@ def _marked(mark: re.Match[str], text: str) -> Piece:
 
 
 def _block_comment(text: str, start: int) -> Piece:
-    """A comment may have comments inside, as DuckDB has it."""
+    """A comment, which may contain comments, as in DuckDB."""
     depth = 0
     for mark in _COMMENT.finditer(text, start):
         depth += 1 if mark[0] == "/*" else -1
@@ -102,7 +102,7 @@ def _block_comment(text: str, start: int) -> Piece:
 
 
 def _start(text: str, at: int) -> int:
-    """Where the next entry starts: after blanks and comments; those of a statement stay in it."""
+    """Where the next entry starts: after blanks and comments that are not inside a statement."""
     while True:
         blanks = _BLANKS.match(text, at)
         at = blanks.end() if blanks else at

@@ -47,7 +47,7 @@ def open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
 
 
 def completer(session: Session) -> ShellCompleter:
-    """Completes with what a session knows."""
+    """A completer for the tables and commands of a session."""
     words = {
         name: None if one.words is None else partial(one.words, session)
         for name, one in COMMANDS.items()
@@ -81,11 +81,15 @@ def run_entries(session: Session, text: str) -> None:
         except BrokenPipeError:
             if session.screen.path is None:
                 raise
-            said = f"{session.screen.path} is not read any more. Results go to this terminal."
+            said = f"{session.screen.path} is no longer being read. Results go to this terminal."
             session.screen.close()
             session.stop(said)
         except (RelqueryError, OSError) as error:
-            remedy = " Here: .register NAME=FILE." if isinstance(error, UnknownTableError) else ""
+            remedy = (
+                " In the shell: .register NAME=FILE."
+                if isinstance(error, UnknownTableError)
+                else ""
+            )
             _show_error(session, f"Error: {error}{remedy}")
         except Exception as error:  # a mistake of ours must not cost the session its answers
             session.screen.say(traceback.format_exc())

@@ -1,4 +1,4 @@
-"""Runs one statement of the shell, and shows what it gives and costs."""
+"""Runs one statement of the shell, and shows its result and cost."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from relquery.sql.statements.statement import Calling, read_statement
 from relquery.sql.statements.texts import is_explain, split
 
 PATIENCE = 1.0
-"""Seconds in which pressing Ctrl-C again does no more."""
+"""Seconds in which pressing Ctrl-C again has no further effect."""
 
 
 def run_statement(session: Session, text: str) -> None:
     """Run a statement. Raises RelqueryError.
 
-    If Ctrl-C is pressed meanwhile, it ends, and so does what was to run next.
+    Ctrl-C ends it, and drops what was to run next.
     """
     if is_explain(text):
         _show_explanation(session, text)
@@ -63,13 +63,14 @@ def _stored(ledger: Ledger | None) -> int:
 
 
 def _kept(new: int, came: Came) -> str:
-    """What is kept of the answers that came to a statement which was interrupted."""
+    """Which answers to an interrupted statement are kept, in a sentence."""
     if new:
         answers = "1 new answer is" if new == 1 else f"{new:,} new answers are"
-        return f"{answers} kept, so the same statement goes on from there."
+        return f"{answers} kept, so the same statement continues from there."
     if came.answers:
         return (
-            "No new answer is kept: only whole ones are, and above temperature 0 only with --seed."
+            "No new answer is kept: only complete ones are, and above temperature 0 only with "
+            "--seed."
         )
     return "No new answer had arrived." if came.known else ""
 
@@ -83,7 +84,7 @@ def _show_explanation(session: Session, text: str) -> None:
 
 
 def _is_agreed(session: Session, text: str) -> bool:
-    """Whether a statement may be sent, which the person is asked above the session's limit."""
+    """Whether a statement may be sent. Above the session's limit, the person is asked."""
     if session.limit is None:
         return True
     database = session.connection.database

@@ -23,6 +23,9 @@ FUNCTIONS = {
 }
 """The functions of relquery, and the arguments of each."""
 
+SEARCHING = frozenset({"passages", "ai_search", "ai_dedup"})
+"""Functions whose first argument names a table in quotes."""
+
 BEFORE_A_TABLE = frozenset({"DESCRIBE", "FROM", "INTO", "JOIN", "SUMMARIZE", "TABLE", "UPDATE"})
 """Keywords that a table follows."""
 

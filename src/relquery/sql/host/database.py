@@ -281,14 +281,14 @@ class Database:
         ]
         return found + kept
 
-    def has_macro(self, name: str) -> bool:
-        """Whether the user has defined a macro of this name, in lower case."""
+    def macros(self) -> set[str]:
+        """The names of the macros that the user has defined, in lower case."""
         sql = (
-            "SELECT 1 FROM duckdb_functions() WHERE NOT internal AND lower(function_name) = $1 "
+            "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal "
             "AND function_type IN ('macro', 'table_macro')"
         )
         with _translated("", self):
-            return bool(self.connection.execute(sql, [name]).fetchall())
+            return {name for (name,) in self.connection.execute(sql).fetchall()}
 
     def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
         """The columns of each primary key and UNIQUE constraint of a table.

@@ -1,1 +1,1 @@
-"""A page about a run, in one file of HTML that needs nothing else."""
+"""A page about a run: one HTML file that needs nothing else."""

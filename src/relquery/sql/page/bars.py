@@ -9,12 +9,12 @@ import numpy as np
 from relquery.arrays import Floats
 from relquery.sql.record.recording import StageRecord
 
-_BARS = 600  # more cannot be told apart
+_BARS = 600  # more could not be told apart
 _HEIGHT = 100
 
 
 def bars(record: StageRecord) -> str:
-    """A picture, and what a bar is. Several prompts share a bar if there are very many."""
+    """A picture and a line about it. If there are very many prompts, several share a bar."""
     rows = np.array(record.counts, np.float64).reshape(-1, 3)
     if not len(rows):
         return ""
@@ -33,13 +33,13 @@ def bars(record: StageRecord) -> str:
     return (
         f'<svg class="bars" viewBox="0 0 {len(starts)} {_HEIGHT}" preserveAspectRatio="none" '
         f'role="img" aria-label="Tokens of each prompt">{paths}</svg>'
-        f'<p class="small">Each bar is {what}, in the order sent. The highest has {top:,.0f} '
+        f'<p class="small">Each bar is {what}, in the order sent. The tallest has {top:,.0f} '
         "tokens.</p>"
     )
 
 
 def _path(means: Floats, part: int, top: float) -> Iterator[str]:
-    """Rectangles on top of those of the parts before."""
+    """The rectangles of one part, on top of those of the parts before."""
     below = means[:part].sum(axis=0)
     for at, (base, height) in enumerate(zip(below, means[part], strict=True)):
         if height > 0:

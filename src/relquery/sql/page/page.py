@@ -36,7 +36,7 @@ details{margin:.25em 0}summary{cursor:pointer;overflow-wrap:anywhere}
 
 
 def page(query: str, shown: str, size: str, report: Report, recording: Recording | None) -> str:
-    """HTML of a run. shown: the table of the result's first rows; size: how many there are."""
+    """The HTML of a run. shown: a table of the result's first rows. size: the number of rows."""
     stages = of_columns(report.columns(), ("stage", "agreement", "order")) if report.stages else ""
     body = [
         "<h1>relquery run</h1>",
@@ -56,7 +56,7 @@ def page(query: str, shown: str, size: str, report: Report, recording: Recording
 def _recorded(recording: Recording | None, report: Report) -> list[str]:
     if recording is None:
         return [
-            '<p class="small">Prompts were not recorded; con.sql(..., record=True) does it.</p>'
+            '<p class="small">Prompts were not recorded. con.sql(..., record=True) keeps them.</p>'
         ]
     names = {stage.name: stage for stage in report.stages}
     room = _ROOM // max(1, len(recording.stages))
@@ -70,7 +70,11 @@ def _recorded(recording: Recording | None, report: Report) -> list[str]:
         if stage is not None:
             parts.append(_remark(stage.expression))
             if stage.ledger_hits:
-                parts.append(_remark(f"{stage.ledger_hits:,} answers of the ledger; not sent."))
+                parts.append(
+                    _remark(
+                        f"{stage.ledger_hits:,} answers came from the ledger and were not sent."
+                    )
+                )
         parts += [bars(record), *prompts(record, room)]
     return parts
 

@@ -1,4 +1,4 @@
-"""The prompts of a stage that were kept in full, with what was reused of each."""
+"""The prompts of a stage that were kept in full, with the reused part of each marked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ _REUSED, _COMPUTED, _ANSWER = 400, 4_000, 1_000  # characters that are shown of 
 
 
 def prompts(record: StageRecord, room: int) -> Iterator[str]:
-    """HTML of the prompts, one after the other, until it has `room` characters; then what is left
-    out.
-    """
+    """The HTML of prompts, up to `room` characters in all, and a line about those left out."""
     shown = 0
     for at, one in sorted(record.full.items()):
         part = _prompt(at, one)
@@ -71,12 +69,12 @@ def _place(sent: Sent, text: str) -> int:
 
 def _how(sent: Sent) -> str:
     if sent.reused is None:
-        return "Some parts are modules, which are reused wherever they stand; they are not marked."
-    return "Where the reused part ends is estimated from the number of tokens."
+        return "Some parts are modules, which are reused at any position. They are not marked."
+    return "The end of the reused part is estimated from the number of tokens."
 
 
 def _middle_out(text: str) -> str:
-    """The text without its middle, if it is long: prompts repeat what those before have."""
+    """The text without its middle if it is long, because prompts repeat it."""
     if len(text) <= _REUSED:
         return text
     half = _REUSED // 2

@@ -1,1 +1,1 @@
-"""Runs a query on some of its rows, and foretells from them what all rows will cost."""
+"""Runs a query on some of its rows, and estimates from them what all rows will cost."""

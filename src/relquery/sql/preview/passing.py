@@ -1,4 +1,4 @@
-"""Which share of the rows of a preview passed each condition on answers."""
+"""The share of a preview's rows that passed each condition on answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CALL = re.compile(rf"{ours.TEXT_STAND_IN}_(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A condition. stage: whose answers it reads. rows: for how many rows it was decided."""
+    """A condition. stage: the one whose answers it reads. rows: those that it was applied to."""
 
     place: Place
     stage: str
@@ -26,8 +26,8 @@ class Passed:
 
     @property
     def count(self) -> Count:
-        """What to foretell with. If no row passed, half a row counts as passed: a few rows do not
-        show that none of all will.
+        """The count for the estimate. If no row passed, half a row counts as passed, because a few
+        rows do not show that none will pass.
         """
         return Count(self.rows, self.passed) if self.passed else Count(2 * self.rows, 1)
 
@@ -35,15 +35,15 @@ class Passed:
     def note(self) -> str:
         """The share in words, with its 95% interval."""
         low, high = wilson_interval(self.passed / self.rows, self.rows)
-        taken = "" if self.passed else ", taken as half a row"
+        taken = "" if self.passed else ", counted as half a row"
         return (
-            f"{self.stage}: {self.passed} of {self.rows} rows passed{taken} (of all rows, "
-            f"{low:.0%} to {high:.0%} do, with 95% confidence)"
+            f"{self.stage}: {self.passed} of {self.rows} rows passed{taken} (95% interval "
+            f"for all rows: {low:.0%} to {high:.0%})"
         )
 
 
 def passed(selects: Sequence[SampledRows]) -> Iterator[Passed]:
-    """The conditions that were decided for some row."""
+    """The conditions that were applied to at least one row."""
     for number, rows in enumerate(selects):
         for text, tally in rows.tallies.by_text.items():
             judged = sum(count.rows for count in tally.counts)
@@ -53,12 +53,12 @@ def passed(selects: Sequence[SampledRows]) -> Iterator[Passed]:
 
 
 def measured(conditions: Sequence[Passed]) -> Mapping[Place, Sequence[Count]]:
-    """For Shares."""
+    """The counts of all conditions, as Shares takes them."""
     return {one.place: [one.count] for one in conditions}
 
 
 def _stage(text: str, rows: SampledRows) -> str:
-    """The stage that answered the last call that a condition reads."""
+    """The stage of the last call that a condition reads."""
     calls = [int(number) for number in _CALL.findall(text)]
     stages = [one for one in rows.of_call(max(calls)).stages if one is not None]
     return stages[0] if stages else "a condition"

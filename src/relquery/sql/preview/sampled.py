@@ -1,4 +1,4 @@
-"""The rows of one SELECT for a preview: a few, drawn at random, whatever the table's size."""
+"""A few rows of one SELECT for a preview, drawn at random."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from relquery.sql.walk.choices import SEED
 class SampledRows(MeasuredRows):
     """Some base rows of a plan, in their order. total: how many there are in all.
 
-    most: how many rows, and how many items of a group. largest: the most items that a group has
-    of which it sees only some; 0 if all groups are whole.
+    most: the limit for rows, and for items of a group. largest: the size of the largest group of
+    which only some items are used; 0 if no group was cut.
     """
 
     total: int = 0
@@ -36,7 +36,7 @@ class SampledRows(MeasuredRows):
     largest: int = 0
 
     def cells(self, fields: tuple[Field, ...], rows: Int64s) -> Cells:
-        """See Rows. A group has at most so many items, drawn at random."""
+        """See Rows. At most `most` items of a group are used, drawn at random."""
         found = Rows.cells(self, fields, rows)
         if not any(one.task.kind == "group" and one.fields == fields for one in self.plan.calls):
             return found
@@ -58,7 +58,7 @@ class SampledRows(MeasuredRows):
 
 @dataclass(slots=True)
 class Sample:
-    """Starts the SELECTs of a statement on `most` rows each, and knows them afterwards."""
+    """Starts each SELECT of a statement on at most `most` rows, and keeps these rows."""
 
     most: int
     selects: list[SampledRows] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Sample:
 
     @property
     def lengths(self) -> Mapping[str, float]:
-        """Tokens of each stage's answers on average, of those in the ledger too."""
+        """The mean number of tokens in each stage's answers, including those from the ledger."""
         found: dict[str, list[int]] = {}
         for values in (values for rows in self.selects for values in rows.values.values()):
             for stage, answer in zip(values.stages, values.answers, strict=True):
@@ -98,7 +98,7 @@ class Sample:
 
 
 def drawn(total: int, most: int) -> Int64s:
-    """At most so many of the numbers below `total`, ascending; always the same ones."""
+    """At most `most` of the numbers below `total`, ascending; always the same ones."""
     if total <= most:
         return np.arange(total)
     return np.sort(np.random.default_rng(SEED).choice(total, most, replace=False))

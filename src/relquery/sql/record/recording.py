@@ -17,9 +17,11 @@ DEFAULT = 200
 
 @dataclass(slots=True)
 class Sent:
-    """A prompt that was sent. reused: with how many characters of its text the cached part ends;
-    None if it is not one part at the beginning. is_exact: whether that was found by the tokenizer,
-    not estimated from the number of tokens.
+    """A prompt that was sent.
+
+    reused: how many characters at the beginning of its text were cached; None if the cached part is
+    not at the beginning. is_exact: True if the tokenizer told, False if it was estimated from the
+    number of tokens.
     """
 
     prompt: Prompt
@@ -35,9 +37,11 @@ class Sent:
 
 @dataclass(slots=True)
 class StageRecord:
-    """The prompts of one stage. most: how many are kept in full. full: these, by the place in the
-    order sent. counts: per prompt, its tokens, how many of them were cached, and the tokens of its
-    answer; zeros if none came.
+    """The prompts of one stage.
+
+    most: how many are kept in full. full: those, by their place in the order sent. counts: three
+    numbers per prompt: its tokens, how many of them were cached, and the tokens of its answer;
+    zeros if there was no answer.
     """
 
     most: int
@@ -55,7 +59,7 @@ class StageRecord:
         return zip(numbers, numbers, numbers, strict=True)
 
     def batch(self, prompts: Sequence[Prompt]) -> Callable[[int, Answer], None]:
-        """Note that some more are sent. The function takes the index and answer of each."""
+        """Add prompts that are being sent. Returns a function for the index and answer of each."""
         before = self.sent
         self.counts.extend([0, 0, 0] * len(prompts))
 
@@ -71,7 +75,7 @@ class StageRecord:
 
 @dataclass(slots=True)
 class Recording:
-    """A run. most: how many prompts of each stage are kept in full."""
+    """The prompts of a run. most: how many of each stage are kept in full."""
 
     most: int = DEFAULT
     stages: dict[str, StageRecord] = field(default_factory=dict)
@@ -81,8 +85,8 @@ class Recording:
         """None for False. Raises ConfigError for what is neither a boolean nor a number."""
         if not isinstance(record, int) or record < 0:
             raise ConfigError(
-                f"record is {record!r}; it must be True, False, or how many prompts of each stage "
-                "to keep in full."
+                f"record is {record!r}; it must be True, False, or the number of prompts of each "
+                "stage to keep in full."
             )
         if record is False:
             return None
@@ -93,13 +97,13 @@ class Recording:
         return self.stages.setdefault(name, StageRecord(self.most))
 
     def finish(self, backend: Backend) -> None:
-        """Find how far the cached part of each prompt reaches, now that nothing is being asked."""
+        """Find where the cached part of each prompt ends. Called when nothing is being asked."""
         for one in (one for stage in self.stages.values() for one in stage.full.values()):
             one.reused, one.is_exact = reused_characters(one.prompt, one.answer, backend)
 
 
 def text_of(prompt: Prompt) -> str:
-    """The text of a prompt, its messages apart."""
+    """The text of a prompt, with a blank line between messages."""
     parts: list[str] = []
     for at, span in enumerate(prompt):
         if at and span.role is not prompt[at - 1].role:

@@ -15,8 +15,8 @@ from relquery.prompt import Answer, Prompt, Reuse
 def reused_characters(prompt: Prompt, answer: Answer, backend: Backend) -> tuple[int | None, bool]:
     """(characters of the text that the cached tokens cover, whether that is exact).
 
-    Exact by the local engine's tokenizer; else in proportion to the tokens. None if some spans are
-    independent, as what is cached is then not one part at the beginning.
+    Exact with the local engine's tokenizer, otherwise in proportion to the tokens. None if some
+    spans are independent, because the cached part is then not at the beginning.
     """
     texts = [span.content for span in prompt if isinstance(span.content, str)]
     if len(texts) < len(prompt) or any(span.reuse is not Reuse.PREFIX for span in prompt):
@@ -62,7 +62,7 @@ def _tokens(prompt: Prompt, backend: Backend) -> TokenIds | None:
 
 
 def _common(one: TokenIds, other: TokenIds) -> int:
-    """How many tokens both begin with."""
+    """The number of tokens at the beginning that are the same."""
     size = min(len(one), len(other))
     differs = np.flatnonzero(np.asarray(one[:size]) != np.asarray(other[:size]))
     return int(differs[0]) if len(differs) else size

@@ -31,7 +31,7 @@ def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corp
         ours.NEAREST: (of_texts.nearest, PAIRS_IN_SQL),
         ours.DUPLICATES: (of_texts.duplicates, GROUPS_IN_SQL),
     }
-    own = {name for name in functions if database.has_macro(name)}
+    own = functions.keys() & database.macros()
 
     def install_all() -> None:
         for name, (function, kind) in functions.items():

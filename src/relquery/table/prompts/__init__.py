@@ -1,1 +1,1 @@
-"""The prompts of a schedule: rendered, marked, written as batch files, answers put back."""
+"""Prompts of a schedule: built, marked for caching, written to batch files; and their answers."""

@@ -17,15 +17,16 @@ from relquery.table.prompts.replies import Reply, read_reply
 from relquery.table.prompts.source import Source
 
 NO_RESULT = "There is no result for this row."
+CHANGED = "This row has changed since the batch was written."
 _SHOWN = 5  # rows or lines that a message lists
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answers:
     """The answers to a table's prompts.
 
     values: (n,), the answer of each row in the order of the table; NULL if it has none.
-    errors: by row, why it has no answer. problems: what else was in the files, each with where.
+    errors: by row, why it has no answer. problems: what else is wrong with the files, and where.
     """
 
     values: pa.Array
@@ -34,23 +35,36 @@ class Answers:
 
     @property
     def failed(self) -> Int64s:
-        """Rows without an answer, ascending: the `rows` to write a batch of again."""
+        """Rows without an answer, ascending. Give them to `write_batch` as `rows` to ask again."""
         return np.array(sorted(self.errors), np.int64)
 
     def __len__(self) -> int:
         return len(self.values)
 
+    def __repr__(self) -> str:
+        found = f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer"
+        count = len(self.problems)
+        more = f", {count} {'problem' if count == 1 else 'problems'}" if count else ""
+        return f"<Answers: {found}{more}>"
+
     def __str__(self) -> str:
+        return self.summary("Send these rows again: write_batch(..., rows=answers.failed).")
+
+    def summary(self, remedy: str) -> str:
+        """What was found. remedy: how to send rows without an answer again."""
         lines = [f"{len(self) - len(self.errors):,} of {len(self):,} rows have an answer."]
         missing = [row for row, error in self.errors.items() if error == NO_RESULT]
         if missing:
-            lines.append(f"No result for {_rows(missing)}.")
+            lines.append(
+                f"No result for {_rows(missing)}. If the batch has more result files, read all of "
+                "them together."
+            )
         others = [(row, error) for row, error in self.errors.items() if error != NO_RESULT]
         lines += [f"Row {row}: {error}" for row, error in others[:_SHOWN]]
         if len(others) > _SHOWN:
-            lines.append(f"{len(others) - _SHOWN:,} more rows failed; see `errors`.")
+            lines.append(f"{len(others) - _SHOWN:,} more rows failed; `errors` has them.")
         if self.errors:
-            lines.append("Send these rows again: write_batch(..., rows=answers.failed).")
+            lines.append(remedy)
         return "\n".join([*lines, *self.problems])
 
 
@@ -82,9 +96,10 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(slots=True)
 class _Found:
-    """What the lines read so far say. digests: of each row of the table. here: rows of this file.
+    """What was found in the lines read so far.
 
-    A failure in one file and an answer in another is a row that was sent again: no problem.
+    digests: of each row of the table. here: rows with a result in the present file. A failure in
+    one file and an answer in another is fine: the row was sent again.
     """
 
     count: int
@@ -126,36 +141,45 @@ class _Found:
         """Every row once: its first answer, or why it has none."""
         values = pa.array([self.texts.get(row) for row in range(self.count)], pa.large_string())
         lost = [row for row in range(self.count) if row not in self.texts]
-        errors = {row: self.errors.get(row, NO_RESULT) for row in lost}
+        changed = {row for _, row in self.changed}
+        errors = {
+            row: self.errors.get(row, CHANGED if row in changed else NO_RESULT) for row in lost
+        }
         return Answers(values, errors, tuple(self._problems()))
 
     def _problems(self) -> Iterator[str]:
         if self.differing:
             yield (
-                f"{_count(self.differing, 'answer')} unlike an earlier one of the row: "
-                f"{_listed(self.differing)}. The first is kept. Give only the files to keep."
+                f"{_count(self.differing, 'answer')} {_differ(self.differing)} from an earlier "
+                f"answer to the same row: {_listed(self.differing)}. The earlier answer is kept. "
+                "Leave out the files that you do not want."
             )
         if self.again:
             yield (
-                f"{_count(self.again, 'result')} of rows that have one: {_listed(self.again)}. "
-                "The first answer is kept. Give each file once."
+                f"{_count(self.again, 'result')} for rows that already have one: "
+                f"{_listed(self.again)}. The first answer is kept. Give each file once."
             )
         if self.changed:
             yield (
-                f"{_count(self.changed, 'answer')} of rows whose cells were others when they were "
-                f"asked about: {_listed(self.changed)}. Order the table that the batch was "
+                f"{_count(self.changed, 'result')} for rows that have changed since the batch was "
+                f"written (cells, or the names, number or order of columns): "
+                f"{_listed(self.changed)}. They are ignored. Use the table that the batch was "
                 "written from, or send these rows again."
             )
         if self.foreign:
             yield (
-                f"{_count(self.foreign, 'result')} with ids that no row of this table has: "
+                f"{_count(self.foreign, 'result')} with an id that no row of this table has: "
                 f"{_listed(self.foreign)}. Give the result files of this table."
             )
         if self.broken:
             yield (
-                f"{_count(self.broken, 'line')} not read: {_listed(self.broken)}. Download the "
-                "file again."
+                f"{_count(self.broken, 'line')} could not be read: {_listed(self.broken)}. "
+                "Download the file again."
             )
+
+
+def _differ(found: Sequence[object]) -> str:
+    return "differs" if len(found) == 1 else "differ"
 
 
 def _count(found: Sequence[object], what: str) -> str:

@@ -24,27 +24,50 @@ from relquery.table.prompts.source import Source
 from relquery.table.prompts.template import Template
 from relquery.table.prompts.waves import in_waves
 
-# Ends of a line for readers that split text by Unicode's rules. In JSON they only occur in strings.
+# Some readers also split lines at these. JSON has them only inside strings.
 _LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\u0085\u2028\u2029"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Batch:
-    """What was written.
+    """The files of a batch.
 
-    waves: the files, by wave; send a wave once the one before it is answered. requests: how many
-    there are. bill: what the provider charges for the prompts if they are sent one after the other,
-    at list prices, which batch APIs halve; None if the price has no breakpoints.
+    waves: the files of each wave; send a wave when the one before it has been answered. requests:
+    how many there are in all. bill: what the provider charges for the prompts at list prices if
+    they are sent one after the other (batch APIs charge half); None if `unbilled` says why.
     """
 
     waves: tuple[tuple[Path, ...], ...]
     requests: int
     bill: Bill | None
+    unbilled: str = ""
 
     @property
     def paths(self) -> tuple[Path, ...]:
         """All files, in the order to send."""
         return tuple(path for wave in self.waves for path in wave)
+
+    def __str__(self) -> str:
+        count = "1 request" if self.requests == 1 else f"{self.requests:,} requests"
+        lines = [f"{count} in {', '.join(map(str, self.paths))}"]
+        if len(self.waves) > 1:
+            lines.append("Send each wave when the one before it has been answered.")
+        return "\n".join([*lines, self.cost])
+
+    @property
+    def cost(self) -> str:
+        """The bill in a sentence, or why there is none."""
+        if self.bill is None:
+            return f"No bill: {self.unbilled}" if self.unbilled else "No bill."
+        return (
+            f"Input costs {self.bill.usd:.4g} USD at list prices if requests are sent one after "
+            "the other. Batch APIs charge half."
+        )
+
+    def __repr__(self) -> str:
+        bill = "no bill" if self.bill is None else f"{self.bill.usd:.4g} USD"
+        files = "1 file" if len(self.paths) == 1 else f"{len(self.paths):,} files"
+        return f"<Batch: {self.requests:,} requests in {files}, {bill}>"
 
 
 def write_batch(
@@ -58,10 +81,10 @@ def write_batch(
     settings: Settings,
     waves: int,
 ) -> Batch:
-    """Write prompts, a line each, each wave to files of its own; see BatchFiles for their names.
+    """Write prompts, one per line, each wave to its own files; see BatchFiles for their names.
 
-    Raises ConfigError for a prompt that is too long for a file, OSError if writing fails. Then no
-    file is written or replaced.
+    Raises ConfigError for a prompt that is too long for a file, OSError if writing fails. No file
+    is written or replaced then.
     """
     if waves == 1:
         sent = prompts(source, template, rows, fields, price)
@@ -71,11 +94,23 @@ def write_batch(
     with BatchFiles(path, form.requests, form.size) as files:
         for wave in parts:
             files.add_wave(_lines(wave, form, settings))
-    return Batch(files.paths, len(sent), sent.bill)
+    return Batch(files.paths, len(sent), sent.bill, _unbilled(price, settings.model))
+
+
+def _unbilled(price: Price | None, model: str) -> str:
+    """Why the prompts have no bill; empty if they have one."""
+    if price is None:
+        return f"no price of {model!r} is known. Give price=, an rq.Price or the name of one."
+    if not price.breakpoints:
+        return (
+            f"requests for {price.name} mark nothing, as its cache is automatic. "
+            f"rq.reorder(table, weight={price.name!r}).report.bill estimates what it saves."
+        )
+    return ""
 
 
 def chosen(order: Int64s, wanted: Any, count: int) -> Int64s:
-    """The places in the order of some rows. Raises ConfigError for rows that the table lacks."""
+    """Where some rows are in the order. Raises ConfigError for rows that are not in the table."""
     try:
         numbers = np.asarray([index(row) for row in wanted], np.int64)
     except (TypeError, OverflowError) as error:

@@ -1,4 +1,4 @@
-"""Lines in files of limited size, which appear under their names only once all are whole."""
+"""Writes lines to files of limited size, which get their names once all are complete."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relquery.errors import ConfigError
 
 
 class BatchFiles:
-    """Files under construction, by wave; a context that keeps them all, or none after an error.
+    """Files that are being written, by wave. A context that keeps all of them, or none on an error.
 
-    path: the name if there is one file. Otherwise waves and files are numbered before its ending:
+    path: the name if there is one file. Otherwise waves and files are numbered before the ending:
     batch-wave1.jsonl, batch-2.jsonl, batch-wave2-3.jsonl. lines, size: the most lines and bytes of
-    a file.
+    a file; a line break counts as a byte.
     """
 
     def __init__(self, path: Path, lines: int, size: int) -> None:
@@ -41,8 +41,8 @@ class BatchFiles:
         for line in lines:
             if len(line) + 1 > self._size:
                 raise ConfigError(
-                    f"A request has {len(line):,} bytes, more than a batch file may have "
-                    f"({self._size:,}). Shorten the row: {line[:60].decode(errors='replace')}..."
+                    f"A request has {len(line):,} bytes, which is more than fit into a batch file "
+                    f"({self._size:,}). Shorten its row: {line[:60].decode(errors='replace')}..."
                 )
             count, size = self._used
             if count == self._lines or size + len(line) + 1 > self._size:

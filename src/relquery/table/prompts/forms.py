@@ -7,12 +7,13 @@ Limits: OpenAI's Batch API takes files of 50,000 requests and 200 MB, Anthropic'
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from relquery.errors import ConfigError, unknown
+from relquery.errors import ConfigError, did_you_mean, unknown
 from relquery.table.cost.price import PRICES, Price
+from relquery.table.prompts.options import CHAT_COMPLETIONS, MESSAGES, Options, fields_of
 from relquery.table.prompts.prompts import RowPrompt
 
 FormName = Literal["openai", "anthropic"]
@@ -20,37 +21,33 @@ Json = dict[str, Any]
 
 MB = 1_000_000
 TTLS = ("5m", "1h")
-_OWN = ("model", "messages", "system", "max_tokens", "max_completion_tokens", "stream", "n")
+_AROUND = 64  # bytes that a list of requests takes besides its lines
 _CLAUDE = "claude"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all requests have in common.
+    """The settings that all requests of a batch share.
 
-    options: further parameters of the request, such as temperature. ttl: how long Anthropic keeps
-    what a request marks. explicit: whether requests say which prefixes to cache.
+    options: further fields of each request, such as temperature. ttl: how long Anthropic keeps
+    the prefixes that a request marks. explicit: whether requests say which prefixes to cache.
     """
 
     model: str
     max_tokens: int
-    options: Mapping[str, Any]
+    options: Options
     ttl: str
     explicit: bool
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:
-            raise ConfigError(f"model is {self.model!r}; it must be a provider's name of a model.")
+            raise ConfigError(
+                f"model is {self.model!r}; it must be the model's name at the provider, as text."
+            )
         if not isinstance(self.max_tokens, int) or self.max_tokens < 1:
             raise ConfigError(f"max_tokens is {self.max_tokens!r}; it must be 1 or more.")
         if self.ttl not in TTLS:
             raise ConfigError(unknown("ttl", self.ttl, TTLS))
-        for name in self.options:
-            if name in _OWN:
-                raise ConfigError(
-                    f"{name} cannot be an option of a request: it is set from the prompts, or by "
-                    "model= and max_tokens=, and each row has one answer."
-                )
         try:
             json.dumps([self.model, self.options], allow_nan=False, ensure_ascii=False).encode()
         except (TypeError, ValueError) as error:
@@ -62,18 +59,26 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A provider's form. requests, size: the most requests and bytes of one file."""
+    """A provider's form. requests, size: the most requests and bytes of one file.
+
+    api: what a request is called. fields: those that a user may set.
+    """
 
     name: FormName
     requests: int
     size: int
     request: Callable[[RowPrompt, str, Settings], Json]
+    api: str
+    fields: frozenset[str]
 
 
-def find_form(name: str) -> Form:
+def find_form(name: object) -> Form:
     """The form of this name. Raises ConfigError."""
-    if name not in FORMS:
-        raise ConfigError(unknown("form", name, FORMS))
+    if not isinstance(name, str) or name not in FORMS:
+        raise ConfigError(
+            f"form is {name!r}; it must be 'openai' (OpenAI's Batch API) or 'anthropic' "
+            f"(Anthropic's Message Batches).{did_you_mean(str(name), _PROVIDERS)}"
+        )
     return FORMS[name]
 
 
@@ -83,18 +88,22 @@ def settings_of(
     model: str | None,
     max_tokens: int,
     ttl: str,
-    options: Mapping[str, Any],
+    options: Options,
 ) -> tuple[Price | None, Settings]:
-    """(the price by which requests are marked, their settings). Raises ConfigError.
+    """(the price that decides which prefixes are marked, the settings). Raises ConfigError.
 
     model: None for the name of the price.
     """
     if model is None:
         if price is None:
-            raise ConfigError("Which model? Give model=, the provider's name of it.")
+            raise ConfigError(
+                "No model is given. Give model=, its name at the provider, such as "
+                "model='gpt-5.4-mini'."
+            )
         model = price.name
     marked = price is not None and price.breakpoints > 0
-    settings = Settings(model, max_tokens, options, ttl, explicit=marked)
+    fields = fields_of(options, form.fields, form.api)
+    settings = Settings(model, max_tokens, fields, ttl, explicit=marked)
     _check_price(form, price)
     if ttl == TTLS[0]:
         return price, settings
@@ -102,8 +111,8 @@ def settings_of(
         raise ConfigError(f"ttl is {ttl!r}, but it only matters with form='anthropic'.")
     if price is None or not marked:
         raise ConfigError(
-            f"ttl is {ttl!r}, but nothing is marked: no price with breakpoints is known. Give "
-            "price=."
+            f"ttl is {ttl!r}, but no prefix is marked, because no price of {model!r} with "
+            "breakpoints is known. Give price=, an rq.Price or the name of one."
         )
     return replace(price, write=2 * price.uncached, lifetime_s=3600.0), settings
 
@@ -114,8 +123,8 @@ def _check_price(form: Form, price: Price | None) -> None:
     if price.name.startswith(_CLAUDE) != (form.name == "anthropic"):
         other = "openai" if form.name == "anthropic" else "anthropic"
         raise ConfigError(
-            f"The breakpoints of {price.name} cannot be written in the form {form.name!r}. Give "
-            f"form={other!r}, or price= and the name of another price."
+            f"form is {form.name!r}, which cannot mark prefixes for the price {price.name!r}. Give "
+            f"form={other!r}, or the price of your model as price=."
         )
 
 
@@ -155,9 +164,14 @@ def _anthropic(prompt: RowPrompt, custom_id: str, settings: Settings) -> Json:
 
 
 FORMS: dict[str, Form] = {
-    "openai": Form("openai", 50_000, 200 * MB, _openai),
-    "anthropic": Form("anthropic", 100_000, 256 * MB, _anthropic),
+    "openai": Form(
+        "openai", 50_000, 200 * MB, _openai, "OpenAI's chat completions", CHAT_COMPLETIONS
+    ),
+    "anthropic": Form(
+        "anthropic", 100_000, 256 * MB - _AROUND, _anthropic, "Anthropic's Messages", MESSAGES
+    ),
 }
+_PROVIDERS = tuple(FORMS)
 
 _Blocks = list[tuple[str, bool]]
 """Texts, and whether each ends a prefix to be cached."""
@@ -174,8 +188,8 @@ def _blocks(prompt: RowPrompt) -> tuple[bool, _Blocks]:
     """(whether the system text ends a prefix, the blocks after it).
 
     Up to the last breakpoint each part is a block, so that prompts that share a prefix share its
-    blocks, whatever else they mark. What follows is one block. Providers refuse blank blocks: a
-    blank part joins the next one, and a breakpoint after it moves before it.
+    blocks, whatever else they mark. The rest is one block. Providers refuse blank blocks: a blank
+    part is joined to the next one, and a breakpoint after it is moved before it.
     """
     last = max(prompt.breakpoints, default=0)
     blocks: _Blocks = [(prompt.system, False)] if prompt.system else []

@@ -1,7 +1,7 @@
-"""The id of a request: its row's number in the table, and a digest of the row's cells.
+"""The id of a request: its row's number in the table, and a digest of cells and column names.
 
 Results come in any order, perhaps in another process and days later. The number says where an
-answer belongs, and the digest whether that row still has the cells that were asked about. Providers
+answer belongs, and the digest whether that row is still the one that was asked about. Providers
 accept up to 64 letters, digits, hyphens and underscores.
 """
 
@@ -18,6 +18,6 @@ def custom_id(row: int, digest: str) -> str:
 
 
 def read_id(text: object) -> tuple[int, str] | None:
-    """(row, digest); None for what `custom_id` never gives."""
+    """(row, digest); None for an id that `custom_id` does not make."""
     found = _ID.fullmatch(text) if isinstance(text, str) else None
     return None if found is None else (int(found[1]), found[2])

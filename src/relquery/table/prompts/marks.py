@@ -1,4 +1,4 @@
-"""Where requests mark their prefixes: the choice that the bill counts, as parts of prompts."""
+"""Which prefixes requests mark: the choice that the bill is computed for, as parts of prompts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prompts(
 
 
 def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) -> Blocks:
-    """Prompts as blocks: the text before the fields with the system text, fields, text after."""
+    """Prompts as blocks: system text and text before the fields, each field, text after them."""
     return Blocks.of(
         source.sent(rows, fields),
         source.sizes(template),
@@ -40,10 +40,10 @@ def blocks_of(source: Source, template: Template, rows: Int64s, fields: Fields) 
 
 
 def price_of(given: str | Price | None, source: Source, model: str | None) -> Price | None:
-    """The price to write for: the one given, or the model's if it is known, or that of `reorder`.
+    """The price that marks are chosen for: the given one, the model's, or that of `reorder`.
 
-    A price that the user made for `reorder` comes before the model's. Raises ConfigError for an
-    unknown name.
+    An rq.Price that the user made for `reorder` has precedence over the model's. Raises ConfigError
+    for an unknown name.
     """
     if isinstance(given, Price):
         return given
@@ -56,7 +56,7 @@ def price_of(given: str | Price | None, source: Source, model: str | None) -> Pr
 
 
 def _in_parts(marks: Marks, blocks: Blocks, shift: int) -> Marks:
-    """Breakpoints in parts. marks: in tokens. shift: parts without a block, before all others."""
+    """Breakpoints in parts. marks: in tokens. shift: parts before all others that have no block."""
     found: Marks = []
     for start in range(0, len(marks), AT_ONCE):
         some = slice(start, start + AT_ONCE)

@@ -20,10 +20,10 @@ class RowPrompt:
     """One row's prompt.
 
     row: its number in the table, from 0. columns: the names of its fields, in the order sent.
-    parts: the text before the fields, each field with its line break, the text after the fields;
-        joined they are `text`.
-    breakpoints: numbers of parts after which a request marks its prefix to be cached, ascending:
-        `parts[:b]`, and the system text before, is what the cache keeps.
+    parts: the text before the fields, each field with its line break, the text after the fields.
+        Joined they are `text`.
+    breakpoints: after how many parts a prefix to be cached ends, ascending. For each `b` of them,
+        the cache keeps the system text and `parts[:b]`.
     """
 
     row: int
@@ -47,10 +47,10 @@ class RowPrompt:
 class Prompts(Sequence[RowPrompt]):
     """The prompts of some rows in the order to send.
 
-    Whoever reads them one after the other has the texts of a thousand rows in memory at a time.
+    Read one after the other, the texts of about a thousand rows are in memory at a time.
 
-    bill: what the provider charges if they are sent one after the other; None for a price without
-        breakpoints, and without a price.
+    bill: what the provider charges if they are sent one after the other; None without a price, and
+        for a price without breakpoints.
     """
 
     def __init__(
@@ -73,20 +73,23 @@ class Prompts(Sequence[RowPrompt]):
         return self._rows
 
     def part(self, places: Int64s) -> Prompts:
-        """Some of them, by their place in the order; their breakpoints stay, the bill does not."""
+        """Some of them, by their place in the order, with their breakpoints and without a bill."""
         marks = self._breakpoints
         chosen = None if marks is None else [marks[place] for place in places.tolist()]
         rows, fields = self._rows[places], self._fields[places]
         return Prompts(self._source, self._template, rows, fields, chosen, None)
 
     def custom_ids(self) -> Iterator[str]:
-        """The id of each request; see relquery.table.prompts.ids."""
+        """The id of each request, in this order; see relquery.table.prompts.ids."""
         digests = self._source.digests(self._rows)
         for row, digest in zip(self._rows.tolist(), digests, strict=True):
             yield custom_id(row, digest)
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<Prompts: {len(self):,} prompts>"
 
     @overload
     def __getitem__(self, index: int) -> RowPrompt: ...

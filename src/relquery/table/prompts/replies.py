@@ -1,4 +1,4 @@
-"""One line of a provider's result file: whose it is, and its answer or what went wrong."""
+"""One line of a provider's result file: the id of its request, and the answer or the error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 300  # characters of a provider's message that are shown
 
 
 class Reply(NamedTuple):
-    """custom_id: as it stands in the line. text: the answer; None if there is only an error."""
+    """custom_id: as in the line. text: the answer; None if there is only an error."""
 
     custom_id: object
     text: str | None
@@ -24,19 +24,19 @@ class Reply(NamedTuple):
 
 
 def read_reply(line: bytes) -> Reply | str:
-    """A line of OpenAI's or Anthropic's results; or, as text, why it is neither."""
+    """A line of OpenAI's or Anthropic's results; a text says what is wrong with other lines."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
-        return "is not JSON"
+        return "not JSON"
     if not isinstance(said, dict) or "custom_id" not in said:
-        return "has no custom_id"
+        return "no custom_id"
     if isinstance(result := said.get("result"), dict):
         text, error = _of_anthropic(result)
     elif "response" in said or "error" in said:
         text, error = _of_openai(said)
     else:
-        return "is not a result of a batch: it has neither 'result' nor 'response'"
+        return "not a result of a batch, as it has neither 'result' nor 'response'"
     return Reply(said["custom_id"], text, error)
 
 
@@ -77,18 +77,18 @@ def _of_openai(said: dict[str, Any]) -> Said:
 
 
 def _text_of(content: list[Any]) -> str | None:
-    """Of the blocks of a message that are text; None if none is."""
+    """The text blocks of a message, joined; None if there are none."""
     texts = [block.get("text") for block in content if isinstance(block, dict)]
     known = [text for text in texts if isinstance(text, str)]
     return "".join(known) if known else None
 
 
 def _answer(text: object, reason: object) -> Said:
-    """A whole answer is a value, and nothing else is."""
+    """Only an answer that is complete is a value."""
     if reason in _CUT:
         return None, "The answer was cut off. Raise max_tokens, or ask for a shorter answer."
     if reason in _FILTERED:
-        return None, "The model refused, or a content filter withheld the answer."
+        return None, "The model refused, or a content filter blocked the answer."
     if reason not in _WHOLE or not isinstance(text, str):
         return None, f"The answer is incomplete (finish: {reason!r})."
     try:
@@ -99,14 +99,14 @@ def _answer(text: object, reason: object) -> Said:
 
 
 def _words(error: object) -> str:
-    """A provider's message, wherever it stands."""
+    """A provider's message, however deep it is nested."""
     while isinstance(error, dict):
         inner = error.get("error")
         if not inner:
             error = error.get("message") or error.get("type") or error.get("code")
         else:
             error = inner
-    return _short(str(error)) if error else "no reason is given."
+    return _short(str(error)) if error else "no reason given."
 
 
 def _short(text: str) -> str:

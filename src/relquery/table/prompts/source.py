@@ -1,4 +1,4 @@
-"""What a schedule was made from, so that its prompts can be written."""
+"""The table that a schedule was made from, so that its prompts can be written."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Cells = dict[int, tuple[str, str]]
 class Source:
     """A table and how it was measured.
 
-    encode: gives token ids; None: pieces of words stand in for tokens. price: None if cost did not
-    matter. requests_per_minute: see `reorder`.
+    encode: gives token ids; None: tokens are estimated from words. price: None if the order was not
+    chosen by cost. requests_per_minute: see `reorder`.
     """
 
     items: Items
@@ -40,7 +40,7 @@ class Source:
     requests_per_minute: float | None
 
     def loops(self) -> AbstractContextManager[None]:
-        """Where compiled functions run: interpreted for few cells, as compiling takes longer."""
+        """A block in which loops over few cells are interpreted, as compiling takes longer."""
         return interpreted() if self.items.slots.size <= FEW_CELLS else nullcontext()
 
     @property
@@ -67,7 +67,7 @@ class Source:
         return cells
 
     def sizes(self, template: Template) -> Int64s:
-        """(items,), tokens of each item's line; copies of passages have none of their own."""
+        """(items,), tokens of the line of each distinct item."""
         encode = self.encode or EstimatedTokens()
         lengths = [
             tokenize([template.line(*cell) for cell in self.cells(part).values()], encode).lengths
@@ -76,7 +76,7 @@ class Source:
         return np.concatenate([np.empty(0, np.int64), *lengths])
 
     def _distinct(self) -> Iterator[Int32s]:
-        """All items that have a text of their own, some at a time, by number."""
+        """The numbers of all items with a text of their own, some at a time."""
         count = int(self.items.offsets[-1])
         for start in range(0, count, AT_ONCE):
             yield np.arange(start, min(start + AT_ONCE, count), dtype=np.int32)
@@ -86,13 +86,17 @@ class Source:
         return len(tokenize([text], self.encode or EstimatedTokens()).ids) if text else 0
 
     def digests(self, rows: Int64s) -> Iterator[str]:
-        """Of each row's cells in the table's order: the same for every schedule and template."""
+        """Of each row's cells and the names of its columns, in the table's order.
+
+        The same for every schedule and template. NULL counts as empty text, as in prompts.
+        """
+        names = blake2b("\0".join(self.items.names).encode(), digest_size=4)
         for start in range(0, len(rows), AT_ONCE):
             items = self.items.slots[:, rows[start : start + AT_ONCE]]
             sent = self.items.same[items].T
             cells = self.cells(sent)
             for row in sent.tolist():
-                digest = blake2b(digest_size=4)
+                digest = names.copy()
                 for item in row:
-                    digest.update(f"{cells[item][1]}\0".encode())
+                    digest.update(f"\0{cells[item][1]}".encode())
                 yield digest.hexdigest()

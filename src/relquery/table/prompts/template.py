@@ -14,14 +14,14 @@ _LABELLED = "{name}: {value}"
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What the prompts of all rows have in common.
+    """The parts of a prompt that are the same for all rows.
 
-    text: the question. `{fields}` stands for the fields, each on a line of its own; without it they
-        follow the text, after a line break. A brace is doubled: {{ or }}.
+    text: the question. `{fields}` stands for the fields, one per line; without it they follow the
+        text, after a line break. Write {{ or }} for a brace.
     system: the system text; empty for none.
-    field: one field, without its line break. `{name}` is the column ("passage" in a bag), `{value}`
-        the cell; NULL is empty text. The default is what `reorder` counts; there a column without a
-        name is the value alone.
+    field: how a field is written, without its line break. `{name}` is the column ("passage" in a
+        bag), `{value}` the cell; NULL is empty text. `reorder` counts tokens of the default, in
+        which a column without a name is the value alone.
 
     Raises ConfigError for a text that is not of this form.
     """
@@ -38,17 +38,19 @@ class Template:
                 value.encode()
             except UnicodeEncodeError as error:
                 raise ConfigError(
-                    f"{name} of the template is not valid Unicode: {error}. Remove half characters."
+                    f"{name} of the template is not valid Unicode: {error}. Remove lone surrogates."
                 ) from error
         if self.system and not self.system.strip():
             raise ConfigError("system of the template is blank. Write a text, or leave it out.")
         named = [name for _, name in _read(self.text, "template", (FIELDS,)) if name]
         if len(named) > 1:
-            raise ConfigError("The template names {fields} twice. Fields are sent once: keep one.")
+            raise ConfigError(
+                "The template has {fields} twice, but fields are sent once. Keep one."
+            )
         if "value" not in (name for _, name in _read(self.field, "field", _NAMES)):
             raise ConfigError(
-                f"The field {self.field!r} does not name {{value}}, so cells would be lost. Write "
-                "it where the cell goes."
+                f"The field {self.field!r} does not have {{value}}, so cells would be lost. "
+                "Write it where the cell goes."
             )
 
     @classmethod
@@ -76,7 +78,7 @@ class Template:
 
     @property
     def prefix(self) -> str:
-        """What all prompts begin with: the `prefix` to give to `reorder`."""
+        """The text that all prompts begin with. Give it to `reorder` as `prefix`."""
         return self.system + self.head
 
     def line(self, name: str, value: str) -> str:
@@ -89,7 +91,7 @@ class Template:
 
 
 def _read(text: str, what: str, known: tuple[str, ...]) -> list[tuple[str, str | None]]:
-    """Literal texts, each with the name in braces after it; None after the last if none is there.
+    """Literal texts, each with the name in the braces after it, or None at the end.
 
     Neighbouring literals are joined. Raises ConfigError.
     """
@@ -111,8 +113,9 @@ def _read(text: str, what: str, known: tuple[str, ...]) -> list[tuple[str, str |
             written = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
             hint = "" if name in known else did_you_mean(name, known)
             raise ConfigError(
-                f"The {what} names {{{written}}}, but it can only name {names}. Columns are not "
-                f"named; all are among the fields. For braces write {{{{{written}}}}}.{hint}"
+                f"The {what} has {{{written}}}, but it can only have {names}. Single columns "
+                f"cannot be named; {{fields}} has all of them. For braces, write "
+                f"{{{{{written}}}}}.{hint}"
             )
         read.append((before, name))
         before = ""

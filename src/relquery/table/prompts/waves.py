@@ -1,16 +1,17 @@
 """Waves: the first request of each group that shares a prefix, then the others.
 
-A provider can read a prefix from its cache once the response to the request that wrote it has
-begun. Requests that are sent together miss each other's prefixes. So each is sent in a wave after
-the one that writes the prefix it reads:
+A provider can read a prefix from its cache once it has begun to respond to the request that wrote
+the prefix. Requests that are sent together cannot read each other's prefixes. So a request is sent
+in a wave after the one that writes the prefix it reads:
 
     level(i) = 1 + level(first request of the longest prefix that i shares with an earlier one)
 
-and 0 for a request that shares none. If there may only be fewer waves, some requests are sent
-together with the one whose prefix they would read. They miss it, and read a shorter one that was
-written in an earlier wave. A dynamic program over the tree of who reads from whom chooses those
-that lose least. Its state is the wave of a request, and the level of the first request on its path
-that is in this wave: what was written above that one can be read.
+and 0 for a request that shares none. If fewer waves are allowed, some requests are sent together
+with the one whose prefix they would read. They miss that prefix, and read a shorter one that was
+written in an earlier wave. A dynamic program over the tree of who reads from whom decides which
+requests these are, so that the fewest tokens are lost. Its state is the wave of a request, and the
+level of the first request on its path that is in this wave: anything written above that one can be
+read.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from relquery.table.prompts.prompts import Prompts
 from relquery.table.prompts.source import Source
 from relquery.table.prompts.template import Template
 
-ENOUGH = 0.99  # of the tokens that are read if requests are sent one after the other
+ENOUGH = 0.99  # share of the tokens that are read if requests are sent one after the other
 
 
 class Sharing(NamedTuple):
     """Which prefixes of blocks the requests share.
 
-    first: (n, k), the first request, by its place in the order, that begins with the same blocks up
-    to this one. cached: (n, k), whether the request has its prefix up to this block cached. ends:
-    (n, k), tokens up to the end of the block.
+    first: (n, k), the first request, by its place in the order, that has the same blocks up to this
+    one. cached: (n, k), whether the prefix up to this block is cached. ends: (n, k), tokens up to
+    the end of the block.
     """
 
     first: Int64s
@@ -51,8 +52,9 @@ class Sharing(NamedTuple):
 class Readings(NamedTuple):
     """Who reads from whom if requests are sent one after the other.
 
-    source: (n,), the request that wrote what this one reads, or -1. level: (n,), how many it has to
-    wait for, one after the other. number: (n,), of those that others read from, or -1.
+    source: (n,), the request that wrote what this one reads, or -1. level: (n,), how many requests
+    it has to wait for, one after the other. number: (n,), a number for each request that others
+    read from, or -1.
     """
 
     source: Int64s
@@ -72,7 +74,9 @@ def in_waves(
     """(all prompts, those of each wave). See Schedule.waves; raises ConfigError."""
     for name, value, least in (("waves", most, 1), ("minimum", minimum, 0)):
         if value is not None and not (isinstance(value, int) and value >= least):
-            raise ConfigError(f"{name} is {value!r}; it must be a whole number from {least}.")
+            raise ConfigError(
+                f"{name} is {value!r}; it must be a whole number of at least {least}."
+            )
     sent = prompts(replace(source, requests_per_minute=None), template, rows, fields, price)
     if minimum is None:
         minimum = 0 if price is None else price.minimum
@@ -84,9 +88,9 @@ def in_waves(
 
 
 def share(blocks: Blocks, minimum: int, marks: Marks | None) -> Sharing:
-    """What requests share. minimum: tokens of the shortest prefix that is worth a wave.
+    """Find what requests share. minimum: tokens of the shortest prefix that is worth a wave.
 
-    marks: the prefixes that each request marks, in tokens; None: an automatic cache has them all.
+    marks: the prefixes that each request marks, in tokens; None: an automatic cache keeps all.
     """
     first = _first(blocks)
     ends = blocks.ends
@@ -99,7 +103,7 @@ def share(blocks: Blocks, minimum: int, marks: Marks | None) -> Sharing:
 def arrange(sharing: Sharing, most: int | None) -> Int64s:
     """(n,), the wave of each request, from 0.
 
-    most: the most waves. None: as few as read ENOUGH.
+    most: the highest number of waves. None: the fewest that read ENOUGH.
     """
     readings = Readings(*_read_one_by_one(sharing))
     levels = readings.level
@@ -164,7 +168,7 @@ def _read_one_by_one(sharing: Sharing) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def _in_waves(sharing: Sharing, readings: Readings, waves: int) -> Int64s:
-    """The best waves if there are so many, at most as many as there are levels."""
+    """The best arrangement in so many waves. waves: at most the number of levels."""
     if waves == 1:
         return np.zeros_like(readings.level)
     deepest = int(readings.level.max())
