@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 _CUT = 120  # characters of a cell that are shown
-_WHOLE = 2_000  # characters of a cell that are shown on hover
+WHOLE = 2_000
+"""Characters of a cell that are shown on hover."""
 
 _LINE = "1px solid rgba(128,128,128,.4)"
 STYLE = f"""
@@ -49,7 +50,7 @@ class Cell:
         shown = cut(self.text, _CUT)
         hover = self.hover
         if hover is None and shown != self.text:
-            hover = cut(self.text, _WHOLE)
+            hover = cut(self.text, WHOLE)
         title = "" if hover is None else f' title="{escape(hover)}"'
         name = f' class="{self.kind}"' if self.kind else ""
         return f"<span{name}{title}>{escape(shown)}</span>" if title or name else escape(shown)

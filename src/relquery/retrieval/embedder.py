@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from relquery.arrays import Float32s, Floats
-from relquery.errors import RequestError
+from relquery.errors import RelqueryError, RequestError, type_of
 
 _DIGITS = 5  # of a cosine
 
@@ -26,22 +26,72 @@ class Embedder(ABC):
         """(texts, dimensions), float32. Raises ModelError or RequestError."""
 
 
-def unit_vectors(embedder: Embedder, texts: Sequence[str]) -> Float32s:
+def unit_vectors(
+    embedder: Embedder, texts: Sequence[str], dimensions: int | None = None
+) -> Float32s:
     """(texts, dimensions): the vectors of texts, of length 1, or 0 for a text without a vector.
 
-    Raises RequestError if the embedder gives something else than a vector of numbers per text.
+    dimensions: of earlier vectors of this embedder, which these will be compared with. Raises what
+    the embedder raises, and RequestError if it fails otherwise or gives something else.
     """
     if not texts:
-        return np.zeros((0, 0), np.float32)
-    vectors = np.asarray(embedder.embed(texts), np.float32)
-    if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
-        raise RequestError(
-            f"The embedder {embedder.name} returned an array of shape {vectors.shape} for "
-            f"{len(texts)} texts; expected one vector of finite numbers per text."
-        )
+        return np.zeros((0, dimensions or 0), np.float32)
+    try:
+        found = embedder.embed(texts)
+    except RelqueryError:
+        raise
+    except Exception as error:  # of a user's class
+        said = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise RequestError(f"The embedder {embedder.name} failed with {said}.") from error
+    vectors = as_vectors(found, len(texts), embedder.name)
+    _check_dimensions(embedder, vectors, dimensions)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units: Float32s = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return units
+
+
+def as_vectors(found: object, texts: int, name: str) -> Float32s:
+    """(texts, dimensions): what an embedder gave. Raises RequestError if it is something else.
+
+    name: of the embedder.
+    """
+    try:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite
+            vectors = np.asarray(found).astype(np.float32, casting="same_kind")
+    except (RuntimeError, TypeError, ValueError) as error:  # of several lengths, or no numbers
+        raise _wrong(name, _in_words(found), texts) from error
+    if vectors.ndim != 2 or len(vectors) != texts or not vectors.shape[1]:
+        raise _wrong(name, f"an array of shape {vectors.shape}", texts)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        raise _wrong(name, f"NaN or infinity in vector {int(finite.argmin()) + 1}", texts)
+    return vectors
+
+
+def _wrong(name: str, got: str, texts: int) -> RequestError:
+    return RequestError(
+        f"The embedder {name} returned {got} for {texts} text{'s' if texts > 1 else ''}; expected "
+        "one vector of finite numbers per text, all of the same length."
+    )
+
+
+def _in_words(found: object) -> str:
+    """What something is that is not an array of numbers."""
+    if isinstance(found, Sequence) and all(isinstance(one, Sequence | np.ndarray) for one in found):
+        lengths = sorted({len(one) for one in found})
+        if len(lengths) > 1:
+            return f"vectors of {lengths[0]} to {lengths[-1]} numbers"
+    return f"{type_of(found)} that is not an array of numbers"
+
+
+def _check_dimensions(embedder: Embedder, vectors: Float32s, expected: int | None) -> None:
+    """Raises RequestError if vectors cannot be compared with earlier ones of an embedder."""
+    if expected is not None and vectors.shape[1] != expected:
+        raise RequestError(
+            f"The embedder {embedder.name} returned vectors of {vectors.shape[1]} dimensions, and "
+            f"of {expected} before. Vectors under one name must have the same number of "
+            "dimensions. If the model has changed, give the embedder another name."
+        )
 
 
 def rounded(cosines: Float32s | Floats) -> Floats:

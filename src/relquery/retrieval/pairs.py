@@ -31,7 +31,8 @@ class Vectors:
             new = list(dict.fromkeys(texts))
             self._vectors = self._vectors[:0]
         if new:
-            found = unit_vectors(self.embedder, new)
+            width = self._vectors.shape[1] or None
+            found = unit_vectors(self.embedder, new, width)
             self._vectors = np.concatenate((self._vectors, found)) if self._rows else found
             self._rows.update({text: len(self._rows) + at for at, text in enumerate(new)})
         return self._vectors[[self._rows[text] for text in texts]]
@@ -65,12 +66,21 @@ def groups(vectors: Float32s, threshold: float) -> Int64s:
         part = vectors[start : start + _AT_ONCE]
         numbers = np.arange(start, start + len(part))
         if len(leaders):
-            near = rounded(part @ vectors[leaders].T) >= threshold
-            found = near.any(axis=1)
-            first[numbers[found]] = leaders[near[found].argmax(axis=1)]
-            numbers = numbers[~found]
+            found = first_near(part, vectors[leaders], threshold)
+            is_near = found >= 0
+            first[numbers[is_near]] = leaders[found[is_near]]
+            numbers = numbers[~is_near]
         leaders = np.concatenate((leaders, _begin(vectors[numbers], numbers, threshold, first)))
     return first
+
+
+def first_near(vectors: Float32s, leaders: Float32s, threshold: float) -> Int64s:
+    """(n,): for each vector, the first leader whose cosine is at least `threshold`; -1 for none."""
+    found: Int64s = np.full(len(vectors), -1)
+    for start in range(0, len(vectors) if len(leaders) else 0, _AT_ONCE):
+        near = rounded(vectors[start : start + _AT_ONCE] @ leaders.T) >= threshold
+        found[start : start + len(near)] = np.where(near.any(axis=1), near.argmax(axis=1), -1)
+    return found
 
 
 def _begin(vectors: Float32s, numbers: Int64s, threshold: float, first: Int64s) -> Int64s:

@@ -46,7 +46,8 @@ class VectorIndex(Index):
             if not limit:
                 yield from (Found(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in some)
                 continue
-            scores, texts = self.flat.search(unit_vectors(self.embedder, some), limit)
+            vectors = unit_vectors(self.embedder, some, self.vectors.shape[1])
+            scores, texts = self.flat.search(vectors, limit)
             yield from (best(*row, limit) for row in zip(texts, rounded(scores), strict=True))
 
 
@@ -68,13 +69,14 @@ class ByVectors(Indexing):
         known = _rows_of(earlier["digests"].view(digests.dtype)) if earlier else {}
         rows = [known.get(digest.tobytes(), -1) for digest in digests]
         new = [at for at, row in enumerate(rows) if row < 0]
-        found = unit_vectors(self.embedder, [texts[at] for at in new])
-        vectors = np.empty((len(texts), _width(found, earlier)), np.float32)
-        if new:
-            vectors[new] = found
         old = [at for at, row in enumerate(rows) if row >= 0]
-        if earlier and old:
-            vectors[old] = earlier["vectors"][[rows[at] for at in old]]
+        kept = earlier["vectors"][[rows[at] for at in old]] if earlier and old else None
+        width = None if kept is None else kept.shape[1]
+        found = unit_vectors(self.embedder, [texts[at] for at in new], width)
+        vectors = np.empty((len(texts), found.shape[1]), np.float32)
+        vectors[new] = found
+        if kept is not None:
+            vectors[old] = kept
         return self._of(faiss, vectors, digests)
 
     def load(self, arrays: Arrays) -> Index:
@@ -88,12 +90,6 @@ class ByVectors(Indexing):
         flat = faiss.IndexFlatIP(vectors.shape[1])
         flat.add(vectors)
         return VectorIndex(self.embedder, vectors, digests, flat)
-
-
-def _width(found: Float32s, earlier: Arrays | None) -> int:
-    """Dimensions of the vectors of an index."""
-    known = found if len(found) or not earlier else earlier["vectors"]
-    return int(known.shape[1])
 
 
 def _digests(texts: Sequence[str]) -> Digests:

@@ -28,7 +28,20 @@ DUPLICATES, COUNT_TOKENS = "ai_duplicates", "ai_count_tokens"
 OF_TEXTS = (PASSAGES, SEARCH, DEDUP, SIMILARITY, EMBED, NEAREST, DUPLICATES)
 """Those that find and compare texts."""
 OWNER = f"{PREFIX}owner"
-"""A macro that says which of our connections has installed them last."""
+"""A macro that says which of our connections their macros serve."""
+USERS_MACRO = f"NOT internal AND NOT contains(coalesce(macro_definition, ''), '{PREFIX}')"
+"""A condition on duckdb_functions(): whether a macro is the user's, not one of ours."""
+USAGES = {
+    PASSAGES: "passages('table', question [, k [, 'column']])",
+    SEARCH: "AI_SEARCH('table', question [, k [, 'column']])",
+    DEDUP: "AI_DEDUP('table', text [, threshold [, 'column']])",
+    SIMILARITY: "AI_SIMILARITY(text, text)",
+    EMBED: "AI_EMBED(text)",
+    NEAREST: "AI_NEAREST(texts, others [, k])",
+    DUPLICATES: "AI_DUPLICATES(texts [, threshold])",
+    COUNT_TOKENS: "AI_COUNT_TOKENS(text, ...)",
+}
+"""How functions that call no model are written."""
 AGGREGATES = frozenset({"ai_agg", "ai_summarize_agg"})
 """Those that ask about a group of rows."""
 
@@ -117,6 +130,7 @@ IN_MESSAGES = {
     re.compile(rf" when casting from source column {PREFIX}column_\d+"): "",
     re.compile(rf"{PREFIX}(?:text|number)_\d+"): "LLM(...)",
     re.compile(rf"{PREFIX}(?:llm_\d+|text|number)", re.IGNORECASE): "LLM",
+    re.compile(rf"{PREFIX}(\w+)_[0-9a-f]{{32}}"): r"\1",
     re.compile(rf"{OUTER}\."): "",
     re.compile(rf"{PREFIX}(?:column|outer|inner)_\d+"): "a column of it",
     re.compile(

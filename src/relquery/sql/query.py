@@ -21,6 +21,7 @@ from relquery.sql.host.database import Database
 from relquery.sql.host.kept import Kept
 from relquery.sql.read.from_clause import in_scope
 from relquery.sql.result import Result, RowError, missing_values
+from relquery.sql.retrieval.named import unquoted_table
 from relquery.sql.run import check_option, define, explain, place, run
 from relquery.sql.statements.parameters import Parameters, read_parameters
 from relquery.sql.statements.statement import Keeping, Plain, read_statement
@@ -152,7 +153,8 @@ def naming(text: Text, database: Database) -> Iterator[None]:
     try:
         yield
     except UnknownColumnError as error:
-        raise in_scope(error, text.query, database) from error
+        table = unquoted_table(text.query, error.column, database.functions.macros)
+        raise table or in_scope(error, text.query, database) from error
 
 
 def _check_explains(texts: Sequence[Text]) -> None:

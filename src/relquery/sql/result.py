@@ -17,6 +17,7 @@ from relquery.sql.exchange.frames import for_polars, to_series
 from relquery.sql.exchange.python import to_python
 from relquery.sql.page.page import page
 from relquery.sql.record.recording import Recording
+from relquery.sql.shown.floats import rounded
 from relquery.sql.shown.missing import Reasons
 from relquery.sql.shown.tables import result_html, result_table
 from relquery.sql.shown.text import aligned, terminal_width
@@ -153,5 +154,5 @@ def missing_values(count: int) -> str:
 
 
 def _cell(value: object) -> str:
-    text = "NULL" if value is None else str(value)
+    text = "NULL" if value is None else str(rounded(value))
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -14,7 +14,7 @@ from relquery.arrays import Float32s
 from relquery.backends.provider.failures import reason_to_stop, words
 from relquery.backends.provider.server import OpenAIConfig, Server
 from relquery.errors import ConfigError, ModelError, RequestError
-from relquery.retrieval.embedder import Embedder
+from relquery.retrieval.embedder import Embedder, as_vectors
 
 _TEXTS, _CHARACTERS = 256, 200_000  # of one request, at most
 
@@ -44,19 +44,20 @@ class Endpoint(Embedder):
         parts = list(_parts(texts))
         with ThreadPoolExecutor(1) as thread:  # this one may have a loop of its own
             found = thread.submit(lambda: asyncio.run(self._embed(parts))).result()
-        return np.concatenate(found) if found else np.zeros((0, 0), np.float32)
+        vectors = [vector for part in found for vector in part]
+        return as_vectors(vectors, len(texts), self.name) if texts else np.zeros((0, 0), np.float32)
 
-    async def _embed(self, parts: list[list[str]]) -> list[Float32s]:
+    async def _embed(self, parts: list[list[str]]) -> list[list[object]]:
         free = asyncio.Semaphore(self._server.config.max_concurrency)
         async with self._server.client() as client:
 
-            async def ask(part: list[str]) -> Float32s:
+            async def ask(part: list[str]) -> list[object]:
                 async with free:
                     return await self._ask(client, part)
 
             return await asyncio.gather(*map(ask, parts))
 
-    async def _ask(self, client: openai.AsyncOpenAI, part: list[str]) -> Float32s:
+    async def _ask(self, client: openai.AsyncOpenAI, part: list[str]) -> list[object]:
         more: dict[str, Any] = {} if self._dimensions is None else {"dimensions": self._dimensions}
         try:
             reply = await client.embeddings.create(model=self._server.model, input=part, **more)
@@ -65,12 +66,14 @@ class Endpoint(Embedder):
             if (why := reason_to_stop(error, said, client.base_url)) is not None:
                 raise ModelError(why) from error
             raise RequestError(f"The embedder {self.name} failed. {said}") from error
+        except ValueError as error:  # the client's, for a reply without vectors
+            raise RequestError(f"The embedder {self.name} returned no vectors: {error}.") from error
         by_place = {one.index: one.embedding for one in reply.data}
         if sorted(by_place) != list(range(len(part))):
             raise RequestError(
                 f"The embedder {self.name} returned {len(by_place)} vectors for {len(part)} texts."
             )
-        return np.array([by_place[at] for at in range(len(part))], np.float32)
+        return [by_place[at] for at in range(len(part))]
 
 
 def _parts(texts: Sequence[str]) -> list[list[str]]:

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from relquery.report import Report
 from relquery.sql.result import Result
+from relquery.sql.shown.floats import rounded, short
 
 Advance = Callable[[str, int, int], None]
 
@@ -150,7 +151,7 @@ def cell(value: object) -> Text:
     """A value in a terminal."""
     if value is None:
         return Text("NULL", style="dim")
-    return Text(printable(f"{value:.4g}" if isinstance(value, float) else str(value)))
+    return Text(printable(short(value) if isinstance(value, float) else str(rounded(value))))
 
 
 def printable(text: str, kept: str = "") -> str:

@@ -145,11 +145,10 @@ def _other(node: exp.Expr, parent: exp.Expr) -> exp.Expr:
 
 
 def _is_of_more_than_a_row(condition: exp.Expr, aggregates: Aggregates) -> bool:
-    """Whether a condition depends on other rows or on random values, or searches a table."""
+    """Whether a condition depends on other rows or on random values."""
     return (
         condition.find(exp.Window, exp.Grouping, exp.GroupingId) is not None
         or aggregates.has_query(condition)
         or next(aggregates.inside(condition), None) is not None
         or aggregates.is_volatile(condition)
-        or aggregates.searches(condition)
     )

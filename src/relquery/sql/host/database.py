@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
-from relquery.sql.exchange.export import quoted, to_arrow
+from relquery.sql.exchange.export import to_arrow
 from relquery.sql.host.errors import Tables, busy, from_duckdb
+from relquery.sql.host.functions import Functions
 from relquery.sql.host.kept import Kept
 from relquery.sql.host.preparation import Preparation
 
@@ -49,15 +50,16 @@ _REPLACEMENTS = "python_enable_replacements"
 class Database:
     """One DuckDB connection. Raises QueryError if two threads use it at once.
 
-    is_ours: whether it was opened here. kept: what DuckDB cannot keep. bound: values of parameters
-        by lower-case name, for texts that are described as the user wrote them. preparations: of
-        Python functions, which may not read tables while a statement runs.
+    is_ours: whether it was opened here. kept: what DuckDB cannot keep. functions: those in Python.
+        bound: values of parameters by lower-case name, for texts that are described as the user
+        wrote them. preparations: of functions, which may not read tables while a statement runs.
     """
 
     connection: Any
     is_ours: bool = True
     _turn: _Turn = field(default_factory=_Turn, repr=False, compare=False)
     kept: Kept = field(default_factory=Kept, repr=False, compare=False)
+    functions: Functions = field(default_factory=Functions, repr=False, compare=False)
     bound: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     preparations: list[Preparation] = field(default_factory=list, repr=False, compare=False)
 
@@ -119,7 +121,9 @@ class Database:
         return any(one.is_needed(sql) for one in self.preparations)
 
     def prepare(self, sql: str) -> None:
-        """Read what Python functions of a statement need. It is given as it is written."""
+        """Have Python functions ready for a statement. It is given as it is written."""
+        with self.held():
+            self.functions.refresh(self.connection, sql)
         for one in self.preparations:
             one.prepare(sql)
 
@@ -155,19 +159,15 @@ class Database:
         return [(row[0], row[1]) for row in rows]
 
     def install_function(
-        self, name: str, function: Callable[..., Any], kind: str, *, is_pure: bool = True
+        self, name: str, function: Callable[..., Any], kind: str, rows: str = ""
     ) -> None:
-        """Give the connection a function of any number of Arrow columns, in place of an older one.
+        """Give the connection a function of Arrow columns, in place of an older one.
 
-        kind: the type of its values. is_pure: whether they depend on the columns alone, so that
-        DuckDB may compute them when it plans or prepares a statement.
+        name: in lower case. For the others see Functions.install. DuckDB may compute the values
+        when it plans or prepares a statement.
         """
-        with contextlib.suppress(duckdb.Error):
-            self.connection.remove_function(name)
         with _translated("", self):
-            self.connection.create_function(
-                name, function, None, kind, type="arrow", side_effects=not is_pure
-            )
+            self.functions.install(self.connection, name, function, kind, rows)
 
     def type(self, name: str) -> Any:
         """A type, as DuckDB's Python package has it, by its SQL. Raises QueryError."""
@@ -239,18 +239,6 @@ class Database:
 
     def tables(self) -> dict[str, list[str]]:
         """Columns of every table and view except scratch tables, by the name to use in a query."""
-        tables = {".".join(path): columns for path, columns in self._tables()}
-        views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
-        return tables | {view.name: list(view.columns) for view in views}
-
-    def find_table(self, name: str) -> str | None:
-        """SQL of the table or view that has a name, as `tables` gives it, in any case."""
-        paths = (path for path, _ in self._tables() if ".".join(path).lower() == name.lower())
-        path = next(paths, None)
-        return None if path is None else ".".join(map(quoted, path))
-
-    def _tables(self) -> Iterator[tuple[list[str], list[str]]]:
-        """(path, columns) of every table and view of DuckDB except scratch tables."""
         sql = (
             "SELECT database_name IN (current_database(), 'temp'), database_name, schema_name, "
             "table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
@@ -258,18 +246,21 @@ class Database:
         )
         with _translated("", self):
             rows = self.connection.execute(sql).fetchall()
+        tables: dict[str, list[str]] = {}
         for own, database, schema, table, columns in rows:
             if not table.startswith(ours.PREFIX):
                 path = [*([] if own else [database]), *([] if schema == "main" else [schema])]
-                yield [*path, table], columns
+                tables[".".join([*path, table])] = columns
+        views = [one for one in self.kept.definitions.values() if one.kind == "VIEW"]
+        return tables | {view.name: list(view.columns) for view in views}
 
     def definitions(self, words: Collection[str]) -> list[tuple[str, str]]:
         """(name, text) of the views and macros whose text has one of some lower-case words."""
         sql = (
             "SELECT name, body FROM (SELECT view_name AS name, sql AS body FROM duckdb_views() "
             "WHERE NOT internal UNION ALL SELECT function_name, macro_definition "
-            "FROM duckdb_functions() WHERE NOT internal) WHERE list_bool_or([contains(lower(body), "
-            "word) FOR word IN $1])"
+            f"FROM duckdb_functions() WHERE {ours.USERS_MACRO}) "
+            "WHERE list_bool_or([contains(lower(body), word) FOR word IN $1])"
         )
         found: list[tuple[str, str]] = []
         with contextlib.suppress(duckdb.Error):  # the statement itself will report the error
@@ -284,7 +275,7 @@ class Database:
     def macros(self) -> set[str]:
         """The names of the macros that the user has defined, in lower case."""
         sql = (
-            "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE NOT internal "
+            f"SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE {ours.USERS_MACRO} "
             "AND function_type IN ('macro', 'table_macro')"
         )
         with _translated("", self):
@@ -319,7 +310,8 @@ class Database:
         return {name: tables[name] for name in tables if name in names}
 
     def close(self) -> None:
-        """Close the connection if it was opened here."""
+        """Close the connection if it was opened here; else leave it without our functions."""
+        self.functions.remove(self.connection)
         if self.is_ours:
             self.connection.close()
 

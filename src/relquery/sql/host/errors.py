@@ -44,10 +44,8 @@ _OF_OTHERS = {
     "llm_reduce": " Write AI_AGG('question', column).",
     "llm_rerank": " Write ORDER BY AI_RANK('criterion', column).",
 }
-_OF_TEXTS = {
-    ours.SEARCH, ours.DEDUP, ours.SIMILARITY, ours.EMBED, ours.NEAREST, ours.DUPLICATES,
-    ours.COUNT_TOKENS,
-}  # fmt: skip
+_NO_ROWS = re.compile(r"Table Function with name (\w+) does not exist", re.IGNORECASE)
+_OTHER_COUNT = re.compile(r"Macro (\w+)\(\) does not support the supplied arguments")
 _CSV = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^  file = (.*)$", re.MULTILINE)
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -70,6 +68,7 @@ def from_duckdb(error: Exception, sql: str, used: Tables, known: list[str]) -> R
         _connection_error(error)
         or _unknown_name(message, used, known)
         or _file_error(error)
+        or _misused_search(message)
         or _misused_call(message)
         or QueryError(_first_line(message))
     )
@@ -97,6 +96,20 @@ def _file_error(error: Exception) -> TableError | None:
     return TableError(_csv_error(message)) if _CSV.search(message) else None
 
 
+def _misused_search(message: str) -> QueryError | None:
+    """What is wrong with the call of a function that asks no model."""
+    found = _NO_ROWS.search(message) or _OTHER_COUNT.search(message)
+    usage = ours.USAGES.get(found[1].lower()) if found else None
+    if found is None or usage is None:
+        return None
+    name = usage.partition("(")[0]
+    if found.re is _NO_ROWS:
+        return QueryError(
+            f"{name} gives a value, not rows, so it cannot stand in FROM. Write SELECT {usage}."
+        )
+    return QueryError(f"{name} was called with too many or no arguments. Write {usage}.")
+
+
 def _misused_call(message: str) -> QueryError | None:
     is_ours = _NO_LLM.search(message) is not None
     if (
@@ -104,7 +117,7 @@ def _misused_call(message: str) -> QueryError | None:
         and not is_ours
         and found[1].lower().startswith(("ai_", "llm_"))
     ):
-        known = sorted((ours.FUNCTIONS - {"llm"}) | _OF_TEXTS)
+        known = sorted((ours.FUNCTIONS - {"llm"}) | (set(ours.USAGES) - {ours.PASSAGES}))
         name, hint = found[1].upper(), _OF_OTHERS.get(found[1].lower())
         if hint is not None:
             return QueryError(f"There is no function {name} here.{hint}")

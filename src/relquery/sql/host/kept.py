@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,15 +35,19 @@ class Definition:
 
 @dataclass(slots=True)
 class Kept:
-    """prepared: prepared statements by lower-case name. definitions: views and macros."""
+    """prepared: prepared statements by lower-case name. definitions: views and macros. prepares:
+    whether a statement without calls is to be kept when it is prepared. DuckDB might compute the
+    values of Python functions then, and keep them though tables change.
+    """
 
     prepared: dict[str, str] = field(default_factory=dict)
     definitions: dict[Key, Definition] = field(default_factory=dict)
+    prepares: Callable[[str], bool] = lambda _: False
     _before: dict[Key, Definition] | None = None
 
     def copy(self) -> Kept:
         """A copy to try changes on."""
-        return Kept(dict(self.prepared), dict(self.definitions), self._before)
+        return Kept(dict(self.prepared), dict(self.definitions), self.prepares, self._before)
 
     def define(self, definition: Definition) -> None:
         """Keep a view or macro; it replaces one of its name."""

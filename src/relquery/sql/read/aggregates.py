@@ -16,7 +16,6 @@ from relquery.sql.host.database import Database
 from relquery.sql.read.source import call_number
 
 _WORD = re.compile(r"\w+")
-_SEARCHING = frozenset({ours.PASSAGES, ours.SEARCH, ours.DEDUP})
 _SYNTAX = (exp.And, exp.Or, exp.Case, exp.Exists, exp.Cast, exp.TryCast)
 
 
@@ -43,10 +42,8 @@ class Aggregates:
             "WHEN function_type = 'macro' THEN 2 ELSE 1 END AS kind FROM duckdb_functions() "
             "WHERE function_type = 'aggregate' "
             # DuckDB lists error() as volatile only so that it is not computed before its row.
-            # Those that search a table have one value in a statement; see sql/retrieval/install.
-            f"OR (stability = 'VOLATILE' AND function_name NOT IN ({_listed(_SEARCHING)}, 'error')"
-            ") "
-            "OR (function_type = 'macro' AND NOT internal "
+            "OR (stability = 'VOLATILE' AND function_name <> 'error') "
+            f"OR (function_type = 'macro' AND {ours.USERS_MACRO} "
             f"AND function_name NOT LIKE '{ours.PREFIX}%')"
         )
         kinds: tuple[set[str], ...] = (set(), set(), set())
@@ -58,10 +55,6 @@ class Aggregates:
     def is_volatile(self, node: exp.Expr) -> bool:
         """Whether an expression may have a different value each time it is computed."""
         return any(_is_named(found, self.volatile) for found in node.find_all(exp.Func))
-
-    def searches(self, node: exp.Expr) -> bool:
-        """Whether an expression searches a table. DuckDB refuses it in TRY and in windows."""
-        return any(_is_named(found, _SEARCHING) for found in node.find_all(exp.Func))
 
     def has_query(self, node: exp.Expr) -> bool:
         """Whether an expression, or a macro that it calls, contains a subquery."""
@@ -101,10 +94,6 @@ class Aggregates:
         if isinstance(node, exp.AggFunc):
             return True
         return _is_named(node, self.names)
-
-
-def _listed(names: frozenset[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names))
 
 
 def _querying(database: Database) -> frozenset[str]:

@@ -76,7 +76,8 @@ class Macros:
         rows = self.database.fetch(
             "SELECT lower(function_name), list_transform(parameters, lambda p: lower(p)), "
             "macro_definition, internal FROM duckdb_functions() WHERE function_type = 'macro' "
-            f"AND lower(function_name) IN ({listing}) ORDER BY ALL"
+            f"AND (internal OR {ours.USERS_MACRO}) AND lower(function_name) IN ({listing}) "
+            "ORDER BY ALL"
         )
         called: set[str] = set()
         for name, parameters, text, internal in zip(

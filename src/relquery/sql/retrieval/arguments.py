@@ -8,17 +8,35 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from relquery.errors import QueryError
+from relquery.sql import names as ours
 
 Columns = tuple[pa.ChunkedArray, ...]
 Key = TypeVar("Key", bound=Hashable)
 
 
-def check_count(columns: Columns, least: int, most: int, usage: str) -> None:
-    """Raises QueryError unless the number of arguments is right."""
+def check_count(columns: Columns, least: int, most: int, function: str) -> None:
+    """Raises QueryError unless the number of arguments is right. function: in lower case."""
     if not least <= len(columns) <= most:
+        usage = ours.USAGES[function]
         name = usage.partition("(")[0]
         count = "1 argument" if len(columns) == 1 else f"{len(columns)} arguments"
         raise QueryError(f"{name} was called with {count}. It is written {usage}.")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values of a type are texts, as VARCHAR and ENUM have them."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def check_text(column: pa.ChunkedArray, function: str) -> None:
+    """Raises QueryError unless questions are texts. A number is more likely a misplaced k."""
+    if len(column) and not is_text(column.type):
+        usage = ours.USAGES[function]
+        raise QueryError(
+            f"The question of {usage.partition('(')[0]} is of type {column.type}; it must be a "
+            f"text. Write {usage}, or cast the question: question::VARCHAR."
+        )
 
 
 def texts_of(column: pa.ChunkedArray) -> list[str]:
@@ -26,11 +44,13 @@ def texts_of(column: pa.ChunkedArray) -> list[str]:
     return list(column.cast(pa.large_string()).to_pylist())
 
 
-def lists_of(column: pa.ChunkedArray, usage: str) -> list[list[str | None]]:
+def lists_of(column: pa.ChunkedArray, function: str) -> list[list[str | None]]:
     """The values of a column of lists of texts. Raises QueryError for another type."""
     kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        raise QueryError(f"{usage} takes a list of texts, e.g. list(name); it was given {kind}.")
+        raise QueryError(
+            f"{ours.USAGES[function]} takes a list of texts, e.g. list(name); it was given {kind}."
+        )
     return list(column.cast(pa.list_(pa.string())).to_pylist())
 
 

@@ -10,7 +10,8 @@ from relquery.errors import QueryError, UnknownColumnError, did_you_mean
 from relquery.retrieval.corpus import distinct_texts
 from relquery.sql.exchange.export import quoted
 from relquery.sql.host.database import Database
-from relquery.sql.retrieval.named import Named
+from relquery.sql.retrieval.named import Named, written
+from relquery.sql.retrieval.paths import find_table
 
 
 class Column(NamedTuple):
@@ -27,12 +28,12 @@ class Column(NamedTuple):
         return f"{self.table}.{self.text}"
 
 
-def find_column(named: Named, database: Database) -> Column:
-    """The column that is named, or the only one with text.
+def find_column(named: Named, database: Database, function: str = "") -> Column:
+    """The column that is named, or the only one with text. function: that searches it, for errors.
 
     Raises QueryError, also for a table that does not exist, and UnknownColumnError.
     """
-    table = _table(named.table, database)
+    table = _table(named.table, database, function)
     columns = database.describe(f"SELECT * FROM {table}")
     if named.column:
         for name, kind in columns:
@@ -47,23 +48,25 @@ def find_column(named: Named, database: Database) -> Column:
     example = texts[0] if texts else columns[0][0]
     raise QueryError(
         f"The table '{named.table}' has {some}. Name the one to search: "
-        f"passages('{named.table}', question, 5, '{example}'), or '{named.table}.{example}' in a "
-        "span query."
+        f"{written(function, Named(named.table, example))}."
     )
 
 
-def _table(written: str, database: Database) -> str:
-    """SQL of a table that a text names: by its name, or by a path such as schema.table."""
-    if ("VIEW", written.lower()) in database.kept.definitions:
+def _table(name: str, database: Database, function: str) -> str:
+    """SQL of a table that a text names."""
+    if ("VIEW", name.lower()) in database.kept.definitions:
         raise QueryError(
-            f"'{written}' is a view with LLM calls, which cannot be searched. Save its rows first: "
-            f"CREATE TABLE name AS FROM {quoted(written)}."
+            f"'{name}' is a view with LLM calls, which cannot be searched. Save its rows first: "
+            f"CREATE TABLE name AS FROM {quoted(name)}."
         )
-    found = database.find_table(written)
-    if found is None:
-        tables = database.tables()
-        raise QueryError(
-            f"The table '{written}' to search does not exist. Tables: "
-            f"{', '.join(tables) or 'none'}.{did_you_mean(written, tables)}"
-        )
-    return found
+    found = find_table(name, database)
+    if found is not None:
+        return found
+    table, _, column = name.rpartition(".")
+    tables = database.tables()
+    hint = did_you_mean(name, tables)
+    if table and find_table(table, database) is not None:
+        hint = f" Name a column of '{table}' apart: {written(function, Named(table, column))}."
+    raise QueryError(
+        f"The table '{name}' to search does not exist. Tables: {', '.join(tables) or 'none'}.{hint}"
+    )

@@ -6,11 +6,8 @@ that a statement names are read before it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +16,15 @@ from relquery.arrays import Float32s
 from relquery.errors import QueryError
 from relquery.retrieval.corpus import Corpus, Strings
 from relquery.retrieval.index import Found
-from relquery.retrieval.pairs import Vectors, groups, nearest
+from relquery.retrieval.pairs import Vectors, first_near, groups
 from relquery.retrieval.shelf import Shelf
+from relquery.retrieval.tfidf import WordlessIndex
 from relquery.retrieval.vectors import VectorIndex
-from relquery.sql import names as ours
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.columns import Column, find_column
-from relquery.sql.retrieval.named import Named, named_in
+from relquery.sql.retrieval.named import OF_TABLES, Named, named_in
+from relquery.sql.statements.prepared import read_prepared
 
-_EXECUTE = re.compile(r"\s*EXECUTE\b", re.IGNORECASE)
 _MOST_KNOWN = 1 << 16  # questions whose passages are kept
 
 
@@ -47,18 +44,14 @@ class Searched:
 
 @dataclass(slots=True)
 class Corpora:
-    """functions: those that search tables. ready: what the present statement searches, by its
-    lower-case name. vectors: of texts that are compared with each other. install: gives the
-    database the functions; another connection of ours on the same database may replace them.
+    """ready: what the present statement searches, by its lower-case name. vectors: of texts that
+    are compared with each other.
     """
 
     database: Database
     shelf: Shelf
     vectors: Vectors
-    functions: list[str] = field(default_factory=list)
     ready: dict[Named, Searched] = field(default_factory=dict)
-    install: Callable[[], None] = lambda: None
-    owner: str = field(default_factory=lambda: uuid4().hex)
 
     def is_needed(self, sql: str) -> bool:
         """Whether a statement searches anything."""
@@ -66,37 +59,30 @@ class Corpora:
 
     def prepare(self, sql: str) -> None:
         """Read what a statement searches. Raises QueryError for an unknown table or column."""
-        self._own(sql)
-        named = self._named_in(sql)
-        if _EXECUTE.match(sql):  # of what DuckDB has prepared
-            named += self.ready
-        for key in dict.fromkeys(named):
-            self.read(key)
+        for named, function in self._named_in(sql).items():
+            self.read(named, function)
 
-    def read(self, named: Named) -> None:
+    def read(self, named: Named, function: str = "") -> None:
         """Read the texts of a column, so that it can be searched. Raises QueryError.
 
-        named: in lower case.
+        named: in lower case. function: that searches it; "" for a span query.
         """
-        column = find_column(named, self.database)
+        column = find_column(named, self.database, function)
         texts = column.read(self.database)
         known = self.ready.get(named)
         if known is None or known.column != column or not known.texts.equals(texts):
             self.ready[named] = Searched(column, texts)
 
-    def _own(self, sql: str) -> None:
-        """Install the functions again if a statement may call those of another connection."""
-        is_named = any(name in sql.lower() for name in ours.OF_TEXTS)
-        if not is_named and not self.database.definitions(ours.OF_TEXTS):
-            return
-        with suppress(QueryError):  # the transaction is aborted: the statement itself says so
-            (owner,) = self.database.fetch(f"SELECT {ours.OWNER}()").column(0).to_pylist()
-            if owner != self.owner:
-                self.install()
+    @property
+    def functions(self) -> list[str]:
+        """Those that search tables, as far as no macro of the user has their name."""
+        return [name for name in OF_TABLES if name in self.database.functions.macros]
 
-    def _named_in(self, sql: str) -> list[Named]:
-        definitions = self.database.definitions(self.functions)
-        return [one.lower() for one in named_in(sql, definitions, self.functions)]
+    def _named_in(self, sql: str) -> dict[Named, str]:
+        found = read_prepared(sql)
+        if found is not None and found.verb == "EXECUTE":
+            sql = self.database.kept.prepared.get(found.name, "")
+        return named_in(sql, self.database.definitions(self.functions), self.functions)
 
     def search(self, named: Named, questions: Sequence[str], limit: int) -> list[Found]:
         """Up to `limit` texts for each question, by their numbers."""
@@ -104,6 +90,12 @@ class Corpora:
         corpus = searched.corpus
         if corpus is None:
             corpus = self.shelf.corpus(str(searched.column), searched.texts)
+            if isinstance(corpus.index, WordlessIndex) and len(corpus.texts):
+                raise QueryError(
+                    f"No text of '{named.table}' has a word of two or more letters or digits, so a "
+                    "search by words finds nothing. Name another column, or choose an embedder: "
+                    "rq.connect(..., embedder=...)."
+                )
             searched.corpus = corpus
         known = searched.found.setdefault(limit, {})
         new = [question for question in dict.fromkeys(questions) if question not in known]
@@ -126,9 +118,9 @@ class Corpora:
         known, leaders = searched.first[threshold]
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new and leaders:
-            near = nearest(self.vectors.of(new), self.vectors.of(leaders), 1)
-            for text, found in zip(new, near, strict=True):
-                known[text] = leaders[found.texts[0]] if found.scores[0] >= threshold else text
+            near = first_near(self.vectors.of(new), self.vectors.of(leaders), threshold)
+            for text, at in zip(new, near.tolist(), strict=True):
+                known[text] = text if at < 0 else leaders[at]
         return [known.get(text, text) for text in texts]
 
     def searched(self, named: Named) -> Searched:

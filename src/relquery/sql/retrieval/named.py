@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sqlglot import Token, TokenType
 
+from relquery.errors import QueryError
 from relquery.sql import names as ours
 from relquery.sql.read.tokens import between_commas, closing, tokenize
 
@@ -16,7 +17,13 @@ OF_TABLES = (ours.PASSAGES, ours.SEARCH, ours.DEDUP)
 """Functions whose first argument names a table, and whose fourth may name a column of it."""
 
 _WORD = re.compile(r"\w+")
-_COLUMN = 3
+_THIRD, _COLUMN = 2, 3
+_WRITTEN = {
+    ours.PASSAGES: "passages('{}', question, 5, '{}')",
+    ours.SEARCH: "AI_SEARCH('{}', question, 5, '{}')",
+    ours.DEDUP: "AI_DEDUP('{}', text, 0.9, '{}')",
+    "": "span.retrieve(question, corpus='{}.{}')",
+}
 
 
 class Named(NamedTuple):
@@ -30,34 +37,69 @@ class Named(NamedTuple):
         return Named(self.table.lower(), self.column.lower())
 
 
+def written(function: str, named: Named) -> str:
+    """How a function searches a column. function: "" for a span query."""
+    return _WRITTEN[function].format(*named)
+
+
 def named_in(
     sql: str, definitions: Iterable[tuple[str, str]], functions: Collection[str]
-) -> list[Named]:
-    """What a statement searches, itself or in a view or macro that it reads.
+) -> dict[Named, str]:
+    """What a statement searches, itself or in a view or macro that it reads, and a function that
+    does. In lower case.
 
-    definitions: (name, text) of views and macros. functions: those that search.
+    definitions: (name, text) of views and macros. functions: those that search. Raises QueryError
+    for a column in place of a number.
     """
     waiting = [(name.lower(), text) for name, text in definitions]
-    texts, found = [sql], list[Named]()
+    texts, found = [sql], dict[Named, str]()
     while texts:
         text = texts.pop()
-        found += _named(text, functions)
+        for function, arguments in _calls(text, functions):
+            if (named := _named(function, arguments)) is not None:
+                found.setdefault(named.lower(), function)
         read = set(_WORD.findall(text.lower()))
         texts += [body for name, body in waiting if name in read]
         waiting = [each for each in waiting if each[0] not in read]
-    return list(dict.fromkeys(found))
+    return found
 
 
-def _named(sql: str, functions: Collection[str]) -> Iterator[Named]:
+def unquoted_table(sql: str, column: str, functions: Collection[str]) -> QueryError | None:
+    """The error if a column that does not exist is meant to be the table that a function searches.
+
+    sql: a statement. column: its name. functions: those that there are.
+    """
+    for function, arguments in _calls(sql, [name for name in OF_TABLES if name in functions]):
+        first = arguments[0] if arguments else []
+        if len(first) == 1 and first[0].text.lower() == column.lower() and _text(first) is None:
+            usage = ours.USAGES[function].replace("'table'", f"'{column}'")
+            return QueryError(f"The table to search must be a text, in quotes: {usage}.")
+    return None
+
+
+def _calls(sql: str, functions: Collection[str]) -> Iterator[tuple[str, list[list[Token]]]]:
+    """The calls of some functions, and their arguments."""
     tokens = tokenize(sql)
     for at, (name, opening) in enumerate(pairwise(tokens)):
-        if name.text.lower() not in functions or opening.token_type is not TokenType.L_PAREN:
-            continue
-        given = between_commas(tokens[at + 2 : closing(tokens, at + 1)])
-        texts = [_text(argument) for argument in given]
-        column = texts[_COLUMN] if len(texts) > _COLUMN else ""
-        if texts and texts[0] is not None and column is not None:
-            yield Named(texts[0], column)
+        if name.text.lower() in functions and opening.token_type is TokenType.L_PAREN:
+            yield name.text.lower(), between_commas(tokens[at + 2 : closing(tokens, at + 1)])
+
+
+def _named(function: str, arguments: Sequence[Sequence[Token]]) -> Named | None:
+    """What a call searches; None if the call does not say it in texts."""
+    texts = [_text(argument) for argument in arguments]
+    column = texts[_COLUMN] if len(texts) > _COLUMN else ""
+    if not texts or texts[0] is None or column is None:
+        return None
+    if len(texts) > _THIRD and (third := texts[_THIRD]) is not None:
+        is_count = function != ours.DEDUP
+        least = "a whole number above 0" if is_count else "above 0 and at most 1"
+        raise QueryError(
+            f"The {'number of texts to find' if is_count else 'threshold'} is {third}; it must be "
+            f"{least}. It is the third argument, and a column is the fourth: "
+            f"{written(function, Named(texts[0], third))}."
+        )
+    return Named(texts[0], column)
 
 
 def _text(argument: Sequence[Token]) -> str | None:

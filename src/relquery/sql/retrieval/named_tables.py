@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from relquery.sql.retrieval.corpora import Corpora
 from relquery.sql.retrieval.named import Named
+from relquery.sql.retrieval.paths import find_table
 
 Search = Callable[[str, int], Sequence[str]]
 
@@ -44,11 +45,12 @@ class NamedTables(Mapping[str, Search]):
         return len(self.corpora.database.tables())
 
     def _named(self, name: str) -> Named | None:
-        tables = {table.lower() for table in self}
-        if name.lower() in tables:
+        database = self.corpora.database
+        if find_table(name, database) is not None:
             return Named(name, "").lower()
         table, _, column = name.rpartition(".")
-        return Named(table, column).lower() if table.lower() in tables else None
+        is_table = table and find_table(table, database) is not None
+        return Named(table, column.strip('"')).lower() if is_table else None
 
     def _find(self, named: Named, question: str, limit: int) -> list[str]:
         (found,) = self.corpora.search(named, [question], limit)

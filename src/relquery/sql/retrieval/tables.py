@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from relquery.errors import QueryError
 from relquery.retrieval.index import Found
 from relquery.sql import names as ours
 from relquery.sql.retrieval.arguments import (
     Columns,
     check_count,
+    check_text,
     count_of,
+    is_text,
     numbers_of,
     rows_by,
     texts_of,
@@ -39,23 +42,19 @@ class OfTables:
 
     def passages(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A list of texts for each row."""
-        usage = f"{ours.PASSAGES}('table', question [, k [, 'column']])"
-        return pa.array(self._search(columns, usage, _texts), pa.list_(pa.string()))
+        return pa.array(self._search(columns, ours.PASSAGES, _texts), pa.list_(pa.string()))
 
     def search(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A list of texts and scores for each row."""
-        usage = f"{ours.SEARCH.upper()}('table', question [, k [, 'column']])"
-        return pa.array(self._search(columns, usage, _hits), HITS)
+        return pa.array(self._search(columns, ours.SEARCH, _hits), HITS)
 
     def dedup(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A text for each row."""
-        check_count(
-            columns, 2, 4, f"{ours.DEDUP.upper()}('table', text [, threshold [, 'column']])"
-        )
+        check_count(columns, 2, 4, ours.DEDUP)
         texts = texts_of(columns[1])
         thresholds = numbers_of(columns, 2, THRESHOLD, threshold_of)
         found = [""] * len(texts)
-        keys = list(zip(_named(columns), thresholds, strict=True))
+        keys = list(zip(_named(columns, ours.DEDUP), thresholds, strict=True))
         for (named, threshold), rows in rows_by(keys).items():
             first = self.corpora.first_texts(named, [texts[row] for row in rows], threshold)
             for row, text in zip(rows, first, strict=True):
@@ -63,13 +62,14 @@ class OfTables:
         return pa.array(found, pa.string())
 
     def _search(
-        self, columns: Columns, usage: str, read: Callable[[Searched, Found], list[object]]
+        self, columns: Columns, function: str, read: Callable[[Searched, Found], list[object]]
     ) -> list[list[object]]:
-        check_count(columns, 2, 4, usage)
+        check_count(columns, 2, 4, function)
+        check_text(columns[1], function)
         questions = texts_of(columns[1])
         limits = numbers_of(columns, 2, K, count_of)
         found: list[list[object]] = [[]] * len(questions)
-        keys = list(zip(_named(columns), limits, strict=True))
+        keys = list(zip(_named(columns, function), limits, strict=True))
         for (named, limit), rows in rows_by(keys).items():
             hits = self.corpora.search(named, [questions[row] for row in rows], limit)
             searched = self.corpora.searched(named)
@@ -78,7 +78,9 @@ class OfTables:
         return found
 
 
-def _named(columns: Columns) -> list[Named]:
+def _named(columns: Columns, function: str) -> list[Named]:
+    if not is_text(columns[0].type):
+        raise QueryError(f"The table to search must be a text, in quotes: {ours.USAGES[function]}.")
     tables = texts_of(columns[0])
     names = texts_of(columns[3]) if len(columns) > 3 else [""] * len(tables)
     return [Named(table, name) for table, name in zip(tables, names, strict=True)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from relquery.retrieval.pairs import Vectors, cosines, groups, nearest
+from relquery.sql import names as ours
 from relquery.sql.retrieval.arguments import (
     check_count,
     count_of,
@@ -40,30 +41,28 @@ class OfTexts:
 
     def similarity(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A number for each row."""
-        check_count(columns, 2, 2, "AI_SIMILARITY(text, text)")
+        check_count(columns, 2, 2, ours.SIMILARITY)
         left, right = (self.vectors.of(texts_of(column)) for column in columns)
         return pa.array(cosines(left, right), pa.float64())
 
     def embed(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A vector for each row."""
-        check_count(columns, 1, 1, "AI_EMBED(text)")
+        check_count(columns, 1, 1, ours.EMBED)
         return pa.array(list(self.vectors.of(texts_of(columns[0]))), pa.list_(pa.float32()))
 
     def nearest(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A list of pairs for each row."""
-        usage = "AI_NEAREST(texts, others [, k])"
-        check_count(columns, 2, 3, usage)
+        check_count(columns, 2, 3, ours.NEAREST)
         limits = numbers_of(columns, 2, K, count_of)
-        lists = (map(_distinct, lists_of(column, usage)) for column in columns[:2])
+        lists = (map(_distinct, lists_of(column, ours.NEAREST)) for column in columns[:2])
         rows = zip(*lists, limits, strict=True)
         return pa.array([list(self._pairs(*row)) for row in rows], PAIRS)
 
     def duplicates(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A list of texts, each with the first of its group, for each row."""
-        usage = "AI_DUPLICATES(texts [, threshold])"
-        check_count(columns, 1, 2, usage)
+        check_count(columns, 1, 2, ours.DUPLICATES)
         thresholds = numbers_of(columns, 1, THRESHOLD, threshold_of)
-        lists = map(_distinct, lists_of(columns[0], usage))
+        lists = map(_distinct, lists_of(columns[0], ours.DUPLICATES))
         rows = zip(lists, thresholds, strict=True)
         return pa.array([list(self._groups(*row)) for row in rows], GROUPS)
 

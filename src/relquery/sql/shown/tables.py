@@ -7,7 +7,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from relquery.html.table import Cell, boxed, details, lines, table
+from relquery.html.table import WHOLE, Cell, boxed, cut, details, lines, table
+from relquery.sql.shown.floats import rounded, short
 from relquery.sql.shown.missing import Reasons
 
 _LISTED = 10
@@ -56,10 +57,12 @@ def is_number(kind: pa.DataType) -> bool:
 def _cell(value: Any, reason: str | None) -> Cell:
     if value is None:
         return Cell("NULL", reason, "bad" if reason else "null")
-    if isinstance(value, float):
-        short = f"{value:.6g}"
-        return Cell(short, None if float(short) == value else repr(value))
-    text = "".join(
+    near = rounded(value)
+    text = short(value) if isinstance(value, float) else _printable(near)
+    return Cell(text, None if near == value or near is value else cut(_printable(value), WHOLE))
+
+
+def _printable(value: Any) -> str:
+    return "".join(
         one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in str(value)
     )
-    return Cell(text)

@@ -83,7 +83,7 @@ Statement = Plain | Calling | Keeping
 def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
     """Read one statement. kept: what the connection keeps at its turn. Raises QueryError."""
     found = read_prepared(text.query)
-    if found is not None and (_asks(found.body, kept) or found.name in kept.prepared):
+    if found is not None and (found.name in kept.prepared or _is_kept(found.body, kept)):
         return _read_prepared(text, found, kept, parameters)
     if text.kind == "TRANSACTION":
         first = tokenize(text.query)[0].text.upper()
@@ -101,13 +101,14 @@ def read_statement(text: Text, kept: Kept, parameters: Parameters) -> Statement:
 
 
 def _read_prepared(text: Text, found: Prepared, kept: Kept, parameters: Parameters) -> Statement:
-    """PREPARE, EXECUTE or DEALLOCATE of a statement with calls."""
+    """PREPARE, EXECUTE or DEALLOCATE of a statement that the connection keeps."""
     if found.verb == "EXECUTE":
         body = executed(kept.prepared[found.name], found)
         given = body if text.option is None else f"EXPLAIN {text.option} {body}"
         return read_statement(replace(text, given=given, query=body), kept, parameters)
     if found.verb == "PREPARE":
-        read_source(found.body).parse()
+        if _asks(found.body, kept):
+            read_source(found.body).parse()
         return Keeping(text, lambda kept: kept.prepared.update({found.name: found.body}))
     return Keeping(text, lambda kept: _deallocate(kept, found.name))
 
@@ -213,6 +214,11 @@ def _asks(sql: str, kept: Kept) -> bool:
     if source is None or tree is None:
         return False
     return bool(source.calls) or reads_any(tree, kept.definitions)
+
+
+def _is_kept(body: str, kept: Kept) -> bool:
+    """Whether a statement is not prepared by DuckDB. body: "" for EXECUTE and DEALLOCATE."""
+    return bool(body) and (_asks(body, kept) or kept.prepares(body))
 
 
 def _deallocate(kept: Kept, name: str) -> None:
