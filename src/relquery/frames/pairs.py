@@ -9,7 +9,14 @@ from relquery.errors import ConfigError, QueryError, UnknownColumnError, unknown
 from relquery.frames.plan.compile import EARLIER, LATER, LEFT, RIGHT
 from relquery.frames.plan.nodes import Blocking, Distinct, How, Join, Near, Node
 from relquery.frames.read.calls import call, check_options
-from relquery.frames.read.langex import Field, Find, check_names, find_column, read_langex
+from relquery.frames.read.langex import (
+    Field,
+    Find,
+    check_names,
+    find_column,
+    has_column,
+    read_langex,
+)
 from relquery.sql.exchange.export import quoted
 from relquery.sql.tables import text
 
@@ -72,11 +79,16 @@ def distinct(
 def sides(left: Node, right: Node) -> Find:
     """Finds `{title:left}`, `{title:right}`, or a column that only one of two frames has."""
 
+    both = list(dict.fromkeys((*left.columns, *right.columns)))
+
     def find(name: str) -> Field:
         column, colon, side = name.rpartition(":")
-        if colon and side.strip().lower() in _SIDES:
-            which = side.strip().lower()
-            return _field(column, left if which == "left" else right, which)
+        which = side.strip().lower()
+        if colon and which in _SIDES:
+            node = left if which == "left" else right
+            # Else it may be the whole name of a column that another join has made.
+            if has_column(column, node.columns) or not has_column(name, both):
+                return _field(column, node, which)
         found = []
         for which, node in (("left", left), ("right", right)):
             try:
@@ -87,10 +99,13 @@ def sides(left: Node, right: Node) -> Find:
             raise QueryError(
                 f"Both frames have the column '{name}'. Write {{{name}:left}} or {{{name}:right}}."
             )
-        if not found:
-            raise UnknownColumnError(
-                name, "either frame", dict.fromkeys((*left.columns, *right.columns))
+        if not found and colon and has_column(column, both):
+            raise QueryError(
+                f"'{{{name}}}' names the side {side!r}, which must be left or right: "
+                f"{{{column}:left}} or {{{column}:right}}."
             )
+        if not found:
+            raise UnknownColumnError(name, "either frame", both)
         return found[0]
 
     return find

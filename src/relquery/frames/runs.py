@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from relquery.connection import Connection
+from relquery.errors import UnknownColumnError
 from relquery.frames.apart import apart
 from relquery.frames.data.back import give_back, with_index
 from relquery.frames.data.sources import Source
 from relquery.frames.plan.compile import compile_frame
-from relquery.frames.plan.nodes import Node, keeps_rows
+from relquery.frames.plan.nodes import Node, all_columns, keeps_rows
+from relquery.frames.read.langex import THE_FRAME
 from relquery.frames.recall import blocked, described, with_recall
 from relquery.sql.result import Result
 
@@ -53,7 +56,8 @@ class Runs:
 
         Joins with blocking count the pairs that are near, and say what else is asked.
         """
-        explanation = self.connection.explain(self.sql(), **options)
+        with self._in_its_words():
+            explanation = self.connection.explain(self.sql(), **options)
         notes = [described(node) for node in blocked(self.node)]
         return replace(explanation, warnings=(*explanation.warnings, *notes))
 
@@ -65,8 +69,21 @@ class Runs:
         return self._ran(self.sql(), options)
 
     def _ran(self, sql: str, options: dict[str, Any]) -> Result:
-        result = self.connection.sql(sql, **options)
-        return with_recall(result, self.node, self.connection, options)
+        with self._in_its_words():
+            result = self.connection.sql(sql, **options)
+            return with_recall(result, self.node, self.connection, options)
+
+    @contextmanager
+    def _in_its_words(self) -> Iterator[None]:
+        """A block whose errors list no column that the user has not made."""
+        try:
+            yield
+        except UnknownColumnError as error:
+            own = all_columns(self.node)
+            columns = [name for name in error.columns if name in own]
+            raise UnknownColumnError(
+                error.column, THE_FRAME, columns, complete=error.complete
+            ) from error
 
     def collect(self, **options: Any) -> Any:
         """The rows in the library that the input came from.

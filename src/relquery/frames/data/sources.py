@@ -13,10 +13,9 @@ from sqlglot.errors import SqlglotError
 from relquery.connection import Connection
 from relquery.errors import TableError, UnknownTableError
 from relquery.frames.data.lent import Lent
-from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.export import quoted
 from relquery.sql.exchange.export import to_arrow as export
-from relquery.sql.tables import to_arrow
+from relquery.sql.tables import FILES, to_arrow
 
 Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]
 """What a frame gives back: "rows" are a list of dicts, "columns" a dict of lists."""
@@ -51,14 +50,27 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
         return _file(Path(data), connection)
     library = _library(data)
     if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
-        names = distinct_names(list(data.collect_schema().names()))
-        return _lent(data, None, library, connection), tuple(names)
+        names = _checked(list(data.collect_schema().names()))
+        return _lent(data, None, library, connection), names
     index = None
     rows: Any = data
     if library == "pandas":  # Arrow would share its numbers, which the user may change
         rows, index = rows.copy(), rows.index
-    table = export(rows) if library == "duckdb" else to_arrow("frame", rows)
-    return _lent(data, table, library, connection, index), tuple(table.column_names)
+    table = export(rows) if library == "duckdb" else to_arrow("The data of rq.frame", rows)
+    names = _checked(table.column_names)
+    return _lent(data, table, library, connection, index), names
+
+
+def _checked(names: list[str]) -> tuple[str, ...]:
+    """The same. Raises TableError for two that SQL could not tell apart."""
+    first: dict[str, str] = {}
+    for name in names:
+        if (other := first.setdefault(name.lower(), name)) != name or names.count(name) > 1:
+            raise TableError(
+                f"Two columns are called {other!r} and {name!r}, which SQL cannot tell apart, as "
+                "it ignores case. Rename one of them first."
+            )
+    return tuple(names)
 
 
 def _lent(
@@ -76,7 +88,7 @@ def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
     sql, path = _path(name)
     columns = tables.get(path.lower()) or tables.get(path.lower().removeprefix("main."))
     if columns is None:
-        raise UnknownTableError(name, connection.tables())
+        raise UnknownTableError(name, connection.tables().keys() - connection.lent.names())
     return Source(connection, sql, "relquery"), tuple(columns)
 
 
@@ -95,13 +107,14 @@ def _path(name: str) -> tuple[str, str]:
 
 
 def _is_file(name: str, connection: Connection) -> bool:
-    """Whether a text is the path of a file, and not the name of a table."""
+    """Whether a text is meant as the path of a file, and not as the name of a table."""
     is_table = name.lower() in map(str.lower, connection.tables())
-    return not is_table and Path(name).suffix != "" and Path(name).is_file()
+    looks_so = "/" in name or name.lower().endswith(FILES)
+    return not is_table and (looks_so or (Path(name).suffix != "" and Path(name).is_file()))
 
 
 def _file(path: Path, connection: Connection) -> tuple[Source, tuple[str, ...]]:
-    if path.suffix.lower() in (".duckdb", ".ddb", ".db"):
+    if path.suffix.lower() in (".duckdb", ".ddb", ".db") and path.exists():
         raise TableError(
             f"{path} is a database, which may have several tables. Register it, and name one: "
             f"con.register('d', '{path}'); rq.frame('d.table', con)."

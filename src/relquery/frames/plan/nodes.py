@@ -215,6 +215,18 @@ def extended(columns: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
     return kept + tuple(places.values())
 
 
+def below(node: Node) -> tuple[Node, ...]:
+    """The frames that a node reads."""
+    if isinstance(node, Join | Near):
+        return node.left, node.right
+    return () if isinstance(node, Read) else (node.below,)
+
+
+def all_columns(node: Node) -> set[str]:
+    """The columns of a frame and of all that it reads."""
+    return set(node.columns).union(*map(all_columns, below(node)))
+
+
 def keeps_rows(node: Node) -> bool:
     """Whether each row of a frame is a row of its input."""
     while not isinstance(node, Read):
