@@ -88,7 +88,8 @@ ROOMS: dict[str, list[str]] = {
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
     "frames": [
-        "hints", "data", "read", "plan", "apart", "recall", "runs", "pairs", "frame", "lotus",
+        "hints", "data", "read", "plan", "apart", "recall", "scan", "runs", "pairs", "frame",
+        "lotus",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [

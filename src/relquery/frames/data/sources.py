@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
@@ -23,12 +23,13 @@ Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "rel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A table of a connection. index: that of a pandas frame, when the frame was made."""
+    """A table of a connection. index, dtypes: of a pandas frame, when the frame was made."""
 
     connection: Connection
     table: str | Lent
     library: Library
     index: Any = None
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
 
     def register(self) -> str:
         """The table in SQL; what is not in the connection yet is registered."""
@@ -51,14 +52,16 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
     library = _library(data)
     if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
         names = _checked(list(data.collect_schema().names()))
-        return _lent(data, None, library, connection), names
-    index = None
+        return Source(connection, connection.lent.lend(data, None), library), names
     rows: Any = data
+    index, dtypes = None, {}
     if library == "pandas":  # Arrow would share its numbers, which the user may change
         rows, index = rows.copy(), rows.index
+        dtypes = dict(zip(map(str, rows.columns), rows.dtypes, strict=True))
     table = export(rows) if library == "duckdb" else to_arrow("The data of rq.frame", rows)
     names = _checked(table.column_names)
-    return _lent(data, table, library, connection, index), names
+    lent = connection.lent.lend(data, table)
+    return Source(connection, lent, library, index, dtypes), names
 
 
 def _checked(names: list[str]) -> tuple[str, ...]:
@@ -71,16 +74,6 @@ def _checked(names: list[str]) -> tuple[str, ...]:
                 "it ignores case. Rename one of them first."
             )
     return tuple(names)
-
-
-def _lent(
-    data: object,
-    table: pa.Table | None,
-    library: Library,
-    connection: Connection,
-    index: Any = None,
-) -> Source:
-    return Source(connection, connection.lent.lend(data, table), library, index)
 
 
 def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
@@ -119,7 +112,7 @@ def _file(path: Path, connection: Connection) -> tuple[Source, tuple[str, ...]]:
             f"{path} is a database, which may have several tables. Register it, and name one: "
             f"con.register('d', '{path}'); rq.frame('d.table', con)."
         )
-    source = _lent(path.absolute(), None, "relquery", connection)
+    source = Source(connection, connection.lent.lend(path.absolute(), None), "relquery")
     columns = connection.database.describe(f"SELECT * FROM {source.register()}")
     return source, tuple(name for name, _ in columns)
 
