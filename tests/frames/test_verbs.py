@@ -188,6 +188,28 @@ def test_wrong_arguments_are_errors_at_once(films: Frame, con: Connection) -> No
         films.rename({"title": "year"})
 
 
+def test_a_new_column_has_a_name_that_no_other_has(films: Frame) -> None:
+    twice = [
+        lambda: films.select("year", "year"),
+        lambda: films.sem_agg("Sum {title} up", "YEAR", by="year"),
+        lambda: films.sem_extract("title", {"a": None, "A": None}),
+        lambda: films.sem_sim_join(films, "title", "title", 1, score="Title:LEFT"),
+        lambda: films.rename({"year": "title:left"}).sem_join(
+            films.select("title"), "{title:left} is like {title:right}"
+        ),
+    ]
+    for make in twice:
+        with pytest.raises(ConfigError, match="two columns the name"):
+            make()
+    for make in (
+        lambda: films.rename({"title": 3}),  # type: ignore[dict-item]
+        lambda: films.sem_filter("{title}?", output=" "),
+        lambda: films.sem_classify("{title}?", ["x"], None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ConfigError, match="it must be a text"):
+            make()
+
+
 def test_columns_are_named_one_by_one_or_in_lists(films: Frame) -> None:
     assert films.select(["year", "title"]).columns == ["year", "title"]
     assert films.select(films.columns[:1], "year").columns == ["title", "year"]

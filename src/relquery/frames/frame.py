@@ -17,12 +17,12 @@ from relquery.frames.read.expressions import read_expression
 from relquery.frames.read.langex import (
     Field,
     Langex,
-    check_names,
+    check_named,
     find_column,
     finder,
     read_langex,
 )
-from relquery.frames.read.outputs import read_outputs, written
+from relquery.frames.read.outputs import check_names, read_outputs, written
 from relquery.frames.runs import Runs
 from relquery.sql.exchange.export import quoted
 from relquery.sql.tables import text
@@ -69,7 +69,7 @@ class Frame(Runs):
         given = check_options(options, "sem_filter")
         asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
         if output is not None:
-            return self._on(Extend(self.node, (output,), asked, _reads(langex)))
+            return self._extended(output, asked, langex, "sem_filter")
         return self._on(Keep(self.node, asked, _reads(langex)))
 
     def sem_map(
@@ -108,6 +108,7 @@ class Frame(Runs):
         given = check_options(options, "sem_extract", "retry")
         if isinstance(output, Mapping):
             names = tuple(output)
+            check_names(names, "sem_extract")
             given["output"] = {name: about or "" for name, about in output.items()}
         else:
             outputs = read_outputs(output, "sem_extract")
@@ -132,14 +133,14 @@ class Frame(Runs):
         given = check_options(options, "sem_classify")
         given |= {"labels": _names(labels), "instruction": langex.prompt, "multi": multi or None}
         value = call("AI_CLASSIFY", [], langex.fields, given)
-        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+        return self._extended(output, value, langex, "sem_classify")
 
     def sem_score(self, instruction: str, output: str = "_score", **options: Any) -> Frame:
         """A new column with how likely the model says yes, 0 to 1."""
         langex = self._langex(instruction, "sem_score")
         given = check_options(options, "sem_score")
         value = call("AI_SCORE", [text(langex.claim.prompt)], langex.fields, given)
-        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+        return self._extended(output, value, langex, "sem_score")
 
     def sem_agg(
         self,
@@ -161,6 +162,7 @@ class Frame(Runs):
         asked = call("AI_AGG", [text(langex.spoken)], (), given).removesuffix(")")
         asked = ", ".join([asked, *(field.sql for field in fields)])
         keys = tuple(self._field(name).name for name in _names(by))
+        check_names([*keys, output], "sem_agg")
         return self._on(Group(self.node, keys, output, asked))
 
     def sem_topk(self, instruction: str, k: int, *, by: Names = (), **options: Any) -> Frame:
@@ -242,6 +244,7 @@ class Frame(Runs):
         near = f"AI_SIMILARITY({field.sql}, {text(query)})"
         node: Node = Keep(self.node, f"{field.sql} IS NOT NULL", frozenset({field.name}))
         if score is not None:
+            check_names([score], "sem_search")
             node = Extend(node, (score,), near, frozenset({field.name}))
         node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), _count(k, "k", "sem_search"))
         given = check_options(options, "sem_search")
@@ -265,13 +268,13 @@ class Frame(Runs):
     def select(self, *columns: Names) -> Frame:
         """Some of the columns, in this order; names, or lists of names."""
         names = [self._field(name).name for name in _names(*columns)]
-        return self._on(Choose(self.node, _distinct([(name, name) for name in names], "select")))
+        return self._chosen([(name, name) for name in names], "select")
 
     def rename(self, names: Mapping[str, str]) -> Frame:
         """Columns with other names, {old: new}."""
         new = {self._field(old).name: one for old, one in names.items()}
         pairs = [(new.get(name, name), name) for name in self.columns]
-        return self._on(Choose(self.node, _distinct(pairs, "rename")))
+        return self._chosen(pairs, "rename")
 
     def filter(self, condition: str) -> Frame:
         """The rows for which a condition in SQL holds, e.g. "year > 2000"."""
@@ -309,6 +312,18 @@ class Frame(Runs):
         return self._on(Limit(self.node, _count(count, "count", "limit", least=0), skipped))
 
     head = limit
+
+    def _chosen(self, pairs: list[tuple[str, str]], verb: str) -> Frame:
+        """Some columns under new names, as (new name, name)."""
+        if not pairs:
+            raise ConfigError(f"{verb} leaves no column. Name at least one.")
+        check_names([new for new, _ in pairs], verb)
+        return self._on(Choose(self.node, tuple(pairs)))
+
+    def _extended(self, output: str, value: str, langex: Langex, verb: str) -> Frame:
+        """With one new column."""
+        check_names([output], verb)
+        return self._on(Extend(self.node, (output,), value, _reads(langex)))
 
     def _on(self, node: Node) -> Frame:
         return Frame(node, self.source)
@@ -356,7 +371,7 @@ class Frame(Runs):
 
     def _langex(self, instruction: str, verb: str, *, needs_column: bool = True) -> Langex:
         langex = read_langex(instruction, finder(self.columns), verb=verb)
-        return check_names(langex, instruction, verb, self.columns) if needs_column else langex
+        return check_named(langex, instruction, verb, self.columns) if needs_column else langex
 
 
 def _reads(langex: Langex) -> frozenset[str]:
@@ -382,13 +397,3 @@ def _count(value: object, name: str, verb: str, *, least: int = 1) -> int:
 def _share(value: object, name: str, verb: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
         raise ConfigError(f"{name} of {verb} is {value!r}; it must be above 0 and at most 1.")
-
-
-def _distinct(pairs: list[tuple[str, str]], verb: str) -> tuple[tuple[str, str], ...]:
-    """The same. Raises ConfigError if a name is there twice, as SQL could not tell them apart."""
-    names = [name.lower() for name, _ in pairs]
-    twice = [name for name, _ in pairs if names.count(name.lower()) > 1]
-    if twice or not pairs:
-        wrong = f"gives two columns the name {twice[0]!r}" if twice else "leaves no column"
-        raise ConfigError(f"{verb} {wrong}. Give each column its own name, and at least one.")
-    return tuple(pairs)

@@ -12,11 +12,12 @@ from relquery.frames.read.calls import call, check_options
 from relquery.frames.read.langex import (
     Field,
     Find,
-    check_names,
+    check_named,
     find_column,
     has_column,
     read_langex,
 )
+from relquery.frames.read.outputs import check_names
 from relquery.sql.exchange.export import quoted
 from relquery.sql.tables import text
 
@@ -37,7 +38,7 @@ def joined(
     if how not in get_args(How):
         raise ConfigError(unknown("value of how", how, get_args(How), of="sem_join"))
     langex = read_langex(instruction, sides(left, right), verb="sem_join")
-    check_names(langex, instruction, "sem_join", left.columns)
+    check_named(langex, instruction, "sem_join", left.columns)
     given = check_options(options, "sem_join", "classify")
     asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
     near = None
@@ -53,6 +54,7 @@ def joined(
             )
         near = Blocking(_whole(of_left), _whole(of_right), *blocking)
     names = _names(left, right) if how in ("inner", "left") else _of_side(left, LEFT)
+    check_names([name for name, _ in names], "sem_join")
     return Join(left, right, how, asked, near, names)  # type: ignore[arg-type]
 
 
@@ -60,7 +62,9 @@ def nearest(left: Node, right: Node, left_on: str, right_on: str, count: int, sc
     """Each row of the left with the rows of the right whose texts are nearest."""
     one = find_column(left_on, left.columns, "the left frame")
     other = find_column(right_on, right.columns, "the right frame")
-    return Near(left, right, one, other, count, _names(left, right), score)
+    names = _names(left, right)
+    check_names([*(name for name, _ in names), score], "sem_sim_join")
+    return Near(left, right, one, other, count, names, score)
 
 
 def distinct(

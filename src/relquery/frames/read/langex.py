@@ -101,7 +101,7 @@ def read_langex(text: object, find: Find, *, verb: str) -> Langex:
     return Langex(tuple(parts), tuple(fields))
 
 
-def check_names(langex: Langex, text: str, verb: str, columns: Sequence[str]) -> Langex:
+def check_named(langex: Langex, text: str, verb: str, columns: Sequence[str]) -> Langex:
     """The same. Raises ConfigError if it names no column, as all rows would get one answer."""
     if not langex.fields:
         raise ConfigError(
