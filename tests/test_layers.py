@@ -87,7 +87,10 @@ ROOMS: dict[str, list[str]] = {
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
     ],
-    "frames": ["data", "read", "plan", "apart", "recall", "runs", "pairs", "frame", "lotus"],
+    "frames": [
+        "hints", "data", "read", "plan", "apart", "recall", "scan", "runs", "pairs", "frame",
+        "lotus",
+    ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
         "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",

@@ -9,6 +9,7 @@ RelqueryError
 │   ├── LateQueryError       found after calls were paid for
 │   └── UnsupportedQueryError  valid SQL that relquery does not run yet
 ├── TableError               a file or object cannot be read as a table
+├── UnknownVerbError         a frame has no method of this name
 ├── ConfigError              a setting is out of range or contradicts another
 ├── ModelError               a model cannot be found, loaded or run
 │   ├── UnsupportedNetworkError  a network that the local engine cannot compute
@@ -67,8 +68,8 @@ class UnknownColumnError(QueryError):
     def __init__(
         self, column: str, table: str, columns: Iterable[str], *, complete: bool = True
     ) -> None:
-        self.column = column
-        known = list(columns)
+        self.column, self.complete = column, complete
+        self.columns = known = list(columns)
         listing = f" {'Columns' if complete else 'Nearest'}: {', '.join(known)}." if known else ""
         super().__init__(
             f"Column '{column}' is not in {table}.{listing}" + did_you_mean(column, known)
@@ -111,6 +112,10 @@ class UnsupportedQueryError(QueryError):
 
 class TableError(RelqueryError):
     """A file or object that cannot be read as a table."""
+
+
+class UnknownVerbError(RelqueryError, AttributeError):
+    """A method or property that a frame does not have; the message names what to write."""
 
 
 class ConfigError(RelqueryError, ValueError):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pandas as pd
+import polars as pl
 import pytest
 
 from relquery.connection import Connection, connect
@@ -174,12 +178,112 @@ def test_wrong_arguments_are_errors_at_once(films: Frame, con: Connection) -> No
         films.sem_join(films, "{title:left} is {title:right}", blocking=2)
     with pytest.raises(ConfigError, match="outer"):
         films.sem_join(films, "{title:left} is {title:right}", how="outer")
-    with pytest.raises(ConfigError, match="as its connection"):
-        frame(FILMS, None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"an int as its connection.*rq.connect\('demo'\)"):
+        frame(FILMS, 3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"no connection.*rq.frame\(data, con\)"):
+        frame(FILMS)
     with connect(FakeBackend(answer)) as another, pytest.raises(ConfigError, match="another"):
         films.sem_join(frame(FILMS, another), "{title:left} is {title:right}")
     with pytest.raises(ConfigError, match="two columns the name"):
         films.rename({"title": "year"})
+
+
+def test_a_new_column_has_a_name_that_no_other_has(films: Frame) -> None:
+    twice = [
+        lambda: films.select("year", "year"),
+        lambda: films.sem_agg("Sum {title} up", "YEAR", by="year"),
+        lambda: films.sem_extract("title", {"a": None, "A": None}),
+        lambda: films.sem_sim_join(films, "title", "title", 1, score="Title:LEFT"),
+        lambda: films.rename({"year": "title:left"}).sem_join(
+            films.select("title"), "{title:left} is like {title:right}"
+        ),
+    ]
+    for make in twice:
+        with pytest.raises(ConfigError, match="two columns the name"):
+            make()
+    for make in (
+        lambda: films.rename({"title": 3}),  # type: ignore[dict-item]
+        lambda: films.sem_filter("{title}?", output=" "),
+        lambda: films.sem_classify("{title}?", ["x"], None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ConfigError, match="it must be a text"):
+            make()
+
+
+def test_columns_are_named_one_by_one_or_in_lists(films: Frame) -> None:
+    assert films.select(["year", "title"]).columns == ["year", "title"]
+    assert films.select(films.columns[:1], "year").columns == ["title", "year"]
+    with pytest.raises(ConfigError, match="3 is an int; a column is named by a text"):
+        films.select(3)  # type: ignore[arg-type]
+
+
+def test_each_column_of_a_sort_has_its_own_direction(films: Frame) -> None:
+    lazy = films.with_columns(late="year > 1985").sort(["late", "title"], descending=[True, False])
+    assert [row["title"] for row in lazy.collect()] == [
+        "Aliens", "Amelie", "Dune", "Heat", "Alien", "Brazil",
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=r"sort\('year', descending=True\)"):
+        films.sort("year DESC")
+    with pytest.raises(ConfigError, match=r"sort\('year'\)"):
+        films.sort("year asc")
+    with pytest.raises(ConfigError, match="1 columns and 2 values of descending"):
+        films.sort("year", descending=[True, False])
+    with pytest.raises(ConfigError, match="0 columns"):
+        films.sort()
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [(pd.Series([True]), "a Series"), (pl.col("year") > 3, "an Expr"), (3, "an int"), ("", "''")],
+    ids=lambda given: type(given).__name__,
+)
+def test_a_condition_that_is_not_sql_is_refused(films: Frame, data: Any, word: str) -> None:
+    with pytest.raises(ConfigError, match=rf"was given {word}; .*filter\('year > 2000'\)"):
+        films.filter(data)
+
+
+def test_an_unknown_column_in_sql_is_an_error_at_once_with_those_of_the_frame(
+    films: Frame,
+) -> None:
+    known = r"'yeer' is not in the frame. Columns: title, year. Did you mean 'year'\?"
+    for condition in ("yeer > 3", "sum(yeer) OVER () > 3", "year IN (SELECT yeer)"):
+        with pytest.raises(UnknownColumnError, match=known):
+            films.filter(condition)
+    with pytest.raises(UnknownColumnError, match=r"Columns: title, year, a\."):
+        films.with_columns(a="year + 1", b="yeer + 1")
+    # Names that are no columns.
+    ranges = "list_filter([1, 2], lambda x: x < year)[1] = 1 AND [y FOR y IN [1] IF y < year] = [1]"
+    assert len(films.filter(ranges).collect()) == len(FILMS)
+
+
+@pytest.mark.parametrize("hidden", ["row_number", "place", "value"])
+def test_columns_that_a_frame_adds_are_neither_read_nor_listed(
+    con: Connection, hidden: str
+) -> None:
+    lazy = frame(pd.DataFrame(FILMS), con).sem_topk("best {title}", 4, by="year")
+    with pytest.raises(UnknownColumnError, match=rf"'{hidden}' is not.*Columns: title, year\."):
+        lazy.filter(f"{hidden} > 1")
+    late = lazy.limit(3).filter(f"LLM('Say', {hidden}x) = 'a'")
+    for run in (late.collect, late.explain):
+        with pytest.raises(UnknownColumnError, match=r"not in the frame. Columns: title, year\."):
+            run()
+
+
+def test_a_wrong_side_is_an_error_that_names_both(films: Frame) -> None:
+    with pytest.raises(QueryError, match=r"'lft'.*\{title:left\} or \{title:right\}"):
+        films.sem_join(films, "{title:lft} is like {title:right}")
+    with pytest.raises(UnknownColumnError, match="'titel' is not in the left frame"):
+        films.sem_join(films, "{titel:left} is like {title:right}")
+    with pytest.raises(ConfigError, match=r"only sem_join takes.*Write \{title\}"):
+        films.sem_filter("{title:left} is good")
+
+
+def test_the_columns_of_a_join_can_be_joined_again(films: Frame) -> None:
+    titles = films.select("title").limit(2)
+    pairs = titles.sem_join(titles, "{title:left} is like {title:right}")
+    again = pairs.sem_join(titles, "{title:left} is older than {title}")
+    assert again.columns == ["title:left", "title:right", "title"]
+    assert list(again.limit(1).df().columns) == again.columns
 
 
 @pytest.mark.parametrize("name", ["text", "First", "place", "score"])

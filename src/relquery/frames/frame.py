@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from relquery.connection import Connection
-from relquery.errors import ConfigError, type_of
+from relquery.errors import ConfigError, UnknownVerbError, type_of
 from relquery.frames.data.sources import read_source
+from relquery.frames.hints import ROWS, no_item, no_such
 from relquery.frames.pairs import distinct, joined, nearest
 from relquery.frames.plan.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
 from relquery.frames.read.calls import call, check_options
@@ -16,12 +17,12 @@ from relquery.frames.read.expressions import read_expression
 from relquery.frames.read.langex import (
     Field,
     Langex,
-    check_names,
+    check_named,
     find_column,
     finder,
     read_langex,
 )
-from relquery.frames.read.outputs import read_outputs, written
+from relquery.frames.read.outputs import check_names, read_outputs, written
 from relquery.frames.runs import Runs
 from relquery.sql.exchange.export import quoted
 from relquery.sql.tables import text
@@ -29,19 +30,22 @@ from relquery.sql.tables import text
 Names = str | Sequence[str]
 
 
-def frame(data: object, connection: Connection) -> Frame:
+def frame(data: object, connection: Connection | None = None) -> Frame:
     """A lazy frame over a table.
 
     data: a pandas or polars frame, a polars LazyFrame, an Arrow table, a relation of DuckDB, a
     list of dicts, a dict of columns, the path of a file, or the name of a table of the connection.
-    Rows are those that `data` has now; a LazyFrame is collected when the frame first runs.
+    The rows of a table that is in memory are those that it has now. A LazyFrame is collected when
+    the frame first runs; a file and a table of the connection are read whenever it runs.
+    connection: needed; what asks the model.
 
-    Raises TableError and UnknownTableError.
+    Raises TableError, UnknownTableError, and ConfigError without a connection.
     """
     if not isinstance(connection, Connection):
+        given = "no" if connection is None else f"{type_of(connection)} as its"
         raise ConfigError(
-            f"rq.frame was given {type_of(connection)} as its connection. Make one: "
-            "con = rq.connect(model=...); rq.frame(data, con)."
+            f"rq.frame was given {given} connection, which says which model is asked. Make one: "
+            "con = rq.connect('demo'), and then rq.frame(data, con)."
         )
     source, columns = read_source(data, connection)
     return Frame(Read(source, columns), source)
@@ -65,7 +69,7 @@ class Frame(Runs):
         given = check_options(options, "sem_filter")
         asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
         if output is not None:
-            return self._on(Extend(self.node, (output,), asked, _reads(langex)))
+            return self._extended(output, asked, langex, "sem_filter")
         return self._on(Keep(self.node, asked, _reads(langex)))
 
     def sem_map(
@@ -104,6 +108,7 @@ class Frame(Runs):
         given = check_options(options, "sem_extract", "retry")
         if isinstance(output, Mapping):
             names = tuple(output)
+            check_names(names, "sem_extract")
             given["output"] = {name: about or "" for name, about in output.items()}
         else:
             outputs = read_outputs(output, "sem_extract")
@@ -128,14 +133,14 @@ class Frame(Runs):
         given = check_options(options, "sem_classify")
         given |= {"labels": _names(labels), "instruction": langex.prompt, "multi": multi or None}
         value = call("AI_CLASSIFY", [], langex.fields, given)
-        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+        return self._extended(output, value, langex, "sem_classify")
 
     def sem_score(self, instruction: str, output: str = "_score", **options: Any) -> Frame:
         """A new column with how likely the model says yes, 0 to 1."""
         langex = self._langex(instruction, "sem_score")
         given = check_options(options, "sem_score")
         value = call("AI_SCORE", [text(langex.claim.prompt)], langex.fields, given)
-        return self._on(Extend(self.node, (output,), value, _reads(langex)))
+        return self._extended(output, value, langex, "sem_score")
 
     def sem_agg(
         self,
@@ -157,6 +162,7 @@ class Frame(Runs):
         asked = call("AI_AGG", [text(langex.spoken)], (), given).removesuffix(")")
         asked = ", ".join([asked, *(field.sql for field in fields)])
         keys = tuple(self._field(name).name for name in _names(by))
+        check_names([*keys, output], "sem_agg")
         return self._on(Group(self.node, keys, output, asked))
 
     def sem_topk(self, instruction: str, k: int, *, by: Names = (), **options: Any) -> Frame:
@@ -238,6 +244,7 @@ class Frame(Runs):
         near = f"AI_SIMILARITY({field.sql}, {text(query)})"
         node: Node = Keep(self.node, f"{field.sql} IS NOT NULL", frozenset({field.name}))
         if score is not None:
+            check_names([score], "sem_search")
             node = Extend(node, (score,), near, frozenset({field.name}))
         node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), _count(k, "k", "sem_search"))
         given = check_options(options, "sem_search")
@@ -258,35 +265,46 @@ class Frame(Runs):
         _share(threshold, "threshold", "sem_dedup")
         return self._on(distinct(self.node, column, threshold, ask, options))
 
-    def select(self, *columns: str) -> Frame:
-        """Some of the columns, in this order."""
-        names = [self._field(name).name for name in columns]
-        return self._on(Choose(self.node, _distinct([(name, name) for name in names], "select")))
+    def select(self, *columns: Names) -> Frame:
+        """Some of the columns, in this order; names, or lists of names."""
+        names = [self._field(name).name for name in _names(*columns)]
+        return self._chosen([(name, name) for name in names], "select")
 
     def rename(self, names: Mapping[str, str]) -> Frame:
         """Columns with other names, {old: new}."""
         new = {self._field(old).name: one for old, one in names.items()}
         pairs = [(new.get(name, name), name) for name in self.columns]
-        return self._on(Choose(self.node, _distinct(pairs, "rename")))
+        return self._chosen(pairs, "rename")
 
     def filter(self, condition: str) -> Frame:
         """The rows for which a condition in SQL holds, e.g. "year > 2000"."""
-        given = read_expression(condition, "filter", self.columns)
+        given = read_expression(condition, "filter", self.columns, self.connection.database)
         return self._on(Keep(self.node, f"({given.sql})", given.reads))
 
     def with_columns(self, **values: str) -> Frame:
         """New columns, each an expression in SQL: total="price * 2". One sees those before it."""
-        node = self.node
+        node, database = self.node, self.connection.database
         for name, value in values.items():
-            given = read_expression(value, "with_columns", node.columns)
+            given = read_expression(value, "with_columns", node.columns, database)
             node = Extend(node, (name,), given.sql, given.reads, is_of_row=given.is_of_row)
         return self._on(node)
 
-    def sort(self, *columns: str, descending: bool = False) -> Frame:
-        """Rows in the order of columns; NULL goes last, and equal rows keep their order."""
-        way = " DESC" if descending else ""
-        keys = tuple(f"{self._field(name).sql}{way} NULLS LAST" for name in columns)
-        return self._on(Sort(self.node, keys))
+    def sort(self, *columns: Names, descending: bool | Sequence[bool] = False) -> Frame:
+        """Rows in the order of columns; NULL goes last, and equal rows keep their order.
+
+        descending: for all columns, or a list with one for each.
+        """
+        names = _names(*columns)
+        ways = list(descending) if isinstance(descending, Sequence) else [descending] * len(names)
+        if not names or len(ways) != len(names):
+            raise ConfigError(
+                f"sort was given {len(names)} columns and {len(ways)} values of descending. Name a "
+                "column, and give one value, or one for each column."
+            )
+        fields = [self._sorted_by(name) for name in names]
+        keys = zip(fields, ways, strict=True)
+        sql = tuple(f"{field.sql}{' DESC' * bool(way)} NULLS LAST" for field, way in keys)
+        return self._on(Sort(self.node, sql))
 
     def limit(self, count: int, *, offset: int = 0) -> Frame:
         """The first rows, after `offset` that are left out."""
@@ -294,6 +312,18 @@ class Frame(Runs):
         return self._on(Limit(self.node, _count(count, "count", "limit", least=0), skipped))
 
     head = limit
+
+    def _chosen(self, pairs: list[tuple[str, str]], verb: str) -> Frame:
+        """Some columns under new names, as (new name, name)."""
+        if not pairs:
+            raise ConfigError(f"{verb} leaves no column. Name at least one.")
+        check_names([new for new, _ in pairs], verb)
+        return self._on(Choose(self.node, tuple(pairs)))
+
+    def _extended(self, output: str, value: str, langex: Langex, verb: str) -> Frame:
+        """With one new column."""
+        check_names([output], verb)
+        return self._on(Extend(self.node, (output,), value, _reads(langex)))
 
     def _on(self, node: Node) -> Frame:
         return Frame(node, self.source)
@@ -307,6 +337,31 @@ class Frame(Runs):
             )
         return right.node
 
+    def _sorted_by(self, name: object) -> Field:
+        """A column to sort by. Raises ConfigError if it is an expression, as in ORDER BY."""
+        column, _, way = name.strip().rpartition(" ") if isinstance(name, str) else ("", "", "")
+        if name not in self.columns and column in self.columns and way.lower() in ("asc", "desc"):
+            descending = ", descending=True" * (way.lower() == "desc")
+            raise ConfigError(
+                f"sort was given {name!r}; it takes names of columns: sort({column!r}{descending})."
+            )
+        return self._field(name)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or name in ("node", "source"):  # copy and pickle ask for these
+            raise AttributeError(name)
+        known = (one for one in dir(type(self)) if not one.startswith("_"))
+        raise UnknownVerbError(no_such(name, self.columns, known))
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise ConfigError(no_item(key, self.columns))
+
+    def __len__(self) -> NoReturn:
+        raise ConfigError(ROWS)
+
+    def __bool__(self) -> bool:
+        return True
+
     def _field(self, name: object) -> Field:
         """A column that a verb names. Raises ConfigError and UnknownColumnError."""
         if not isinstance(name, str):
@@ -316,15 +371,19 @@ class Frame(Runs):
 
     def _langex(self, instruction: str, verb: str, *, needs_column: bool = True) -> Langex:
         langex = read_langex(instruction, finder(self.columns), verb=verb)
-        return check_names(langex, instruction, verb, self.columns) if needs_column else langex
+        return check_named(langex, instruction, verb, self.columns) if needs_column else langex
 
 
 def _reads(langex: Langex) -> frozenset[str]:
     return frozenset(field.name for field in langex.fields)
 
 
-def _names(given: Names) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def _names(*given: Names) -> list[str]:
+    """Names that were given one by one or in lists; what is neither is refused as a name later."""
+    one_each = (
+        one if isinstance(one, Iterable) and not isinstance(one, str) else [one] for one in given
+    )
+    return [name for names in one_each for name in names]
 
 
 def _count(value: object, name: str, verb: str, *, least: int = 1) -> int:
@@ -338,13 +397,3 @@ def _count(value: object, name: str, verb: str, *, least: int = 1) -> int:
 def _share(value: object, name: str, verb: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
         raise ConfigError(f"{name} of {verb} is {value!r}; it must be above 0 and at most 1.")
-
-
-def _distinct(pairs: list[tuple[str, str]], verb: str) -> tuple[tuple[str, str], ...]:
-    """The same. Raises ConfigError if a name is there twice, as SQL could not tell them apart."""
-    names = [name.lower() for name, _ in pairs]
-    twice = [name for name, _ in pairs if names.count(name.lower()) > 1]
-    if twice or not pairs:
-        wrong = f"gives two columns the name {twice[0]!r}" if twice else "leaves no column"
-        raise ConfigError(f"{verb} {wrong}. Give each column its own name, and at least one.")
-    return tuple(pairs)

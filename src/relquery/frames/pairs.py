@@ -9,7 +9,15 @@ from relquery.errors import ConfigError, QueryError, UnknownColumnError, unknown
 from relquery.frames.plan.compile import EARLIER, LATER, LEFT, RIGHT
 from relquery.frames.plan.nodes import Blocking, Distinct, How, Join, Near, Node
 from relquery.frames.read.calls import call, check_options
-from relquery.frames.read.langex import Field, Find, check_names, find_column, read_langex
+from relquery.frames.read.langex import (
+    Field,
+    Find,
+    check_named,
+    find_column,
+    has_column,
+    read_langex,
+)
+from relquery.frames.read.outputs import check_names
 from relquery.sql.exchange.export import quoted
 from relquery.sql.tables import text
 
@@ -30,7 +38,7 @@ def joined(
     if how not in get_args(How):
         raise ConfigError(unknown("value of how", how, get_args(How), of="sem_join"))
     langex = read_langex(instruction, sides(left, right), verb="sem_join")
-    check_names(langex, instruction, "sem_join", left.columns)
+    check_named(langex, instruction, "sem_join", left.columns)
     given = check_options(options, "sem_join", "classify")
     asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
     near = None
@@ -46,6 +54,7 @@ def joined(
             )
         near = Blocking(_whole(of_left), _whole(of_right), *blocking)
     names = _names(left, right) if how in ("inner", "left") else _of_side(left, LEFT)
+    check_names([name for name, _ in names], "sem_join")
     return Join(left, right, how, asked, near, names)  # type: ignore[arg-type]
 
 
@@ -53,7 +62,9 @@ def nearest(left: Node, right: Node, left_on: str, right_on: str, count: int, sc
     """Each row of the left with the rows of the right whose texts are nearest."""
     one = find_column(left_on, left.columns, "the left frame")
     other = find_column(right_on, right.columns, "the right frame")
-    return Near(left, right, one, other, count, _names(left, right), score)
+    names = _names(left, right)
+    check_names([*(name for name, _ in names), score], "sem_sim_join")
+    return Near(left, right, one, other, count, names, score)
 
 
 def distinct(
@@ -72,11 +83,16 @@ def distinct(
 def sides(left: Node, right: Node) -> Find:
     """Finds `{title:left}`, `{title:right}`, or a column that only one of two frames has."""
 
+    both = list(dict.fromkeys((*left.columns, *right.columns)))
+
     def find(name: str) -> Field:
         column, colon, side = name.rpartition(":")
-        if colon and side.strip().lower() in _SIDES:
-            which = side.strip().lower()
-            return _field(column, left if which == "left" else right, which)
+        which = side.strip().lower()
+        if colon and which in _SIDES:
+            node = left if which == "left" else right
+            # Else it may be the whole name of a column that another join has made.
+            if has_column(column, node.columns) or not has_column(name, both):
+                return _field(column, node, which)
         found = []
         for which, node in (("left", left), ("right", right)):
             try:
@@ -87,10 +103,13 @@ def sides(left: Node, right: Node) -> Find:
             raise QueryError(
                 f"Both frames have the column '{name}'. Write {{{name}:left}} or {{{name}:right}}."
             )
-        if not found:
-            raise UnknownColumnError(
-                name, "either frame", dict.fromkeys((*left.columns, *right.columns))
+        if not found and colon and has_column(column, both):
+            raise QueryError(
+                f"'{{{name}}}' names the side {side!r}, which must be left or right: "
+                f"{{{column}:left}} or {{{column}:right}}."
             )
+        if not found:
+            raise UnknownColumnError(name, "either frame", both)
         return found[0]
 
     return find

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from relquery.connection import Connection
+from relquery.errors import UnknownColumnError
 from relquery.frames.apart import apart
-from relquery.frames.data.back import give_back, with_index
+from relquery.frames.data.back import give_back, with_dtypes, with_index
 from relquery.frames.data.sources import Source
 from relquery.frames.plan.compile import compile_frame
-from relquery.frames.plan.nodes import Node, keeps_rows
+from relquery.frames.plan.nodes import Choose, Limit, Node, all_columns, keeps_rows, origin
+from relquery.frames.read.langex import THE_FRAME
 from relquery.frames.recall import blocked, described, with_recall
+from relquery.frames.scan import scan
 from relquery.sql.result import Result
 
 if TYPE_CHECKING:
@@ -53,7 +57,8 @@ class Runs:
 
         Joins with blocking count the pairs that are near, and say what else is asked.
         """
-        explanation = self.connection.explain(self.sql(), **options)
+        with self._in_its_words():
+            explanation = self.connection.explain(self.sql(), **options)
         notes = [described(node) for node in blocked(self.node)]
         return replace(explanation, warnings=(*explanation.warnings, *notes))
 
@@ -65,25 +70,54 @@ class Runs:
         return self._ran(self.sql(), options)
 
     def _ran(self, sql: str, options: dict[str, Any]) -> Result:
-        result = self.connection.sql(sql, **options)
-        return with_recall(result, self.node, self.connection, options)
+        with self._in_its_words():
+            result = self.connection.sql(sql, **options)
+            return with_recall(result, self.node, self.connection, options)
+
+    @contextmanager
+    def _in_its_words(self) -> Iterator[None]:
+        """A block whose errors list no column that the user has not made."""
+        try:
+            yield
+        except UnknownColumnError as error:
+            own = all_columns(self.node)
+            columns = [name for name in error.columns if name in own]
+            raise UnknownColumnError(
+                error.column, THE_FRAME, columns, complete=error.complete
+            ) from error
 
     def collect(self, **options: Any) -> Any:
         """The rows in the library that the input came from.
 
         pandas, polars, Arrow, lists of dicts and dicts of columns give the same; a LazyFrame gives
-        a polars frame, a relation of DuckDB a relation; a file or a table of the connection give a
-        `Result`. Rows of a pandas frame keep their index, unless a verb makes new rows of them.
+        a polars frame, as its own collect does (see `pl` for a LazyFrame); a relation of DuckDB
+        gives a relation; a file or a table of the connection give a `Result`. Rows of a pandas
+        frame keep their index, unless a verb makes new rows of them.
         """
         return self.collected(**options)[0]
 
     def collected(self, **options: Any) -> tuple[Any, Result]:
         """The rows as `collect` gives them, and the result with its report and errors."""
-        if self.source.library == "pandas" and keeps_rows(self.node):
-            numbered = compile_frame(self.node, self.connection.tables(), numbered=True)
-            return with_index(self._ran(numbered, options), self.source)
-        result = self.result(**options)
-        return give_back(result, self.source), result
+        if self.source.library != "pandas":
+            result = self.result(**options)
+            return give_back(result, self.source), result
+        numbered = keeps_rows(self.node)
+        sql = compile_frame(self.node, self.connection.tables(), numbered=numbered)
+        result, numbers = self._ran(sql, options), None
+        if numbered:
+            *_, numbers = result.table.columns
+            result = replace(result, table=result.table.select(self.columns))
+        frame = with_dtypes(result.df(), self._dtypes())
+        return frame if numbers is None else with_index(frame, numbers, self.source), result
+
+    def _dtypes(self) -> dict[str, Any]:
+        """Of pandas, for columns that the verbs leave as they are."""
+        found = {name: origin(self.node, name) for name in self.columns}
+        return {
+            name: one[0].dtypes[one[1]]
+            for name, one in found.items()
+            if one is not None and one[1] in one[0].dtypes
+        }
 
     def arrow(self, **options: Any) -> pa.Table:
         """The rows as an Arrow table."""
@@ -93,9 +127,27 @@ class Runs:
         """The rows as a pandas frame, without an index of the input."""
         return self.result(**options).df()
 
-    def pl(self, **options: Any) -> polars.DataFrame:
-        """The rows as a polars frame."""
-        return self.result(**options).pl()
+    @overload
+    def pl(self, *, lazy: Literal[False] = False, **options: Any) -> polars.DataFrame: ...
+
+    @overload
+    def pl(self, *, lazy: Literal[True], **options: Any) -> polars.LazyFrame: ...
+
+    def pl(self, *, lazy: bool = False, **options: Any) -> polars.DataFrame | polars.LazyFrame:
+        """The rows as a polars frame; with `lazy` as a LazyFrame, which makes no call before its
+        own `collect`, and then only those for the rows and columns that it reads.
+        """
+        if not lazy:
+            return self.result(**options).pl()
+
+        def read(columns: Sequence[str] | None, rows: int | None) -> polars.DataFrame:
+            node = self.node if rows is None else Limit(self.node, rows)
+            if columns is not None:
+                node = Choose(node, tuple((name, name) for name in columns))
+            return replace(self, node=node).result(**options).pl()
+
+        with self._in_its_words():
+            return scan(self.sql(), self.connection, read)
 
     async def aexplain(self, **options: Any) -> SqlExplanation:
         """The async form of `explain`."""

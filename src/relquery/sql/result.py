@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
@@ -92,15 +92,23 @@ class Result:
         frame.columns = pd.Index(self.columns)
         return frame
 
-    def pl(self) -> pl.DataFrame:
-        """As a polars DataFrame; repeated names get a suffix, as polars requires unique names."""
+    @overload
+    def pl(self, *, lazy: Literal[False] = False) -> pl.DataFrame: ...
+
+    @overload
+    def pl(self, *, lazy: Literal[True]) -> pl.LazyFrame: ...
+
+    def pl(self, *, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
+        """As a polars DataFrame, or as a LazyFrame; repeated names get a suffix, as polars requires
+        unique names.
+        """
         try:
             import polars as pl
         except ImportError as error:
             raise MissingExtraError("Result.pl()", "polars") from error
         frame = pl.from_arrow(for_polars(self.table, distinct_names(self.columns)))
         assert isinstance(frame, pl.DataFrame)
-        return frame
+        return frame.lazy() if lazy else frame
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """As Python tuples."""

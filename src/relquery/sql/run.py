@@ -215,7 +215,7 @@ def _described(
 ) -> pa.Table:
     """What DESCRIBE says of a query, with its calls as they are written."""
     query = tree.this
-    if not isinstance(query, exp.Select):
+    if not isinstance(query, exp.Select) or query.args.get("with_"):
         query = exp.select("*").from_(query.subquery(ours.ROWS))
     query = typed(query, source, database, defaults)
     assert isinstance(query, exp.Select)

@@ -25,11 +25,13 @@ _READERS = {
 }
 _DATABASES = (".duckdb", ".ddb", ".db")
 _COMPRESSED = (".gz", ".zst")
+FILES = (*_READERS, *_DATABASES, *_COMPRESSED)
+"""How the names of files end that can be registered."""
 _DELIMITERS = ",;\t|"
 _HEAD = 1 << 20  # the header of a CSV file must fit in this many bytes
 
 
-def register(database: Database, name: str, data: object) -> None:
+def register(database: Database, name: str, data: object, *, called: str = "") -> None:
     """Make `data` readable as table `name`, which may replace one registered before.
 
     data: the path of a CSV, TSV, Parquet, JSON or JSONL file (a CSV whose lines do not all have
@@ -37,7 +39,8 @@ def register(database: Database, name: str, data: object) -> None:
         read-only database `name` whose tables can also be used by their own names; a pandas or
         polars frame; an Arrow table, batch or reader; a dict of columns; a list of dicts.
     Columns whose names differ only in case get a suffix, as SQL cannot tell them apart.
-    Raises TableError for anything that cannot be read as a table.
+    Raises TableError for anything that cannot be read as a table. called: what it says of the data
+        in place of the table's name, which the user may not have given.
     """
     if not isinstance(name, str):
         raise TableError(f"The name of a table is {name!r}; it must be text.")
@@ -50,31 +53,32 @@ def register(database: Database, name: str, data: object) -> None:
         if isinstance(data, str | Path):
             if not str(data).strip():
                 raise TableError(f"Table '{name}': the path is empty. Give the path of a file.")
-            _register_path(database, name, Path(data))
+            _register_path(database, name, Path(data), called or f"Table '{name}'")
         else:
-            database.register(name, to_arrow(name, data))
+            table = to_arrow(called or f"Table '{name}'", data)
+            database.register(name, table.rename_columns(distinct_names(table.column_names)))
 
 
-def _register_path(database: Database, name: str, path: Path) -> None:
+def _register_path(database: Database, name: str, path: Path, called: str) -> None:
     if not path.exists():
         remedy = "Check the path."
         if str(path).startswith("demo:"):
             remedy = f"In Python, use rq.demo_table('{str(path)[5:]}') for a demo table."
-        raise TableError(f"Table '{name}': the file {path} does not exist. {remedy}")
+        raise TableError(f"{called}: the file {path} does not exist. {remedy}")
     if path.is_dir():
         raise TableError(
-            f"Table '{name}': {path} is a directory. Give one file, or read them all in SQL: "
+            f"{called}: {path} is a directory. Give one file, or read them all in SQL: "
             f"SELECT * FROM '{path}/*.csv'."
         )
     endings = [ending.lower() for ending in path.suffixes if ending.lower() not in _COMPRESSED]
     ending = endings[-1] if endings else ""
     if ending in _DATABASES:
-        _attach(database, name, path)
+        _attach(database, name, path, called)
         return
     if ending not in _READERS:
         known = ", ".join((*_READERS, *_DATABASES))
         raise TableError(
-            f"Table '{name}': the format of '{path.name}' is unknown. Expected extensions: {known}."
+            f"{called}: the format of '{path.name}' is unknown. Expected extensions: {known}."
         )
     read = f"{_READERS[ending]}({text(path)})"
     if _READERS[ending] == "read_csv":
@@ -82,9 +86,9 @@ def _register_path(database: Database, name: str, path: Path) -> None:
         try:
             _check_csv(database, path)
         except RelqueryError as error:
-            raise TableError(f"Table '{name}': {error}") from error
+            raise TableError(f"{called}: {error}") from error
     view = f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS SELECT * FROM {read}"
-    _define(database, view, name, path)
+    _define(database, view, path, called)
 
 
 def csv_reader(path: Path, *options: str) -> str:
@@ -165,16 +169,16 @@ def _check_lines(database: Database, path: Path, header: tuple[str, Sequence[str
     )
 
 
-def _define(database: Database, sql: str, name: str, path: Path) -> None:
+def _define(database: Database, sql: str, path: Path, called: str) -> None:
     try:
         database.execute(sql)
     except RelqueryError as error:
-        raise TableError(f"Table '{name}': {path} cannot be read: {error}") from error
+        raise TableError(f"{called}: {path} cannot be read: {error}") from error
 
 
-def _attach(database: Database, name: str, path: Path) -> None:
+def _attach(database: Database, name: str, path: Path, called: str) -> None:
     known = {table.lower() for table in database.tables()}
-    _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", name, path)
+    _define(database, f"ATTACH {text(path)} AS {quoted(name)} (READ_ONLY)", path, called)
     tables = database.fetch(
         "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
         f"WHERE database_name = {text(name)} AND NOT internal ORDER BY ALL"
@@ -187,20 +191,20 @@ def _attach(database: Database, name: str, path: Path) -> None:
         database.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT * FROM {path_in_file}")
 
 
-def to_arrow(name: str, data: object) -> pa.Table:
-    """A table of another library as an Arrow table; see `register`. Raises TableError."""
+def to_arrow(called: str, data: object) -> pa.Table:
+    """A table of another library as an Arrow table, whose names may repeat. Raises TableError."""
     try:
         table = _arrow_of(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise TableError(f"Table '{name}' cannot be read as a table: {error}") from error
+        raise TableError(f"{called} cannot be read as a table: {error}") from error
     if table is None:
         raise TableError(
-            f"Table '{name}' is of type {type(data).__name__}. Expected a path, a pandas or "
+            f"{called} is of type {type(data).__name__}. Expected a path, a pandas or "
             "polars frame, an Arrow table, a dict of columns or a list of dicts."
         )
     if not table.num_columns:
-        raise TableError(f"Table '{name}' has no columns. Give at least one.")
-    return table.rename_columns(distinct_names([str(column) for column in table.column_names]))
+        raise TableError(f"{called} has no columns. Give at least one.")
+    return table.rename_columns([str(column) for column in table.column_names])
 
 
 def _arrow_of(data: object) -> pa.Table | None:

@@ -86,6 +86,53 @@ def test_a_pandas_frame_keeps_its_index_where_rows_stay(con: Connection) -> None
     assert lazy.sem_agg("Sum {name} up").collect().index.tolist() == [0]
 
 
+def table_of_dtypes() -> pd.DataFrame:
+    days = pd.to_datetime(["2020-01-01", None, "2020-01-03"])
+    return pd.DataFrame(
+        {
+            "text": ["a", None, "c"],
+            "object": pd.Series(["a", None, "c"], dtype=object),
+            "string": pd.array(["a", None, "c"], dtype="string"),
+            "category": pd.Categorical(["b", "a", None], categories=["c", "b", "a"], ordered=True),
+            "numbers": pd.Categorical([1, 2, 1]),
+            "Int8": pd.array([1, None, 3], dtype="Int8"),
+            "boolean": pd.array([True, None, False], dtype="boolean"),
+            "arrow": pd.array([1, None, 3], dtype="int64[pyarrow]"),
+            "byte": pd.array([1, 2, 3], dtype="int8"),
+            "seconds": days.as_unit("s"),
+            "Paris": days.tz_localize("Europe/Paris"),
+        }
+    ).set_axis(pd.Index(["x", "y", "z"], name="key"))
+
+
+def test_columns_that_verbs_leave_alone_keep_their_dtypes(con: Connection) -> None:
+    table = table_of_dtypes()
+    pd.testing.assert_frame_equal(frame(table, con).collect(), table)
+    some = frame(table, con).sort("Int8", descending=True).limit(2).rename({"category": "kind"})
+    wanted = table.iloc[[2, 0]].rename(columns={"category": "kind"})
+    pd.testing.assert_frame_equal(some.collect(), wanted)
+    groups = frame(table, con).sem_agg("Sum {text} up", by="category").collect()
+    assert groups["category"].dtype == table["category"].dtype
+
+
+def test_columns_that_verbs_change_have_the_dtypes_of_sql(con: Connection) -> None:
+    table = table_of_dtypes()
+    changed = frame(table, con).with_columns(category="upper(category)", Int8="Int8 / 2").collect()
+    assert changed["category"].tolist()[:2] == ["B", "A"]
+    assert changed["category"].dtype == changed["text"].dtype
+    assert changed["Int8"].dtype == "float64"
+
+
+def test_a_join_keeps_the_dtypes_of_both_sides_where_no_value_is_missing(con: Connection) -> None:
+    table = table_of_dtypes()[["category", "byte"]]
+    pairs = frame(table, con).sem_join(table, "{category:left} is {byte:right}", "left")
+    kinds = pairs.collect().dtypes
+    assert kinds["category:left"] == kinds["category:right"] == table["category"].dtype
+    assert kinds["byte:left"] == "int8"
+    none = frame(table, con).sem_join(frame(table, con).limit(0), "{category:left}?", "left")
+    assert none.collect()["byte:right"].isna().all()
+
+
 def test_a_frame_keeps_the_rows_that_it_was_made_of(con: Connection) -> None:
     table = pd.DataFrame(COLUMNS)
     before = frame(table, con)

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pytest
 
 from relquery.connection import Connection
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, ModelError
 from relquery.frames import lotus
 from relquery.frames.lotus import models
 from relquery.frames.lotus.models import (
@@ -144,6 +145,8 @@ def test_a_connection_may_be_the_model(con: Connection) -> None:
         ("sem_filter", {"cascade_args": object()}),
         ("sem_filter", {"strategy": ReasoningStrategy.ZS_COT}),
         ("sem_filter", {"examples": COURSES.head(1).to_dict()}),
+        ("sem_filter", {"helper_examples": COURSES}),
+        ("sem_agg", {"examples": COURSES}),
         ("sem_map", {"return_explanations": True}),
         ("sem_map", {"system_prompt": "You are a pirate."}),
         ("sem_map", {"sufix": "_x"}),
@@ -155,6 +158,39 @@ def test_what_is_not_supported_is_refused_by_name(verb: str, arguments: dict[str
     named = next(iter(arguments), verb)
     with pytest.raises(ConfigError, match=named):
         getattr(COURSES, verb)("Say {name}", **arguments)
+
+
+@pytest.mark.parametrize("name", ["LazyFrame", "Corpus", "web_search", "web_extract"])
+def test_names_of_lotus_that_are_not_supported_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{name} is not supported"):
+        getattr(lotus, name)(COURSES)
+
+
+def test_the_other_side_of_a_join_is_a_table_of_pandas() -> None:
+    with pytest.raises(ConfigError, match=r"is a LazyFrame; .*rq.frame\(...\).sem_join"):
+        COURSES.sem_join(pl.LazyFrame({"x": ["a"]}), "{name} is {x}")  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("model", ["anthropic/claude-x", "groq/llama3-8b", "openrouter/x/y"])
+def test_a_model_of_another_provider_is_refused_when_it_is_made(model: str) -> None:
+    with pytest.raises(ConfigError, match=r"names the provider.*LM\(model='openai/NAME', api_base"):
+        LM(model)
+
+
+def test_a_model_of_this_machine_is_loaded_when_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, opened: list[tuple[str, Any]], con: Connection
+) -> None:
+    lm = LM("some/model")
+    assert lm.connection(None) is con
+    lm.connection("some/encoder")
+    assert opened == [("some/model", {}), (con.backend, {"embedder": "some/encoder"})]
+
+    def missing(model: str) -> Connection:
+        raise ModelError(f"Model '{model}' is not found.")
+
+    monkeypatch.setattr(models, "connect", missing)
+    with pytest.raises(ModelError, match=r"'who/x' is not found.*api_base='https://...'\)"):
+        LM("who/x")
 
 
 def test_settings_and_stores_that_are_not_supported_are_refused() -> None:

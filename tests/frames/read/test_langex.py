@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.errors import ConfigError, UnknownColumnError
-from relquery.frames.read.langex import check_names, finder, read_langex
+from relquery.frames.read.langex import check_named, finder, read_langex
 
 COLUMNS = ("review", "Course Name", 'odd "name"', "x{y")
 
@@ -45,7 +45,7 @@ def test_an_instruction_is_a_text(given: object) -> None:
 def test_an_instruction_without_a_column_is_refused() -> None:
     langex = read_langex("all good?", finder(COLUMNS), verb="sem_map")
     with pytest.raises(ConfigError, match=r"names no column.*\{review\}"):
-        check_names(langex, "all good?", "sem_map", COLUMNS)
+        check_named(langex, "all good?", "sem_map", COLUMNS)
 
 
 def test_a_claim_is_asked_as_a_question_and_a_question_as_it_is() -> None:

@@ -120,6 +120,9 @@ def test_describe_names_calls_as_written(con: Connection, backend: FakeBackend) 
     named = [("id", "INTEGER"), ("llm('up', title)", "VARCHAR"), ("long", "BOOLEAN")]
     assert [row[:2] for row in con.sql("DESCRIBE v").fetchall()] == named
     assert [row[:2] for row in con.sql("DESCRIBE SELECT * FROM v").fetchall()] == named
+    inner = "SELECT id, LLM('up', title) AS up, AI_SCORE('good', title) AS s FROM films"
+    described = con.sql(f"DESCRIBE WITH w AS ({inner}) SELECT * FROM w").fetchall()
+    assert [row[:2] for row in described] == [("id", "INTEGER"), ("up", "VARCHAR"), ("s", "DOUBLE")]
     assert backend.asked == []
 
 

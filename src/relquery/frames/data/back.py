@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import pyarrow as pa
 
 from relquery.frames.data.sources import Library, Source
 from relquery.sql.result import Result
@@ -15,16 +16,37 @@ def give_back(result: Result, source: Source) -> Any:
     return _FORMS[source.library](result)
 
 
-def with_index(result: Result, source: Source) -> tuple[Any, Result]:
-    """A pandas frame whose rows have the index of those of the input that they come from.
-
-    The last column of the result has their numbers. Also gives the result without it.
-    """
-    numbers = result.table.columns[-1]
-    shown = replace(result, table=result.table.remove_column(result.table.num_columns - 1))
-    frame = shown.df()
+def with_index(frame: Any, numbers: pa.ChunkedArray, source: Source) -> Any:
+    """A pandas frame whose rows have the index of those of the input with these numbers."""
     frame.index = source.index.take(numbers.to_numpy())
-    return frame, shown
+    return frame
+
+
+def with_dtypes(frame: Any, dtypes: Mapping[str, Any]) -> Any:
+    """A pandas frame whose columns have the dtypes of the input, where they hold the same values.
+
+    A frame of relquery has what SQL and Arrow make of them: a categorical comes back as text.
+    """
+    for name, dtype in dtypes.items():
+        column = frame[name]
+        if column.dtype != dtype and (before := _as_before(column, dtype)) is not None:
+            frame[name] = before
+    return frame
+
+
+def _as_before(column: Any, dtype: Any) -> Any:
+    """A column with another dtype; None if pandas cannot convert it and back without a loss."""
+    if dtype == "object" and column.dtype != "str":  # what else its values were is not known
+        return None
+    known = column.notna()
+    try:
+        cast = column.astype(dtype)
+        if dtype == "object":
+            cast[~known] = None
+        again = cast[known].astype(column.dtype)
+    except (TypeError, ValueError, ArithmeticError, NotImplementedError):
+        return None
+    return cast if cast.notna().equals(known) and again.equals(column[known]) else None
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:

@@ -68,12 +68,17 @@ class LentTables:
             if not lent.name:
                 name = _free_name(database)
                 table = lent.table
-                hosts.register(database, name, lent.data if table is None else table)
+                data = lent.data if table is None else table
+                hosts.register(database, name, data, called="rq.frame")
                 lent.name = name
                 is_file = isinstance(lent.data, Path)
                 ended = weakref.finalize(lent, self.gone.append, ("view " * is_file) + name)
                 ended.atexit = False
             return lent.name
+
+    def names(self) -> set[str]:
+        """Of the tables that are registered, which no user has named."""
+        return {one.name for one in list(self.living)}
 
     def sweep(self, database: Database) -> None:
         """Forget tables whose frames are gone."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from relquery.connection import Connection
 from relquery.errors import TableError, UnknownTableError
 from relquery.frames.data.lent import Lent
-from relquery.sql.exchange.distinct import distinct_names
 from relquery.sql.exchange.export import quoted
 from relquery.sql.exchange.export import to_arrow as export
-from relquery.sql.tables import to_arrow
+from relquery.sql.tables import FILES, to_arrow
 
 Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]
 """What a frame gives back: "rows" are a list of dicts, "columns" a dict of lists."""
@@ -24,12 +23,13 @@ Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "rel
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A table of a connection. index: that of a pandas frame, when the frame was made."""
+    """A table of a connection. index, dtypes: of a pandas frame, when the frame was made."""
 
     connection: Connection
     table: str | Lent
     library: Library
     index: Any = None
+    dtypes: Mapping[str, Any] = field(default_factory=dict)
 
     def register(self) -> str:
         """The table in SQL; what is not in the connection yet is registered."""
@@ -51,24 +51,29 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
         return _file(Path(data), connection)
     library = _library(data)
     if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
-        names = distinct_names(list(data.collect_schema().names()))
-        return _lent(data, None, library, connection), tuple(names)
-    index = None
+        names = _checked(list(data.collect_schema().names()))
+        return Source(connection, connection.lent.lend(data, None), library), names
     rows: Any = data
+    index, dtypes = None, {}
     if library == "pandas":  # Arrow would share its numbers, which the user may change
         rows, index = rows.copy(), rows.index
-    table = export(rows) if library == "duckdb" else to_arrow("frame", rows)
-    return _lent(data, table, library, connection, index), tuple(table.column_names)
+        dtypes = dict(zip(map(str, rows.columns), rows.dtypes, strict=True))
+    table = export(rows) if library == "duckdb" else to_arrow("The data of rq.frame", rows)
+    names = _checked(table.column_names)
+    lent = connection.lent.lend(data, table)
+    return Source(connection, lent, library, index, dtypes), names
 
 
-def _lent(
-    data: object,
-    table: pa.Table | None,
-    library: Library,
-    connection: Connection,
-    index: Any = None,
-) -> Source:
-    return Source(connection, connection.lent.lend(data, table), library, index)
+def _checked(names: list[str]) -> tuple[str, ...]:
+    """The same. Raises TableError for two that SQL could not tell apart."""
+    first: dict[str, str] = {}
+    for name in names:
+        if (other := first.setdefault(name.lower(), name)) != name or names.count(name) > 1:
+            raise TableError(
+                f"Two columns are called {other!r} and {name!r}, which SQL cannot tell apart, as "
+                "it ignores case. Rename one of them first."
+            )
+    return tuple(names)
 
 
 def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
@@ -76,7 +81,7 @@ def _named(name: str, connection: Connection) -> tuple[Source, tuple[str, ...]]:
     sql, path = _path(name)
     columns = tables.get(path.lower()) or tables.get(path.lower().removeprefix("main."))
     if columns is None:
-        raise UnknownTableError(name, connection.tables())
+        raise UnknownTableError(name, connection.tables().keys() - connection.lent.names())
     return Source(connection, sql, "relquery"), tuple(columns)
 
 
@@ -95,18 +100,19 @@ def _path(name: str) -> tuple[str, str]:
 
 
 def _is_file(name: str, connection: Connection) -> bool:
-    """Whether a text is the path of a file, and not the name of a table."""
+    """Whether a text is meant as the path of a file, and not as the name of a table."""
     is_table = name.lower() in map(str.lower, connection.tables())
-    return not is_table and Path(name).suffix != "" and Path(name).is_file()
+    looks_so = "/" in name or name.lower().endswith(FILES)
+    return not is_table and (looks_so or (Path(name).suffix != "" and Path(name).is_file()))
 
 
 def _file(path: Path, connection: Connection) -> tuple[Source, tuple[str, ...]]:
-    if path.suffix.lower() in (".duckdb", ".ddb", ".db"):
+    if path.suffix.lower() in (".duckdb", ".ddb", ".db") and path.exists():
         raise TableError(
             f"{path} is a database, which may have several tables. Register it, and name one: "
             f"con.register('d', '{path}'); rq.frame('d.table', con)."
         )
-    source = _lent(path.absolute(), None, "relquery", connection)
+    source = Source(connection, connection.lent.lend(path.absolute(), None), "relquery")
     columns = connection.database.describe(f"SELECT * FROM {source.register()}")
     return source, tuple(name for name, _ in columns)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 
 from relquery.errors import MissingExtraError
+from relquery.frames.lotus.refused import NAMES, refusing
 from relquery.frames.lotus.settings import Settings
 
 try:
@@ -19,8 +20,9 @@ try:
 except ImportError as error:
     raise MissingExtraError("relquery.frames.lotus", "pandas") from error
 
-__all__ = ["logger", "settings"]
+__all__ = ["Corpus", "LazyFrame", "logger", "settings", "web_extract", "web_search"]
 
 logger = logging.getLogger("relquery")
 settings = Settings.shared()
+LazyFrame, Corpus, web_search, web_extract = (refusing(*one) for one in NAMES.items())
 register()

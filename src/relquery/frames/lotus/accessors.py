@@ -22,7 +22,7 @@ def register() -> None:
     for name in ("sem_index", "load_sem_index"):
         verbs[name], verbs[f"a{name}"] = _indexed, _async(_indexed)
     for name, remedy in refused.VERBS.items():
-        verbs[name] = verbs[f"a{name}"] = _refusing(name, remedy)
+        verbs[name] = verbs[f"a{name}"] = refused.refusing(name, remedy)
     for name, call in verbs.items():
         setattr(pd.DataFrame, name, call)
 
@@ -64,10 +64,3 @@ def _indexed(table: pd.DataFrame, col_name: str, index_dir: str) -> pd.DataFrame
     found = table.copy()
     found.attrs[_INDEXED] = {**table.attrs.get(_INDEXED, {}), col_name: index_dir}
     return found
-
-
-def _refusing(name: str, remedy: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise ConfigError(f"{name} is not supported. {remedy}")
-
-    return refuse

@@ -7,16 +7,20 @@ from typing import Any
 
 from relquery.backends.base import Answering, Backend
 from relquery.connection import Connection, connect
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, ModelError
 from relquery.frames.lotus.refused import check_supported
 from relquery.report import Report
 
 _OLLAMA = "http://localhost:11434/v1"
 _OPENAI = ("gpt-", "chatgpt-", "o1", "o3", "o4")
 _FOREIGN = {
-    "anthropic", "azure", "bedrock", "cohere", "deepseek", "gemini", "groq", "huggingface",
-    "mistral", "together_ai", "vertex_ai", "xai",
+    "ai21", "anthropic", "anyscale", "azure", "azure_ai", "baseten", "bedrock", "cerebras",
+    "cloudflare", "cohere", "cohere_chat", "deepinfra", "deepseek", "fireworks_ai", "friendliai",
+    "gemini", "github", "groq", "huggingface", "lm_studio", "meta_llama", "mistral", "moonshot",
+    "nebius", "novita", "nvidia_nim", "openrouter", "perplexity", "predibase", "replicate",
+    "sagemaker", "sambanova", "together_ai", "vertex_ai", "volcengine", "watsonx", "xai",
 }  # fmt: skip
+_SERVERS = "LM(model='openai/NAME', api_base='https://...')"
 _OPTIONS = {"api_base": "base_url", "api_key": "api_key", "max_batch_size": "max_concurrency"}
 
 
@@ -29,7 +33,8 @@ class LM:
         connection of relquery.
     options: api_base, api_key and max_batch_size, of a provider.
 
-    Raises ConfigError for what is not supported.
+    Raises ConfigError for what is not supported, and ModelError for a model that this machine
+    should run and that cannot be loaded.
     """
 
     model: str | Backend | Answering | Connection = "gpt-4o-mini"
@@ -52,6 +57,17 @@ class LM:
         self.model, self.temperature, self.max_tokens = model, temperature, max_tokens
         self.options, self.connections = options, {}
         self.reset_stats()
+        if isinstance(model, str) and not named(model)[0].startswith("openai:"):
+            self._open(model)  # so that a misspelt name is an error here
+
+    def _open(self, model: str) -> None:
+        try:
+            self.connection(None)
+        except ModelError as error:
+            raise ModelError(
+                f"{error} If LM(model={model!r}) names a provider, relquery reaches servers with "
+                f"an OpenAI-compatible API: {_SERVERS}."
+            ) from error
 
     def connection(self, embedder: str | None) -> Connection:
         """The connection that asks the model; one for each embedder."""
@@ -63,6 +79,8 @@ class LM:
             if isinstance(model, str):
                 model, more = named(model)
                 options = more | options
+            if self.connections:  # the model is loaded
+                model, options = next(iter(self.connections.values())).backend, {}
             if embedder is not None:
                 options["embedder"] = embedder
             self.connections[embedder] = connect(model, **options)
@@ -98,7 +116,7 @@ def named(model: str) -> tuple[str, dict[str, Any]]:
     if slash and provider in _FOREIGN:
         raise ConfigError(
             f"LM(model={model!r}) names the provider {provider}. relquery reaches servers with an "
-            "OpenAI-compatible API: LM(model='openai/NAME', api_base='https://...')."
+            f"OpenAI-compatible API: {_SERVERS}."
         )
     return model, {}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from relquery.errors import ConfigError, unknown
 
@@ -39,11 +40,30 @@ SILENT = ("progress_bar_desc",)
 def check_supported(given: Mapping[str, object], verb: str, known: tuple[str, ...] = ()) -> None:
     """Raises ConfigError for an argument of LOTUS that is set and that relquery does not have."""
     for name, value in given.items():
-        if name in SILENT or name in known or (name in _REMEDIES and not value):
+        if name in SILENT or name in known or (name in _REMEDIES and not _is_set(value)):
             continue
         if name in _REMEDIES:
             raise ConfigError(f"{verb} was given {name}, which is not supported. {_REMEDIES[name]}")
         raise ConfigError(unknown("argument", name, (*known, *_REMEDIES), of=verb))
+
+
+def _is_set(value: object) -> bool:
+    """Whether an argument has a value; a table, which is neither true nor false, is one."""
+    try:
+        return bool(value)
+    except ValueError:
+        return True
+
+
+def refusing(name: str, remedy: str) -> Callable[..., Any]:
+    """What stands in place of something that LOTUS has: raises ConfigError when it is called."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConfigError(f"{name} is not supported. {remedy}")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    refuse.__doc__ = f"Refused. {remedy}"
+    return refuse
 
 
 VERBS = {
@@ -53,3 +73,10 @@ VERBS = {
     "pairwise_judge": "Use sem_map with both columns in the instruction.",
 }
 """Verbs of LOTUS that are refused, and what to do instead."""
+NAMES = {
+    "LazyFrame": "A frame of relquery is lazy: rq.frame(df, con).sem_filter(...).collect().",
+    "Corpus": "Use a table, or passages(...) in SQL.",
+    "web_search": "Fetch the pages first, and use a DataFrame of them.",
+    "web_extract": "Fetch the pages first, and use a DataFrame of them.",
+}
+"""Other names of its module that are refused."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, type_of
 from relquery.frames.frame import Frame, frame
+from relquery.frames.lotus.examples import with_examples
 from relquery.frames.lotus.refused import check_supported
 from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.types import LongContextStrategy
@@ -44,6 +45,7 @@ def sem_filter(
     return_all: bool = False,
     default: bool = True,
     suffix: str = "_filter",
+    examples: pd.DataFrame | None = None,
     return_stats: bool = False,
     safe_mode: bool = False,
     **more: Any,
@@ -52,7 +54,8 @@ def sem_filter(
     del default
     options = _options(more, "sem_filter")
     output = suffix if return_all else None
-    lazy = _frame(table).sem_filter(user_instruction, output=output, **options)
+    asked = with_examples(user_instruction, examples, "sem_filter", is_filter=True)
+    lazy = _frame(table).sem_filter(asked, output=output, **options)
     return Verb(lazy, return_stats, safe_mode)
 
 
@@ -60,12 +63,14 @@ def sem_map(
     table: pd.DataFrame,
     user_instruction: str,
     suffix: str = "_map",
+    examples: pd.DataFrame | None = None,
     safe_mode: bool = False,
     **more: Any,
 ) -> Verb:
     """A column of text."""
     options = _options(more, "sem_map")
-    lazy = _frame(table).sem_map(user_instruction, _quoted(suffix), **options)
+    asked = with_examples(user_instruction, examples, "sem_map")
+    lazy = _frame(table).sem_map(asked, _quoted(suffix), **options)
     return Verb(lazy, shows_cost=safe_mode)
 
 
@@ -134,6 +139,7 @@ def sem_join(
     join_instruction: str,
     how: str = "inner",
     suffix: str = "_join",
+    examples: pd.DataFrame | None = None,
     default: bool = True,
     return_stats: bool = False,
     safe_mode: bool = False,
@@ -142,7 +148,8 @@ def sem_join(
     """suffix: of a column with explanations, which are refused. default: see sem_filter."""
     del suffix, default
     options = _options(more, "sem_join")
-    lazy = _frame(table).sem_join(_table(other), join_instruction, how, **options)
+    asked = with_examples(join_instruction, examples, "sem_join", is_filter=True)
+    lazy = _frame(table).sem_join(_table(other), asked, how, **options)
     return Verb(lazy, return_stats, safe_mode)
 
 
@@ -236,7 +243,10 @@ def _table(other: object) -> pd.DataFrame:
         return other
     if isinstance(other, pd.Series) and other.name is not None:
         return other.to_frame()
-    raise ConfigError("The other side of a join must be a DataFrame, or a Series with a name.")
+    raise ConfigError(
+        f"The other side of a join is {type_of(other)}; it must be a pandas DataFrame, or a Series "
+        "with a name. rq.frame(...).sem_join takes tables of other libraries too."
+    )
 
 
 def _quoted(name: str) -> str:

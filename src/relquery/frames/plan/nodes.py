@@ -215,6 +215,37 @@ def extended(columns: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
     return kept + tuple(places.values())
 
 
+def below(node: Node) -> tuple[Node, ...]:
+    """The frames that a node reads."""
+    if isinstance(node, Join | Near):
+        return node.left, node.right
+    return () if isinstance(node, Read) else (node.below,)
+
+
+def all_columns(node: Node) -> set[str]:
+    """The columns of a frame and of all that it reads."""
+    return set(node.columns).union(*map(all_columns, below(node)))
+
+
+def origin(node: Node, name: str) -> tuple[Source, str] | None:
+    """The column of a source whose values a column of a frame has; None if a verb has made it."""
+    match node:
+        case Read():
+            return node.source, name
+        case Choose():
+            return origin(node.below, dict(node.pairs)[name])
+        case Join() | Near():
+            field = dict(node.names).get(name)  # None for the score
+            if field is None:
+                return None
+            side = node.left if field.sql.startswith('"left".') else node.right
+            return origin(side, field.name)
+    made: tuple[str, ...] = ()
+    if isinstance(node, Extend | Group):
+        made = node.names if isinstance(node, Extend) else (node.name,)
+    return None if name in made else origin(node.below, name)
+
+
 def keeps_rows(node: Node) -> bool:
     """Whether each row of a frame is a row of its input."""
     while not isinstance(node, Read):

@@ -101,7 +101,7 @@ def read_langex(text: object, find: Find, *, verb: str) -> Langex:
     return Langex(tuple(parts), tuple(fields))
 
 
-def check_names(langex: Langex, text: str, verb: str, columns: Sequence[str]) -> Langex:
+def check_named(langex: Langex, text: str, verb: str, columns: Sequence[str]) -> Langex:
     """The same. Raises ConfigError if it names no column, as all rows would get one answer."""
     if not langex.fields:
         raise ConfigError(
@@ -133,10 +133,21 @@ def find_column(name: str, columns: Sequence[str], table: str = THE_FRAME) -> st
     raise UnknownColumnError(name, table, columns)
 
 
+def has_column(name: str, columns: Sequence[str]) -> bool:
+    """Whether a name means one of some columns."""
+    return name.strip().lower() in map(str.lower, columns)
+
+
 def finder(columns: Sequence[str]) -> Find:
     """Finds the columns of one frame."""
 
     def find(name: str) -> Field:
+        before = name.rpartition(":")[0]
+        if not has_column(name, columns) and has_column(before, columns):
+            raise ConfigError(
+                f"'{{{name}}}' has a part after a colon, which only sem_join takes, for the side "
+                f"of a column. Write {{{before}}}."
+            )
         column = find_column(name, columns)
         return Field(column, quoted(column))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from relquery.errors import ConfigError
@@ -40,10 +41,22 @@ def read_outputs(text: object, verb: str) -> tuple[Output, ...]:
             f"output of {verb} is {text!r}; it must be a name and a type, e.g. 'tag VARCHAR', or "
             "several after commas."
         )
-    names = [one.name.lower() for one in outputs]
-    if len(set(names)) < len(names):
-        raise ConfigError(f"output of {verb} has a name twice: {text!r}. Give each its own.")
+    check_names([one.name for one in outputs], f"output of {verb}")
     return outputs
+
+
+def check_names(names: Iterable[object], verb: str) -> None:
+    """Raises ConfigError for a name that is not a text, or that SQL could not tell from another."""
+    taken: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"{verb} names a column {name!r}; it must be a text.")
+        if name.lower() in taken:
+            raise ConfigError(
+                f"{verb} gives two columns the name {name!r}. Give each column its own name, which "
+                "differs in more than case; rename one of them first if need be."
+            )
+        taken.add(name.lower())
 
 
 def written(outputs: tuple[Output, ...]) -> str:
