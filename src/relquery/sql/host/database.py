@@ -275,8 +275,8 @@ class Database:
     def macros(self) -> set[str]:
         """The names of the macros that the user has defined, in lower case."""
         sql = (
-            f"SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE {ours.USERS_MACRO} "
-            "AND function_type IN ('macro', 'table_macro')"
+            "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "
+            f"WHERE {ours.USERS_MACRO} AND function_type IN ('macro', 'table_macro')"
         )
         with _translated("", self):
             return {name for (name,) in self.connection.execute(sql).fetchall()}
