@@ -115,3 +115,16 @@ def test_what_is_no_encoder_is_refused(folder: Path, tmp_path: Path) -> None:
         Encoder.load(str(tmp_path))
     with pytest.raises(ConfigError, match="pooling"):
         Encoder.load(str(folder), "median")
+
+
+@pytest.mark.parametrize("name", ["no such encoder", "empty"])
+def test_a_wrong_name_tells_what_an_encoder_can_be(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    said = f"Encoder '{name}' is .* Give 'tfidf' for search by words, a folder .*'openai:NAME'"
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(name)
+    with pytest.raises(ModelError, match=r"The encoder folder \./nowhere does not exist"):
+        Encoder.load("./nowhere")

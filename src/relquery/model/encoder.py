@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from relquery.arrays import Float32s
 from relquery.errors import ConfigError, ModelError, unknown
 from relquery.model.networks.fingerprint import digest
-from relquery.model.networks.read import read_encoder, read_tokenizer
+from relquery.model.networks.read import ENCODER, read_encoder, read_tokenizer
 
 Pooling = Literal["mean", "cls"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls")
@@ -47,7 +47,7 @@ class Encoder:
             raise ConfigError(unknown("pooling", pooling, POOLINGS))
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         network = read_encoder(spec).to(device).eval()  # type: ignore[arg-type]
-        tokenizer = read_tokenizer(spec)
+        tokenizer = read_tokenizer(spec, ENCODER)
         if tokenizer.pad_token is None:
             if tokenizer.eos_token is None:
                 raise ModelError(f"The tokenizer of '{spec}' has no token for padding. Set one.")
