@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from relquery.arrays import Float32s
 from relquery.errors import RequestError
 from relquery.retrieval.embedder import Embedder, unit_vectors
+from relquery.retrieval.pairs import Vectors
 from relquery.retrieval.vectors import ByVectors
 from tests.retrieval.fakes import Letters
 
@@ -55,13 +58,68 @@ def test_a_text_without_a_vector_is_near_to_nothing() -> None:
     assert unit_vectors(Letters(), ["", "ab"]).tolist()[0] == [0.0] * 26
 
 
+FAULTS: dict[str, tuple[object, str]] = {
+    "nan": ([[0.5, 1.0], [np.nan, 0.5]], "NaN or infinity in vector 2"),
+    "infinite": ([[1e300, 0.0], [1.0, 0.0]], "NaN or infinity in vector 1"),
+    "few": (np.zeros((1, 2)), r"an array of shape \(1, 2\) for 2 texts"),
+    "flat": (np.zeros(2), r"an array of shape \(2,\)"),
+    "empty": (np.zeros((2, 0)), r"an array of shape \(2, 0\)"),
+    "ragged": ([[1.0, 2.0], [1.0, 2.0, 3.0]], "vectors of 2 to 3 numbers"),
+    "words": ([["a", "b"], ["c", "d"]], "a list that is not an array of numbers"),
+    "complex": (np.ones((2, 2), np.complex64), "an array of complex64"),
+    "nothing": (None, "a NoneType that is not an array of numbers"),
+}
+
+
 class Wrong(Letters):
     def embed(self, texts: list[str]) -> Float32s:  # type: ignore[override]
-        return {"nan": np.full((len(texts), 2), np.nan), "few": np.zeros((0, 2))}[self.version]
+        return FAULTS[self.version][0]  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("fault", ["nan", "few"])
-def test_an_embedder_that_gives_no_vectors_is_named(fault: str) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_embedder_that_gives_no_vectors_is_told(fault: str) -> None:
     broken: Embedder = Wrong(fault)
-    with pytest.raises(RequestError, match=f"embedder letters {fault} returned"):
-        unit_vectors(broken, ["a"])
+    said = f"embedder letters {fault} returned {FAULTS[fault][1]}.*; expected one vector"
+    with pytest.raises(RequestError, match=said):
+        unit_vectors(broken, ["a", "b"])
+
+
+def test_whole_numbers_and_lists_are_vectors() -> None:
+    class Lists(Letters):
+        def embed(self, texts: list[str]) -> Float32s:  # type: ignore[override]
+            return [[3, 4] for _ in texts]  # type: ignore[return-value]
+
+    np.testing.assert_allclose(unit_vectors(Lists(), ["a", "b"]), [[0.6, 0.8]] * 2)
+
+
+def test_an_embedder_that_fails_is_told_with_its_error() -> None:
+    class Failing(Letters):
+        def embed(self, texts: Sequence[str]) -> Float32s:
+            raise KeyError("tower")
+
+    with pytest.raises(RequestError, match="embedder letters 1 failed with KeyError: 'tower'"):
+        unit_vectors(Failing(), ["a"])
+
+
+class Growing(Letters):
+    """Vectors of another length with each call."""
+
+    def embed(self, texts: Sequence[str]) -> Float32s:
+        self.asked.append("")
+        return np.ones((len(texts), 1 + len(self.asked)), np.float32)
+
+
+def test_vectors_of_one_embedder_must_keep_their_dimensions() -> None:
+    said = "returned vectors of 3 dimensions, and of 2 before.* another name"
+    index = ByVectors(Growing()).index(["a"])
+    with pytest.raises(RequestError, match=said):
+        list(index.search(["b"], 1))
+    indexing = ByVectors(Growing())
+    earlier = indexing.index(["a"]).arrays()
+    with pytest.raises(RequestError, match=said):
+        indexing.index(["a", "b"], earlier)
+    assert len(ByVectors(Growing()).index(["c"], earlier).arrays()["vectors"]) == 1
+    vectors = Vectors(Growing())
+    vectors.of(["a"])
+    with pytest.raises(RequestError, match=said):
+        vectors.of(["a", "b"])

@@ -77,6 +77,8 @@ def _wrong(name: str, got: str, texts: int) -> RequestError:
 
 def _in_words(found: object) -> str:
     """What something is that is not an array of numbers."""
+    if isinstance(found, np.ndarray):
+        return f"an array of {found.dtype}"
     if isinstance(found, Sequence) and all(isinstance(one, Sequence | np.ndarray) for one in found):
         lengths = sorted({len(one) for one in found})
         if len(lengths) > 1:

@@ -118,15 +118,11 @@ def test_the_name_changes_with_pooling_and_weights(folder: Path, tmp_path: Path)
 
 
 def test_what_is_no_encoder_is_refused(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"Give a folder of an encoder.*'tfidf' for search"):
-        Encoder.load(str(tmp_path))
-    with pytest.raises(ModelError, match="nowhere does not exist"):
-        Encoder.load(str(tmp_path / "nowhere"))
     with pytest.raises(ConfigError, match="pooling"):
         Encoder.load(str(folder), "median")
     config = BartConfig(vocab_size=20, d_model=16, encoder_layers=1, decoder_layers=1)
     config.save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="has a decoder behind its encoder"):
+    with pytest.raises(ModelError, match="has a decoder behind it"):
         Encoder.load(str(tmp_path))
 
 
@@ -135,3 +131,16 @@ def test_a_folder_without_a_tokenizer_is_refused(folder: Path, tmp_path: Path) -
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(ModelError, match="has no tokenizer that can be read"):
         Encoder.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["no such encoder", "empty"])
+def test_a_wrong_name_tells_what_an_encoder_can_be(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    said = f"Encoder '{name}' is .* Give 'tfidf' for search by words, a folder .*'openai:NAME'"
+    with pytest.raises(ModelError, match=said):
+        Encoder.load(name)
+    with pytest.raises(ModelError, match=r"The encoder folder \./nowhere does not exist"):
+        Encoder.load("./nowhere")

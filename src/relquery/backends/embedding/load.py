@@ -26,7 +26,7 @@ def load_embedder(name: str, **options: Any) -> Embedder | None:
     if not isinstance(name, str) or not name:
         raise ConfigError(
             f"embedder is {name!r}. Give 'tfidf', a folder or Hugging Face name of an encoder, "
-            "'openai:NAME', or an Embedder."
+            "'openai:NAME', or an object of a class that inherits from rq.Embedder."
         )
     if name == WORDS:
         _check(options, (), "'tfidf'")

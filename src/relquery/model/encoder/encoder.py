@@ -15,7 +15,7 @@ from relquery.arrays import Float32s
 from relquery.errors import ConfigError, ModelError, unknown
 from relquery.model.encoder.layout import POOLINGS, Layout, read_layout
 from relquery.model.networks.fingerprint import digest
-from relquery.model.networks.read import ENCODING, read_config, read_encoder, read_tokenizer
+from relquery.model.networks.read import ENCODER, read_config, read_encoder, read_tokenizer
 
 _TOKENS_AT_ONCE = 8192
 _NO_LIMIT = 1_000_000  # tokens; tokenizers without a limit say more
@@ -45,13 +45,11 @@ class Encoder:
         if pooling is not None and wanted is None:
             raise ConfigError(unknown("pooling", pooling, POOLINGS))
         if not Path(spec).is_dir():
-            read_config(
-                spec, ENCODING
-            )  # says so if there is no such model, before files are asked for
+            read_config(spec, ENCODER)  # says so if there is no such model
         layout = read_layout(spec, wanted)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         network = read_encoder(layout.network).to(device).eval()  # type: ignore[arg-type]
-        tokenizer = read_tokenizer(layout.network, ENCODING)
+        tokenizer = read_tokenizer(layout.network, ENCODER)
         if tokenizer.pad_token is None:
             if tokenizer.eos_token is None:
                 raise ModelError(f"The tokenizer of '{spec}' has no token for padding. Set one.")

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,16 +30,33 @@ from transformers.utils.hub import cached_file
 from relquery.errors import ModelError, did_you_mean
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
-GENERATING = (
-    "Give 'demo', a folder with config.json and model.safetensors, a Hugging Face name, or "
-    "'random:layers=8,hidden=256'."
-)
-ENCODING = (
-    "Give a folder of an encoder with config.json and model.safetensors, a Hugging Face name of "
-    "one, 'openai:NAME' for an endpoint, or 'tfidf' for search by words."
-)
 _UNREAD = "pooler."  # of an encoder; we pool its states ourselves
 _OF_A_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block)\.\d+\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a name should mean, in messages. known: all that a person can give. names: of those."""
+
+    noun: str
+    what: str
+    known: str
+    names: tuple[str, ...]
+
+
+_FOLDER = "a folder with config.json and model.safetensors, a Hugging Face name"
+MODEL = Kind(
+    "model",
+    "a model that generates text",
+    f"'demo', {_FOLDER}, or 'random:layers=8,hidden=256'",
+    ("demo",),
+)
+ENCODER = Kind(
+    "encoder",
+    "an encoder",
+    f"'tfidf' for search by words, {_FOLDER}, or 'openai:NAME' for an endpoint",
+    ("tfidf",),
+)
 
 
 def find_file(spec: str, name: str) -> Path | None:
@@ -58,16 +76,16 @@ def find_file(spec: str, name: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def read_tokenizer(spec: str, models: str = GENERATING) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder or name. models: see `read_config`. Raises ModelError."""
+def read_tokenizer(spec: str, kind: Kind = MODEL) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model folder or name. Raises ModelError."""
     file = Path(spec) / "config.json"
     _check_json(file)
     none = ModelError(
-        f"The model folder {spec} has no tokenizer that can be read. Write one to it with "
+        f"The {kind.noun} folder {spec} has no tokenizer that can be read. Write one to it with "
         "AutoTokenizer.from_pretrained(...).save_pretrained(folder), or pass tokenizer=."
     )
     try:
-        tokenizer = cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec, models))
+        tokenizer = cast(PreTrainedTokenizerBase, _from_hub(AutoTokenizer, spec, kind))
     except ModelError as error:
         is_there = any((Path(spec) / name).exists() for name in _TOKENIZERS)
         if is_there or not file.exists():
@@ -81,18 +99,13 @@ def read_tokenizer(spec: str, models: str = GENERATING) -> PreTrainedTokenizerBa
 def read_network(spec: str, dtype: torch.dtype) -> PreTrainedModel:
     """The network of a model folder or name, all of whose weights are there. Raises ModelError."""
     _check_json(Path(spec) / "generation_config.json")
-    return _whole_network(
-        AutoModelForCausalLM, spec, dtype, "a model that generates text", GENERATING
-    )
+    return _whole_network(AutoModelForCausalLM, spec, dtype, MODEL)
 
 
-def read_config(spec: str, models: str = GENERATING) -> PreTrainedConfig:
-    """The configuration of a model folder or name. Raises ModelError.
-
-    models: what else could be given, for the message.
-    """
+def read_config(spec: str, kind: Kind = MODEL) -> PreTrainedConfig:
+    """The configuration of a model folder or name. Raises ModelError."""
     _check_json(Path(spec) / "config.json")
-    return cast(PreTrainedConfig, _from_hub(AutoConfig, spec, models))
+    return cast(PreTrainedConfig, _from_hub(AutoConfig, spec, kind))
 
 
 def read_encoder(spec: str) -> PreTrainedModel:
@@ -100,26 +113,23 @@ def read_encoder(spec: str) -> PreTrainedModel:
 
     Of a network with encoder and decoder, such as T5, the encoder.
     """
-    config = read_config(spec, ENCODING)
+    config = read_config(spec, ENCODER)
     has_form = type(config) in AutoModelForTextEncoding._model_mapping  # without a decoder, if any
     if config.is_encoder_decoder and not has_form:
         raise ModelError(
-            f"Model '{spec}' has a decoder behind its encoder, and {config.model_type} has no form "
-            f"without it. {ENCODING}"
+            f"Encoder '{spec}' has a decoder behind it, and {config.model_type} has no form "
+            f"without it. Give {ENCODER.known}."
         )
-    kind = AutoModelForTextEncoding if has_form else AutoModel
-    return _whole_network(kind, spec, torch.float32, "an encoder", ENCODING)
+    loader = AutoModelForTextEncoding if has_form else AutoModel
+    return _whole_network(loader, spec, torch.float32, ENCODER)
 
 
-def _whole_network(
-    kind: Any, spec: str, dtype: torch.dtype, what: str, models: str
-) -> PreTrainedModel:
-    """what: what the model should be, for the message. models: see `read_config`."""
+def _whole_network(loader: Any, spec: str, dtype: torch.dtype, kind: Kind) -> PreTrainedModel:
     _check_json(Path(spec) / "config.json")
     try:
         with _quietly():
             network, found = _from_hub(
-                kind, spec, models, dtype=dtype, use_safetensors=True, output_loading_info=True
+                loader, spec, kind, dtype=dtype, use_safetensors=True, output_loading_info=True
             )
     except SafetensorError as error:
         raise ModelError(
@@ -136,9 +146,9 @@ def _whole_network(
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise ModelError(
             f"Model '{spec}' lacks weights that its network has: {', '.join(missing[:3])}{more}. "
-            f"Download it again, or give {what}."
+            f"Download it again, or give {kind.what}."
         )
-    left_out = "decoder." if kind is AutoModelForTextEncoding else ()
+    left_out = "decoder." if loader is AutoModelForTextEncoding else ()
     unused = sorted(
         name
         for name in found["unexpected_keys"]
@@ -185,36 +195,37 @@ def _check_json(file: Path) -> None:
         )
 
 
-def _from_hub(kind: Any, spec: str, models: str, **options: Any) -> Any:
-    """Load from a folder, from the local cache, or otherwise from the hub.
-
-    models: see `read_config`.
-    """
+def _from_hub(loader: Any, spec: str, kind: Kind, **options: Any) -> Any:
+    """Load from a folder, from the local cache, or otherwise from the hub."""
     here = Path(spec).is_dir()
     if not here and spec.startswith((".", "/", "~")):
-        raise ModelError(f"The model folder {spec} does not exist. Check the path.")
+        raise ModelError(f"The {kind.noun} folder {spec} does not exist. Check the path.")
     try:
         try:
-            return kind.from_pretrained(
+            return loader.from_pretrained(
                 spec, trust_remote_code=False, local_files_only=True, **options
             )
         except OSError:
             if here:
                 raise
             _ask_hub(spec)
-            return kind.from_pretrained(spec, trust_remote_code=False, **options)
+            return loader.from_pretrained(spec, trust_remote_code=False, **options)
     except (SafetensorError, RuntimeError):
         raise  # of the weights
     except Exception as error:  # a configuration may make the library fail in any way
-        what = "is not a model folder" if here else "is neither a folder nor found on the hub"
+        what = (
+            f"is not a folder of {kind.what}"
+            if here
+            else "is neither a folder nor found on the hub"
+        )
         has_config = not here or (Path(spec) / "config.json").exists()
         said = str(error).strip().splitlines() or [type(error).__name__]
         why = " ".join(said[:2]) if has_config else "it has no config.json."
         if here and has_config and not isinstance(error, OSError):
-            raise ModelError(f"Model '{spec}' cannot be loaded: {why}") from error
+            raise ModelError(f"{kind.noun.title()} '{spec}' cannot be loaded: {why}") from error
         raise ModelError(
-            f"Model '{spec}' {what}: {why} {models}"
-            + (did_you_mean(spec, ["demo"]) if models is GENERATING else "")
+            f"{kind.noun.title()} '{spec}' {what}: {why} Give {kind.known}."
+            + did_you_mean(spec, kind.names)
         ) from error
 
 
