@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
 from relquery.connection import Connection
@@ -18,7 +20,16 @@ def install(con: Connection) -> None:
         ("ai_nearest", _nearest, _PAIRS),
         ("ai_duplicates", _duplicates, _GROUPS),
     ):
-        con.database.install_function(name, function, kind)
+        con.database.install_function(name, _of_columns(function), kind)
+
+
+def _of_columns(function: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    """The function for any number of columns, as DuckDB is given ours."""
+
+    def called(*columns: pa.ChunkedArray) -> pa.Array:
+        return function(*columns)
+
+    return called
 
 
 def similarity(one: str, other: str) -> float:
