@@ -104,6 +104,16 @@ def test_parameters_are_variables_and_never_become_sql(run: Run) -> None:
     assert found.fetchall() == [("x' OR 1=1 --", "ALIEN")]
 
 
+def test_a_line_is_read_like_a_cell(run: Run, shell: InteractiveShell) -> None:
+    evil = "'up', title) AS x, 'evil' AS evil, upper('b'"
+    shell.push({"ask": evil, "title": "PYTHON"})
+    query = "SELECT LLM($ask, title), LLM('up {title}') FROM films WHERE id = 1"
+    line, cell = run(f"%relquery {query}"), run(f"%%relquery\n{query}")
+    assert len(line.columns) == 2
+    assert line.fetchall() == cell.fetchall()
+    assert not any("PYTHON" in str(one) for one in shell.user_ns["con"].backend.asked)
+
+
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
 def test_frames_are_tables_of_their_names(
     shell: InteractiveShell, run: Run, kind: Callable[[dict[str, list[str]]], object]
@@ -141,7 +151,8 @@ def test_connect_binds_a_connection_that_later_cells_use(
         return connect(FakeBackend(fails_for_dune))
 
     monkeypatch.setattr("relquery.notebook.magic.connect", opened)
-    run("%relquery connect openai:x --con mine cache_tokens=4096 base_url=http://host:80/v1")
+    shell.push({"host": "host", "size": 4096})
+    run("%relquery connect openai:x --con mine cache_tokens=$size base_url=http://{host}:80/v1")
     assert given == {
         "model": "openai:x",
         "cache_tokens": 4096,

@@ -9,4 +9,8 @@ from relquery.notebook.magic import Magic
 
 def load_ipython_extension(shell: Any) -> None:
     """Called by IPython with its shell."""
-    shell.register_magic_function(Magic(shell), "line_cell", "relquery")
+    from IPython.core.magic import no_var_expand
+
+    # IPython would write the values of variables into the SQL, for $name and {name}.
+    magic = no_var_expand(Magic(shell))  # type: ignore[no-untyped-call]
+    shell.register_magic_function(magic, "line_cell", "relquery")

@@ -52,8 +52,10 @@ class Magic:
             raise NotebookError(f"{type(error).__name__}: {error}") from None
 
     def _run(self, line: str, cell: str | None) -> Any:
-        if cell is None and (arguments := read_connect(line)) is not None:
-            return self._connect(arguments)
+        if cell is None and read_connect(line) is not None:
+            line = self._shell.var_expand(line)  # {name} and $name, as in other line magics
+            if (arguments := read_connect(line)) is not None:
+                return self._connect(arguments)
         options, rest = read_query(line)
         if cell is not None and rest.strip():
             raise ConfigError(

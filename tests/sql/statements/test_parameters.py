@@ -133,6 +133,31 @@ def test_a_parameter_may_stand_where_a_value_may(query, params, rows, con: Conne
     assert sorted(con.sql(query, params).fetchall()) == sorted(rows)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT ?,?",
+        "SELECT $1,$2",
+        "SELECT $1||'$3,$'||$2",
+        "SELECT $1||$tag$,$2,$$tag$||$2",
+        "SELECT [$1,$2] /* $1,$ */ -- $2,$1",
+        "SELECT upper($1),lower($2),E'\\'$1,$2'",
+        'SELECT * FROM (VALUES ($1,$2)) AS t(a,"$b,$")',
+    ],
+)
+def test_parameters_may_touch_what_follows(query: str, own) -> None:
+    con, plain = own
+    wanted = plain.execute(query, ["a", "B"]).fetchall()
+    assert con.sql(query, ["a", "B"]).fetchall() == wanted
+
+
+def test_named_parameters_may_touch_in_a_call(con: Connection) -> None:
+    query = "SELECT LLM('up', $a,$b),$a FROM films LIMIT 1"
+    spread = query.replace(",$", ", $")
+    values = {"a": "x", "b": "y"}
+    assert con.sql(query, values).fetchall() == con.sql(spread, values).fetchall()
+
+
 def test_a_field_is_named_after_its_parameter(con: Connection, backend: FakeBackend) -> None:
     con.sql("SELECT LLM('up', $topic, title) FROM films WHERE id = 6", {"topic": "war"})
     assert backend.asked[0].fields == {"topic": "war", "title": "Dune"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import sqlglot
@@ -70,6 +71,24 @@ _CALLED: dict[type[exp.Expr], str] = {
     exp.Localtimestamp: "current_localtimestamp",
     exp.SessionUser: "session_user",
 }
+
+
+# A text, a name or a comment, which stays as it is; or a parameter that a sign follows.
+_PARAMETER = re.compile(
+    r"""
+    [eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | --[^\n]* | /\*.*?\*/
+    | \$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
+    | (?<![\w$])(?P<parameter>\$\w+)(?=[^\s\w])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def spaced(sql: str) -> str:
+    """A blank behind each parameter, as sqlglot takes `$1,$` for the beginning of a text."""
+    if sql.count("$") < 2:
+        return sql
+    return _PARAMETER.sub(lambda one: f"{one[0]} " if one["parameter"] else one[0], sql)
 
 
 def tokenize(sql: str) -> list[Token]:

@@ -10,7 +10,7 @@ from sqlglot import TokenType
 from relquery.errors import QueryError
 from relquery.sql.host.database import Database
 from relquery.sql.read.source import without_names
-from relquery.sql.read.tokens import tokenize
+from relquery.sql.read.tokens import spaced, tokenize
 
 _BLANK = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*"
 _EXPLAIN = re.compile(
@@ -54,6 +54,7 @@ class Text:
 def split(sql: str, database: Database) -> list[Text]:
     """The statements of a text. Raises SqlSyntaxError, and QueryError if there are none."""
     _check_encoding(sql)
+    sql = spaced(sql)
     accepted = without_names(sql)  # of the same length
     parsed = database.statements(accepted, sql)
     if not parsed:
@@ -102,7 +103,7 @@ def _numbered(sql: str, before: int) -> tuple[str, int]:
             count += not has_number
             parts += [sql[end : token.start], "$" if has_number else f"${before + count}"]
             end = token.end + 1
-    return "".join([*parts, sql[end:]]), count
+    return spaced("".join([*parts, sql[end:]])), count
 
 
 def _check_encoding(sql: str) -> None:
