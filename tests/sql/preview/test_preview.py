@@ -70,6 +70,26 @@ def test_later_stages_are_expected_by_the_share_that_passed(con: Connection) -> 
     assert any(f"filter 1: {passed} of 20 rows passed" in note for note in found.notes)
 
 
+@pytest.mark.parametrize("pairs", [0, 5])
+def test_a_filter_over_rows_that_an_outer_join_decides_is_told(
+    con: Connection, backend: FakeBackend, pairs: int
+) -> None:
+    con.sql(f"CREATE TABLE u AS FROM t LIMIT {pairs}")
+    query = (
+        "SELECT t.n FROM t LEFT JOIN u ON t.id = u.id AND LLM('yes', t.text, u.text) = 'Yes' "
+        "WHERE LLM('fine', t.text) = 'FINE'"
+    )
+    costs = [
+        con.explain(query),
+        con.explain(query, selectivity={"filter 2": 0.5}),
+        con.preview(query).cost,
+    ]
+    stages = [stage.name for stage in con.sql(query).report.stages]
+    for cost in costs:
+        assert [call.stage for call in cost.calls] == stages == ["filter 1", "filter 2"]
+        assert cost.calls[1].rows is None, "the join decides how many rows it has"
+
+
 def test_if_no_row_passes_half_a_row_counts(con: Connection) -> None:
     found = con.preview("SELECT LLM('long', n) FROM t WHERE LLM('yes', text) = 'never'")
     assert found.cost.calls[1].rows == 10

@@ -132,7 +132,7 @@ class ForeseenRows(Rows):
         """Whether it is known which rows are expected to pass. If not, a filter runs once, for all
         rows that may reach it.
         """
-        return self.shares is not None and not self.shares.missed
+        return self.shares is not None and not self.shares.missed and self.known.held
 
     def passing(self, predicate: exp.Expr, rows: Int64s) -> Int64s:
         """The rows that are expected to pass a filter, or all, since it may keep any of them."""

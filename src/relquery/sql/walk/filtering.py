@@ -26,7 +26,7 @@ def run_filters(rows: Rows, ask: Callable[[Part, Int64s], None]) -> bool:
     if not plan.filters:
         return False
     run = _Run(rows, ask, {id(one): Seen() for one in plan.filters})
-    limit = _limit(rows)
+    limit = _limit(rows) if len(rows.alive) else None
     if limit is None:
         rows.alive = np.sort(run.all(_shuffled(rows)))
     else:
@@ -46,7 +46,7 @@ class _Run:
 
     def all(self, waiting: Int64s) -> Int64s:
         """Those of all rows that pass."""
-        if not self.rows.learns:
+        if not self.rows.learns or not len(waiting):  # a stage has its number without rows, too
             return self._try(waiting, len(waiting))
         passed = []
         while len(waiting):
