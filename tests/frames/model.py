@@ -28,11 +28,11 @@ def answer(query: str, fields: Mapping[str, Any]) -> str | Answer:
         scores = {"Yes": log(luck + 1e-9), "No": log(1 - luck + 1e-9)}
         return Answer("Yes" if luck > 0.5 else "No", Finish.STOP, scores=scores)
     if "\nAnswer in JSON" in query:
-        stars: int | str = int(luck * 10)
-        stars = stars if "INTEGER" in query else f"{stars} of 10"
-        return json.dumps({"tag": f"t{int(luck * 5)}", "stars": stars})
-    if found := _LABELS.search(query):
-        labels = [*found[1].split(", "), found[2]]
+        found = extracted(fields)
+        stars = found["stars"] if "INTEGER" in query else f"{found['stars']} of 10"
+        return json.dumps(found | {"stars": stars})
+    if said := _LABELS.search(query):
+        labels = [*said[1].split(", "), said[2]]
         return labels[int(luck * len(labels))]
     return mapped(query, fields)
 
@@ -68,6 +68,24 @@ def sem_map(rows: list[Row], langex: str, name: str) -> list[Row]:
     return [row | {name: mapped(*asked(langex, row))} for row in rows]
 
 
+def sem_classify(rows: list[Row], langex: str, labels: list[str], name: str) -> list[Row]:
+    def label(row: Row) -> str:
+        query, fields = asked(langex, row)
+        return str(answer(f"{query}\nAnswer {' or '.join(labels)}.", fields))
+
+    return [row | {name: label(row)} for row in rows]
+
+
+def sem_extract(rows: list[Row], column: str) -> list[Row]:
+    return [row | extracted({column: row[column]}) for row in rows]
+
+
+def extracted(fields: object) -> Row:
+    """What the model reads out of values, whatever it is asked."""
+    luck = chance("", fields)
+    return {"tag": f"t{int(luck * 5)}", "stars": int(luck * 10)}
+
+
 def sem_topk(rows: list[Row], langex: str, k: int, by: str | None = None) -> list[Row]:
     def score(row: Row) -> float:
         query, fields = asked(f"Is this a good match for: {langex.removesuffix('?')}?", row)
@@ -75,7 +93,7 @@ def sem_topk(rows: list[Row], langex: str, k: int, by: str | None = None) -> lis
 
     if by is None:
         return sorted(rows, key=score)[:k]
-    groups = sorted({row[by] for row in rows})
+    groups = in_order({row[by] for row in rows})
     return [
         row
         for group in groups
@@ -83,8 +101,13 @@ def sem_topk(rows: list[Row], langex: str, k: int, by: str | None = None) -> lis
     ]
 
 
-def sem_agg(rows: list[Row], langex: str, column: str, by: str | None = None) -> list[Row]:
-    query = re.sub(r"\{(.*?)\}", r'"\1"', langex)
+def in_order(keys: set[Any]) -> list[Any]:
+    """Keys of groups, NULL last."""
+    return sorted(keys, key=lambda key: (key is None, key))
+
+
+def sem_agg(rows: list[Row], column: str, by: str | None = None) -> list[Row]:
+    query = f'Sum up "{column}".'
 
     def whole(group: list[Row]) -> str | None:
         texts = [row[column] for row in group if row[column] is not None]
@@ -94,7 +117,7 @@ def sem_agg(rows: list[Row], langex: str, column: str, by: str | None = None) ->
         return [{"_output": whole(rows)}]
     return [
         {by: key, "_output": whole([row for row in rows if row[by] == key])}
-        for key in sorted({row[by] for row in rows})
+        for key in in_order({row[by] for row in rows})
     ]
 
 

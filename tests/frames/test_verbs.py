@@ -194,6 +194,7 @@ def test_a_new_column_has_a_name_that_no_other_has(films: Frame) -> None:
         lambda: films.sem_agg("Sum {title} up", "YEAR", by="year"),
         lambda: films.sem_extract("title", {"a": None, "A": None}),
         lambda: films.sem_sim_join(films, "title", "title", 1, score="Title:LEFT"),
+        lambda: films.sem_search("title", "alien", 2, score="Title"),
         lambda: films.rename({"year": "title:left"}).sem_join(
             films.select("title"), "{title:left} is like {title:right}"
         ),

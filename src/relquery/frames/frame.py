@@ -244,7 +244,7 @@ class Frame(Runs):
         near = f"AI_SIMILARITY({field.sql}, {text(query)})"
         node: Node = Keep(self.node, f"{field.sql} IS NOT NULL", frozenset({field.name}))
         if score is not None:
-            check_names([score], "sem_search")
+            check_names([field.name, score], "sem_search")
             node = Extend(node, (score,), near, frozenset({field.name}))
         node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), _count(k, "k", "sem_search"))
         given = check_options(options, "sem_search")
