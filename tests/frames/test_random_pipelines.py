@@ -89,7 +89,7 @@ def verbs() -> st.SearchStrategy[list[Step]]:
             st.tuples(st.just("dedup"), st.sampled_from([0.5, 0.8, 1.0])),
             st.tuples(st.just("dedup_asked"), st.sampled_from([0.5, 0.8])),
         ),
-        max_size=4,
+        max_size=5,
     )
 
 
