@@ -272,14 +272,14 @@ class Database:
         ]
         return found + kept
 
-    def has_macro(self, name: str) -> bool:
-        """Whether the user has defined a macro of this name, in lower case."""
+    def macros(self) -> frozenset[str]:
+        """The lower-case names of the macros that the user has defined."""
         sql = (
-            f"SELECT 1 FROM duckdb_functions() WHERE {ours.USERS_MACRO} "
-            "AND lower(function_name) = $1 AND function_type IN ('macro', 'table_macro')"
+            f"SELECT lower(function_name) FROM duckdb_functions() WHERE {ours.USERS_MACRO} "
+            "AND function_type IN ('macro', 'table_macro')"
         )
         with _translated("", self):
-            return bool(self.connection.execute(sql, [name]).fetchall())
+            return frozenset(name for (name,) in self.connection.execute(sql).fetchall())
 
     def keys(self, table: str, schema: str, database: str) -> list[list[str]]:
         """The columns of each primary key and UNIQUE constraint of a table.

@@ -32,8 +32,9 @@ def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corp
         ours.NEAREST: (of_texts.nearest, PAIRS_IN_SQL, _FIELDS),
         ours.DUPLICATES: (of_texts.duplicates, GROUPS_IN_SQL, _FIELDS),
     }
+    own = database.macros()
     for name, function in functions.items():
-        if not database.has_macro(name):
+        if name not in own:
             database.install_function(name, *function)
     database.preparations.append(corpora)
     database.kept.prepares = corpora.is_needed
