@@ -98,6 +98,13 @@ def test_a_connection_leaves_none_of_its_functions_behind() -> None:
         assert own.sql(listed).fetchall() == []
 
 
+def test_a_macro_that_a_database_has_stands() -> None:
+    with duckdb.connect() as own:
+        own.execute("CREATE MACRO ai_count_tokens(a) AS a + 1; CREATE MACRO ai_embed(a) AS a + 2")
+        with words(own) as con:
+            assert rows(con, "SELECT AI_COUNT_TOKENS(1), AI_EMBED(1)") == [(2, 3)]
+
+
 def test_a_macro_that_is_created_later_takes_the_place_of_a_function() -> None:
     with words(":memory:") as con:
         con.sql("CREATE MACRO passages(a) AS a + 1")

@@ -17,9 +17,10 @@ _OF_SNOWFLAKE = "ai_"
 
 
 def install(database: Database, backend: Backend) -> None:
-    """Give a database the function. It counts with the backend's tokenizer, if there is one.
+    """Give a database the function, unless it has a macro of its name, which then stands.
 
-    A provider does not tell how it cuts text into tokens; there it is one for four characters.
+    It counts with the backend's tokenizer, if there is one. A provider does not tell how it cuts
+    text into tokens; there it is one for four characters.
     """
 
     def count(*columns: pa.ChunkedArray) -> pa.Array:
@@ -30,7 +31,8 @@ def install(database: Database, backend: Backend) -> None:
                 known[row] = _count(row, backend)
         return pa.array([known[row] for row in zip(*texts, strict=True)], pa.int64())
 
-    database.install_function(ours.COUNT_TOKENS, count, "BIGINT")
+    if ours.COUNT_TOKENS not in database.macros():
+        database.install_function(ours.COUNT_TOKENS, count, "BIGINT")
 
 
 def _as_texts(column: pa.ChunkedArray) -> list[str | None]:

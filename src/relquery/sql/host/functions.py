@@ -9,9 +9,10 @@ AI_EMBED(text)  =>  _rq_ai_embed_4f1c(text)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ import duckdb
 from relquery.sql import names as ours
 
 _MOST = 8
-"""Arguments of a function."""
+"""Arguments of a function that takes any number."""
 _CREATED = re.compile(
     r"\bCREATE\b[^;('\"]*\b(?:MACRO|FUNCTION)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:\w+\s*\.\s*)*\"?(\w+)",
     re.IGNORECASE,
@@ -49,7 +50,7 @@ class Functions:
         with suppress(duckdb.Error):
             connection.remove_function(own)
         connection.create_function(own, function, None, kind, type="arrow")
-        self.macros[name] = tuple(_macros(name, own, rows))
+        self.macros[name] = tuple(_macros(name, own, rows, _counts(function)))
         self._define(connection, name)
         connection.execute(_named(ours.OWNER, f"() AS '{self.owner}'"))
 
@@ -100,9 +101,17 @@ class Functions:
             connection.execute(f"DROP MACRO TABLE IF EXISTS temp.{name}")
 
 
-def _macros(name: str, own: str, rows: str) -> Iterator[str]:
-    """What makes the macros of a function, for any number of arguments."""
-    listings = [", ".join(f"a{at}" for at in range(count)) for count in range(1, _MOST + 1)]
+def _counts(function: Callable[..., Any]) -> Sequence[int]:
+    """With how many arguments a function can be called."""
+    parameters = signature(function).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return range(1, _MOST + 1)
+    return [len(parameters)]
+
+
+def _macros(name: str, own: str, rows: str, counts: Sequence[int]) -> Iterator[str]:
+    """What makes the macros of a function. counts: of its arguments."""
+    listings = [", ".join(f"a{at}" for at in range(count)) for count in counts]
     yield _named(name, ", ".join(f"({these}) AS {own}({these})" for these in listings))
     if rows:
         forms = (
