@@ -12,5 +12,5 @@ def load_ipython_extension(shell: Any) -> None:
     from IPython.core.magic import no_var_expand
 
     # IPython would write the values of variables into the SQL, for $name and {name}.
-    magic = no_var_expand(Magic(shell))  # type: ignore[no-untyped-call]
+    magic = no_var_expand(Magic(shell))
     shell.register_magic_function(magic, "line_cell", "relquery")
