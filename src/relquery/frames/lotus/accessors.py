@@ -30,7 +30,7 @@ def register() -> None:
 def _now(verb: Callable[..., Verb]) -> Callable[..., Any]:
     def run(table: pd.DataFrame, *given: Any, **more: Any) -> Any:
         made = verb(table, *given, **more)
-        with made.frame.connection.lent.turn:
+        with made.frame.connection.lent.turn.taken():
             if made.shows_cost:
                 print(made.frame.explain())
             return made.told(*made.frame.collected())
