@@ -35,7 +35,7 @@ def test_a_similarity_join_has_the_left_index_and_the_score_between_the_sides() 
 
 def test_a_similarity_join_keeps_both_indexes_if_it_is_told_to() -> None:
     found = LEFT.sem_sim_join(RIGHT, "a", "b", 1, "", "", "_x", True)
-    assert list(found.columns) == ["a", "n", "_left_id", "_scores_x", "b", "m", "_right_id"]
+    assert list(found.columns) == ["a", "n", "_left_id", "_right_id", "_scores_x", "b", "m"]
     assert found["_left_id"].tolist() == [10, 20, 30]
     assert found["_right_id"].tolist() == ["x", "y", "x"]
 
@@ -46,6 +46,13 @@ def test_a_similarity_join_with_itself_has_the_suffixes() -> None:
     assert found["a_l"].tolist() == found["a_r"].tolist()
     with pytest.raises(ConfigError, match="both sides have the column 'a'"):
         LEFT.sem_sim_join(LEFT, "a", "a", 1)
+
+
+def test_scores_of_a_search_are_float32_behind_the_columns() -> None:
+    found = LEFT.sem_search("a", "one", 2, None, True)
+    assert list(found.columns) == ["a", "n", "vec_scores_sim_score"]
+    assert found["vec_scores_sim_score"].dtype == "float32"
+    assert found.index[0] == 10
 
 
 @pytest.mark.parametrize("name", ["_filter", "_Filter"])

@@ -66,6 +66,11 @@ def ranked(keys: Sequence[str]) -> Finish:
     return finish
 
 
+def with_scores(name: str) -> Finish:
+    """Rows whose scores are float32, as vector stores give them."""
+    return lambda found: found.assign(**{name: found[name].astype("float32")})
+
+
 @dataclass(frozen=True, slots=True)
 class Sides:
     """Both sides of a similarity join, with the numbers of their rows as a last column.
@@ -108,7 +113,8 @@ class Sides:
             }
             for table, side, suffix in sides
         )
-        names = {**of_left, rows[0]: "_left_id", inner: score, **of_right, rows[1]: "_right_id"}
+        numbers = dict(zip(rows, ("_left_id", "_right_id"), strict=True))
+        names = {**of_left, **numbers, inner: score, **of_right}
         return Sides(one, other, (left.index, right.index), names, inner, rows, keeps_index)
 
     def finish(self, found: pd.DataFrame) -> pd.DataFrame:
@@ -118,7 +124,7 @@ class Sides:
             index.take(place) for index, place in zip(self.indexes, places, strict=True)
         )
         found = found[list(self.names)].set_axis(mine, axis="index")
-        found = found.assign(**{self.score: found[self.score].astype("float32")})
+        found = with_scores(self.score)(found)
         if self.keeps_index:
             found = found.assign(**dict(zip(self.rows, (mine, others), strict=True)))
         else:

@@ -23,6 +23,7 @@ from relquery.frames.lotus.results import (
     renamed,
     same,
     with_keys,
+    with_scores,
 )
 from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.types import LongContextStrategy
@@ -214,16 +215,16 @@ def sem_search(
     options = _options(more, "sem_search")
     if K is None and n_rerank is None:
         raise ConfigError("sem_search needs K or n_rerank.")
-    return Verb(
-        _frame(table).sem_search(
-            col_name,
-            query,
-            min(K or len(table), max(len(table), 1)),
-            rerank=n_rerank,
-            score=f"vec_scores{suffix}" if return_scores else None,
-            **options,
-        )
+    score = f"vec_scores{suffix}" if return_scores else None
+    lazy = _frame(table).sem_search(
+        col_name,
+        query,
+        min(K or len(table), max(len(table), 1)),
+        rerank=n_rerank,
+        score=score,
+        **options,
     )
+    return Verb(lazy, finish=same if score is None else with_scores(score))
 
 
 def sem_dedup(table: pd.DataFrame, col_name: str, threshold: float, **more: Any) -> Verb:
