@@ -40,14 +40,17 @@ LAYERS: dict[str, set[str]] = {
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
-    "frames.data.lent": BASE | {"sql"},
+    "frames.data.turn": set(),
+    "frames.data.lent": BASE | {"sql", "frames.data.turn"},
     "connection": BASE
     | WHAT
     | RECORDS
     | {"backends.base", "backends", "demo", "spans", "frames.data.lent"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
-    "frames": BASE | RECORDS | {"sql", "backends.base", "connection", "frames.data.lent"},
+    "frames": BASE
+    | RECORDS
+    | {"sql", "backends.base", "connection", "frames.data.lent", "frames.data.turn"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT

@@ -39,15 +39,12 @@ def similarity(one: str, other: str) -> float:
 
 
 def groups(texts: list[str], threshold: float) -> dict[str, str]:
-    """The first text of the group of each text; texts that are linked by near ones are a group."""
+    """The first text of the group of each text: the first one that begins a group and is near."""
     first: dict[str, str] = {}
     for text in dict.fromkeys(texts):
-        near = {first[one] for one in first if similarity(one, text) >= threshold}
-        leader = min((texts.index(one) for one in near), default=texts.index(text))
-        first[text] = texts[leader]
-        for one, led in first.items():
-            if led in near:
-                first[one] = texts[leader]
+        leaders = dict.fromkeys(first.values())
+        near = (one for one in leaders if similarity(one, text) >= threshold)
+        first[text] = next(near, text)
     return first
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -67,3 +69,52 @@ def test_a_cancelled_frame_ends_and_leaves_the_connection_usable() -> None:
         asyncio.run(main())
         assert len(backend.asked) < len(ROWS)
         assert len(frame(ROWS, con).sem_map("Say {x}").collect()) == len(ROWS)
+
+
+def test_a_frame_that_waits_is_cancelled_at_once_and_the_others_keep_their_order() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(query: str, fields: object) -> object:
+        begun.set()
+        go_on.wait(10)
+        return answer(query, fields)  # type: ignore[arg-type]
+
+    backend = FakeBackend(slow)  # type: ignore[arg-type]
+    with connect(backend) as con:
+
+        async def main() -> float:
+            asked = [frame(ROWS, con).sem_map(f"{name} {{x}}") for name in "ABCD"]
+            running = asyncio.ensure_future(asked[0].acollect())
+            await asyncio.to_thread(begun.wait, 10)
+            waiting, *others = (asyncio.ensure_future(lazy.acollect()) for lazy in asked[1:])
+            start = time.perf_counter()
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(waiting, timeout=0.05)
+            waited = time.perf_counter() - start
+            go_on.set()
+            await asyncio.gather(running, *others)
+            return waited
+
+        assert asyncio.run(main()) < 1  # the running one waits until it may go on
+        assert list(dict.fromkeys(query[0] for query in backend.queries)) == ["A", "C", "D"]
+        assert len(frame(ROWS, con).sem_map("Say {x}").collect()) == len(ROWS)
+
+
+def test_frames_run_though_all_threads_of_the_loop_wait_for_one(con: Connection) -> None:
+    turn = con.lent.turn
+    frames = [frame(ROWS, con).sem_map(f"Say {at} {{x}}") for at in range(3)]
+
+    async def main() -> list[object]:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        tasks = [asyncio.ensure_future(lazy.acollect()) for lazy in frames]
+        await asyncio.sleep(0)  # they ask for their turns
+
+        def take() -> None:
+            with turn.taken():
+                pass
+
+        await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(take) for _ in range(2))), 10)
+        return [await task for task in tasks]
+
+    assert asyncio.run(main()) == [lazy.collect() for lazy in frames]

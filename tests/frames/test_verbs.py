@@ -169,6 +169,26 @@ def test_duplicates_may_be_confirmed_by_the_model(films: Frame, backend: FakeBac
     ]
 
 
+def test_groups_of_near_duplicates_do_not_chain_with_the_default_embedder() -> None:
+    rows = [{"name": name} for name in ("abcdef", "bcdefg", "cdefgh", "defghi")]
+    with connect(FakeBackend(answer)) as con:
+        kept = frame(rows, con).sem_dedup("name", 0.4).collect()
+    assert [row["name"] for row in kept] == ["abcdef", "cdefgh"]
+
+
+def test_an_empty_text_is_a_text_that_is_near_nothing_with_the_default_embedder() -> None:
+    rows = [{"text": text} for text in ("", "alien", None, "", "aliens")]
+    with connect(FakeBackend(answer)) as con:
+        lazy = frame(rows, con)
+        found = lazy.sem_search("text", "alien", 9, score="near").collect()
+        pairs = lazy.sem_sim_join([{"other": "alien"}], "text", "other", 1).collect()
+        kept = lazy.sem_dedup("text", 0.5).collect()
+    assert [row["text"] for row in found] == ["alien", "aliens", "", ""]
+    assert [row["near"] for row in found[2:]] == [0, 0]
+    assert [(row["text"], row["_scores"]) for row in pairs if not row["text"]] == [("", 0)] * 2
+    assert [row["text"] for row in kept] == ["", "alien", None]
+
+
 def test_wrong_arguments_are_errors_at_once(films: Frame, con: Connection) -> None:
     with pytest.raises(ConfigError, match="k of sem_topk is 0"):
         films.sem_topk("best {title}", 0)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from relquery.connection import Connection
+from relquery.frames.data.turn import Place
 
 T = TypeVar("T")
 
@@ -19,32 +22,58 @@ class _Stopped(Exception):  # noqa: N818
 
 @dataclass(slots=True)
 class _Run:
-    """A run in another thread. is_in: whether it has its turn, so that it may be interrupted."""
+    """A run in another thread.
+
+    place: in the line for the connection. is_in: whether it has its turn, so that it may be
+    interrupted. lock: held while these change, so that no other run is interrupted.
+    """
 
     connection: Connection
-    stopped: threading.Event = field(default_factory=threading.Event)
-    is_in: threading.Event = field(default_factory=threading.Event)
+    place: Place
+    is_in: bool = False
+    is_stopped: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, function: Callable[..., T], options: Mapping[str, Any]) -> T:
         given = dict(options)
         if function.__name__ != "explain":
             given["progress"] = self._watched(given.get("progress"))
-        with self.connection.lent.turn:
+        self.place.wait()
+        self._begin()
+        try:
+            return function(**given)
+        except KeyboardInterrupt:  # DuckDB was interrupted
             self._check()
-            self.is_in.set()
-            try:
-                return function(**given)
-            except KeyboardInterrupt:  # DuckDB was interrupted
-                self._check()
-                raise
-            finally:
-                self.is_in.clear()
+            raise
+        finally:
+            self._end()
 
-    def stop(self) -> None:
-        """End the query as soon as an answer arrives, or at once if DuckDB works."""
-        self.stopped.set()
-        if self.is_in.is_set():
-            self.connection.database.connection.interrupt()
+    def stop(self) -> bool:
+        """End the query as soon as an answer arrives, or at once if DuckDB works.
+
+        One that waits leaves the line. Gives whether it had begun.
+        """
+        with self.lock:
+            self.is_stopped = True
+            if self.is_in:
+                self.connection.database.connection.interrupt()
+            elif self._waits:
+                self.connection.lent.turn.leave(self.place)
+            return self.is_in
+
+    @property
+    def _waits(self) -> bool:
+        return self.place in self.connection.lent.turn.line
+
+    def _begin(self) -> None:
+        with self.lock:
+            self._check()
+            self.is_in = True
+
+    def _end(self) -> None:
+        with self.lock:
+            self.is_in = False
+            self.connection.lent.turn.leave(self.place)
 
     def _watched(self, progress: Any) -> Callable[[str, int, int], None]:
         def watch(stage: str, done: int, total: int) -> None:
@@ -55,7 +84,7 @@ class _Run:
         return watch
 
     def _check(self) -> None:
-        if self.stopped.is_set():
+        if self.is_stopped:
             raise _Stopped
 
 
@@ -64,15 +93,20 @@ async def apart(
 ) -> T:
     """What a function gives, computed in another thread.
 
-    If the task is cancelled, the query ends at the next answer. The connection stays usable, and
-    the ledger has the answers that came.
+    If the task is cancelled, the query ends at the next answer, or at once if it waits for its
+    turn. The connection stays usable, and the ledger has the answers that came.
     """
-    run = _Run(connection)
-    work = asyncio.ensure_future(asyncio.to_thread(run, function, options))
+    run = _Run(connection, connection.lent.turn.ask())
+    own = ThreadPoolExecutor(1)  # those of the loop may all wait for a frame that has none
+    context = contextvars.copy_context()
+    work = asyncio.get_running_loop().run_in_executor(own, context.run, run, function, options)
+    own.shutdown(wait=False)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        run.stop()
-        await asyncio.wait([work])
-        work.exception()  # it was asked to end
+        if run.stop():
+            await asyncio.wait([work])
+            work.exception()  # it was asked to end
+        else:
+            work.cancel()
         raise

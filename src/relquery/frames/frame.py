@@ -258,7 +258,9 @@ class Frame(Runs):
     ) -> Frame:
         """The first row of each group of near-duplicates, and rows without a text.
 
-        threshold: the least cosine of near texts. Texts that are linked by others are in one group.
+        A text joins the first group whose first text is near, and else begins a group.
+
+        threshold: the least cosine of near texts.
         ask: drop a row only if the model says that its text and an earlier one, which is near, say
         the same; or a question about `{0}` and `{1}`.
         """

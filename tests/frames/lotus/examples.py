@@ -63,7 +63,7 @@ result = courses.sem_agg(
     "Summarize the {Course Name} for each {Category}.", group_by=["Category"])
 print(result._output)
 """,
-        ["Category", "_output"],
+        ["_output", "Category"],
     ),
     "top k": (
         COURSES + """
@@ -112,7 +112,7 @@ lotus.settings.configure(rm=LiteLLMRM(model="text-embedding-3-small"), vs=FaissV
 skills = pd.DataFrame({"Skill": ["SQL", "Chip Design"]}).sem_index("Skill", "index_dir")
 result = courses.sem_sim_join(skills, left_on="Course Name", right_on="Skill", K=1)
 """,
-        ["Course Name", "Skill", "_scores"],
+        ["Course Name", "_scores", "Skill"],
     ),
     "duplicates": (
         COURSES + """

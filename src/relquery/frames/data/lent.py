@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.errors import RelqueryError
+from relquery.frames.data.turn import Turn
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
 
@@ -50,7 +50,7 @@ class LentTables:
 
     living: weakref.WeakSet[Lent] = field(default_factory=weakref.WeakSet)
     gone: list[str] = field(default_factory=list)
-    turn: threading.Lock = field(default_factory=threading.Lock)
+    turn: Turn = field(default_factory=Turn)
 
     def lend(self, data: Any, table: pa.Table | None) -> Lent:
         """The table of some data, the same for two frames over the same rows."""

@@ -10,19 +10,25 @@ df.sem_filter("{review} complains about shipping")
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from relquery.errors import MissingExtraError
-from relquery.frames.lotus.refused import NAMES, refusing
+from relquery.frames.lotus.absent import refuse, refuse_imports
 from relquery.frames.lotus.settings import Settings
 
 try:
+    from relquery.frames.lotus import models, types, vector_store
     from relquery.frames.lotus.accessors import register
 except ImportError as error:
     raise MissingExtraError("relquery.frames.lotus", "pandas") from error
 
-__all__ = ["Corpus", "LazyFrame", "logger", "settings", "web_extract", "web_search"]
+__all__ = ["logger", "models", "settings", "types", "vector_store"]
 
 logger = logging.getLogger("relquery")
 settings = Settings.shared()
-LazyFrame, Corpus, web_search, web_extract = (refusing(*one) for one in NAMES.items())
 register()
+refuse_imports()
+
+
+def __getattr__(name: str) -> Any:
+    refuse(name)

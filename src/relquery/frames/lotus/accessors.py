@@ -9,6 +9,7 @@ import pandas as pd
 
 from relquery.errors import ConfigError
 from relquery.frames.lotus import refused
+from relquery.frames.lotus.parameters import by_name
 from relquery.frames.lotus.verbs import VERBS, Verb
 
 _INDEXED = "index_dirs"  # as LOTUS notes it in attrs
@@ -29,8 +30,8 @@ def register() -> None:
 
 def _now(verb: Callable[..., Verb]) -> Callable[..., Any]:
     def run(table: pd.DataFrame, *given: Any, **more: Any) -> Any:
-        made = verb(table, *given, **more)
-        with made.frame.connection.lent.turn:
+        made = verb(table, **by_name(verb.__name__, given, more))
+        with made.frame.connection.lent.turn.taken():
             if made.shows_cost:
                 print(made.frame.explain())
             return made.told(*made.frame.collected())
@@ -41,7 +42,7 @@ def _now(verb: Callable[..., Verb]) -> Callable[..., Any]:
 
 def _later(verb: Callable[..., Verb]) -> Callable[..., Any]:
     async def run(table: pd.DataFrame, *given: Any, **more: Any) -> Any:
-        made = verb(table, *given, **more)
+        made = verb(table, **by_name(verb.__name__, given, more))
         if made.shows_cost:
             print(await made.frame.aexplain())
         return made.told(*await made.frame.acollected())

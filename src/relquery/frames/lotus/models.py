@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from relquery.backends.base import Answering, Backend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, ModelError
 from relquery.frames.lotus.refused import check_supported
-from relquery.report import Report
+from relquery.frames.lotus.types import UsageLimit
+from relquery.frames.lotus.usage import Stats
 
 _OLLAMA = "http://localhost:11434/v1"
 _OPENAI = ("gpt-", "chatgpt-", "o1", "o3", "o4")
@@ -21,43 +22,74 @@ _FOREIGN = {
     "sagemaker", "sambanova", "together_ai", "vertex_ai", "volcengine", "watsonx", "xai",
 }  # fmt: skip
 _SERVERS = "LM(model='openai/NAME', api_base='https://...')"
-_OPTIONS = {"api_base": "base_url", "api_key": "api_key", "max_batch_size": "max_concurrency"}
+_OPTIONS = {
+    "api_base": "base_url", "base_url": "base_url", "api_key": "api_key",
+    "max_batch_size": "max_concurrency", "timeout": "timeout",
+    "num_retries": "max_retries", "max_retries": "max_retries",
+}  # fmt: skip
+"""Of a provider, as LOTUS and relquery name them."""
+_SAMPLING = ("top_p", "top_k", "seed", "stop")
+_MOST, _MOST_OF_REASONING = 512, 8192  # tokens of an answer, as LOTUS has them
+_REASONING = ("gpt-5", "o1", "o3", "o4")
+_REFUSED = {
+    "reset_cache": "Answers are kept for the lifetime of an LM. Make a new one, or one that keeps "
+    "none: LM(model=rq.connect(..., ledger=None)).",
+    "count_tokens": "AI_COUNT_TOKENS in SQL counts tokens.",
+    "encode_text": "AI_COUNT_TOKENS in SQL counts tokens.",
+    "decode_tokens": "AI_COUNT_TOKENS in SQL counts tokens.",
+}
 
 
-@dataclass(eq=False)
 class LM:
     """A language model. Usage is counted from all that its verbs have asked.
 
     model: a name as LOTUS has it ("gpt-4o-mini", "ollama/llama3.2", "hosted_vllm/NAME" with
         `api_base`), a model of relquery ("demo", a Hugging Face name, a folder), a backend, or a
         connection of relquery.
-    options: api_base, api_key and max_batch_size, of a provider.
+    max_tokens: of an answer; None for 512, or 8192 for OpenAI's reasoning models.
+    max_batch_size: requests that are under way at once; has no effect on a model of this machine.
+    more: api_base, api_key, timeout and num_retries, of a provider; top_p, top_k, seed and stop,
+        for all that the verbs ask.
 
-    Raises ConfigError for what is not supported, and ModelError for a model that this machine
-    should run and that cannot be loaded.
+    Parameters are in LOTUS's order. Raises ConfigError for what is not supported, and ModelError
+    for a model that this machine should run and that cannot be loaded.
     """
-
-    model: str | Backend | Answering | Connection = "gpt-4o-mini"
-    temperature: float = 0.0
-    max_tokens: int = 512
-    options: dict[str, Any] = field(default_factory=dict)
-    connections: dict[str | None, Connection] = field(default_factory=dict, repr=False)
-    calls: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
 
     def __init__(
         self,
         model: str | Backend | Answering | Connection = "gpt-4o-mini",
         temperature: float = 0.0,
-        max_tokens: int = 512,
-        **options: Any,
+        max_ctx_len: int = 128000,
+        max_tokens: int | None = None,
+        max_batch_size: int | None = None,
+        rate_limit: int | None = None,
+        tpm_limit: int | None = None,
+        tokenizer: object = None,
+        cache: object = None,
+        physical_usage_limit: UsageLimit | None = None,
+        virtual_usage_limit: UsageLimit | None = None,
+        **more: Any,
     ) -> None:
-        check_supported(options, "LM", tuple(_OPTIONS))
-        self.model, self.temperature, self.max_tokens = model, temperature, max_tokens
-        self.options, self.connections = options, {}
-        self.reset_stats()
-        if isinstance(model, str) and not named(model)[0].startswith("openai:"):
+        refused = {
+            "max_ctx_len": max_ctx_len,
+            "rate_limit": rate_limit,
+            "tpm_limit": tpm_limit,
+            "tokenizer": tokenizer,
+            "cache": cache,
+            "physical_usage_limit": physical_usage_limit,
+            "virtual_usage_limit": virtual_usage_limit,
+        }
+        check_supported(refused | more, "LM", _ACCEPTED)
+        self.model, self.temperature = model, temperature
+        self.max_tokens = _most(model) if max_tokens is None else max_tokens
+        self.sampling = {name: more.pop(name) for name in _SAMPLING if name in more}
+        is_remote = isinstance(model, str) and named(model)[0].startswith("openai:")
+        if max_batch_size is not None and is_remote:
+            more["max_batch_size"] = max_batch_size
+        self.options = {_OPTIONS[name]: value for name, value in more.items() if name in _OPTIONS}
+        self.connections: dict[str | None, Connection] = {}
+        self.stats = Stats()
+        if isinstance(model, str) and not is_remote:
             self._open(model)  # so that a misspelt name is an error here
 
     def _open(self, model: str) -> None:
@@ -75,7 +107,7 @@ class LM:
             return self.model
         if embedder not in self.connections:
             model: Any = self.model
-            options = {_OPTIONS[name]: value for name, value in self.options.items()}
+            options: dict[str, Any] = dict(self.options)
             if isinstance(model, str):
                 model, more = named(model)
                 options = more | options
@@ -86,22 +118,42 @@ class LM:
             self.connections[embedder] = connect(model, **options)
         return self.connections[embedder]
 
-    def count(self, report: Report) -> None:
-        """Add what a verb has asked."""
-        self.calls += report.calls
-        self.prompt_tokens += report.prompt_tokens
-        self.output_tokens += report.output_tokens
+    @property
+    def calls(self) -> int:
+        """Requests that were sent since the last reset."""
+        return self.stats.calls
+
+    def drawing(self) -> dict[str, Any]:
+        """How answers are drawn, as options of a frame's verbs."""
+        drawn = {"temperature": self.temperature} if self.temperature else {}
+        return {"max_tokens": self.max_tokens} | drawn | self.sampling
 
     def print_total_usage(self) -> None:
         """Print the calls and tokens since the last reset."""
-        print(
-            f"{self.calls:,} calls, {self.prompt_tokens:,} prompt tokens, "
-            f"{self.output_tokens:,} output tokens"
-        )
+        print(self.stats)
 
     def reset_stats(self) -> None:
         """Count from zero."""
-        self.calls = self.prompt_tokens = self.output_tokens = 0
+        self.stats = Stats()
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise ConfigError("An LM is not called. Ask with rq.connect(...).prompt('...').")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _REFUSED:
+            raise ConfigError(f"{name} of an LM is not supported. {_REFUSED[name]}")
+        raise AttributeError(f"'LM' object has no attribute {name!r}")
+
+
+_ACCEPTED = (
+    "model", "temperature", "max_tokens", "max_batch_size", *_OPTIONS, *_SAMPLING,
+)  # fmt: skip
+
+
+def _most(model: object) -> int:
+    """Tokens of an answer if none are given: OpenAI's reasoning models spend them on reasoning."""
+    name = model.removeprefix("openai/") if isinstance(model, str) else ""
+    return _MOST_OF_REASONING if name.startswith(_REASONING) else _MOST
 
 
 def named(model: str) -> tuple[str, dict[str, Any]]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from relquery.errors import ConfigError, unknown
 
+_CASCADE = (
+    "Cascades are not supported, so leave it out: every row is asked. df.sem_filter(..., "
+    "safe_mode=True) tells the calls and tokens first, and rq.frame(...).sem_join(..., "
+    "blocking=0.5) asks only about near pairs."
+)
+_LIMIT = "Estimate first, with safe_mode=True or rq.frame(...).explain()."
 _REMEDIES = {
-    "cascade_args": "Cascades are not supported. Leave it out: every row is asked.",
-    "cascade_threshold": "Cascades are not supported. Leave it out: every row is asked.",
-    "helper_lm": "Cascades are not supported. Leave it out.",
-    "helper_examples": "Cascades are not supported. Leave it out.",
+    "cascade_args": _CASCADE,
+    "cascade_threshold": _CASCADE,
+    "helper_lm": _CASCADE,
+    "helper_examples": _CASCADE,
     "examples": "Write the examples into the instruction.",
     "strategy": "Ask for reasons in the instruction of a sem_map, and filter by what it says.",
     "prompt_strategy": "Write what it adds into the instruction.",
@@ -24,33 +30,50 @@ _REMEDIES = {
     "postprocessor": "Change the column with pandas.",
     "response_format": "Give rq.frame(...).sem_map types: output='answer VARCHAR, stars INTEGER'.",
     "extract_quotes": "Add a column for the quote to output_cols.",
-    "keep_index": "Make the index a column with reset_index().",
     "use_operator_cache": "Answers are kept anyway. Leave it out.",
+    "max_completion_tokens": "Write max_tokens.",
     "cache": "Answers are kept anyway; for a file, LM(model=rq.connect(..., ledger='answers.db')).",
-    "physical_usage_limit": "Estimate first, with safe_mode=True or rq.frame(...).explain().",
-    "virtual_usage_limit": "Estimate first, with safe_mode=True or rq.frame(...).explain().",
+    "physical_usage_limit": _LIMIT,
+    "virtual_usage_limit": _LIMIT,
     "rate_limit": "Requests are retried when a server refuses; max_batch_size limits how many run.",
+    "tpm_limit": "Requests are retried when a server refuses; max_batch_size limits how many run.",
     "max_ctx_len": "The model's own context counts. Leave it out.",
     "tokenizer": "A provider counts its tokens itself. Leave it out.",
+    "reasoning_effort": "relquery does not send it. Leave it out, and set max_tokens so that the "
+    "model's reasoning fits.",
+    "verbosity": "Write into the instruction how long an answer is.",
+    "extra_headers": "relquery does not send them. Leave them out.",
+    "extra_body": "relquery does not send it. Leave it out.",
+    "api_version": "relquery reaches servers with an OpenAI-compatible API: api_base='https://...'.",
+    "serialization_format": "relquery sends fields in a form of its own. Leave it out.",
 }
-SILENT = ("progress_bar_desc",)
-"""Arguments that change nothing but what is shown on the way."""
+_DEFAULTS = {"output_tokens": ("True", "False"), "max_ctx_len": 128000}
+"""Of LOTUS, for what is refused unless it has this value. Others are refused unless they are
+false, None or empty."""
+SILENT = ("progress_bar_desc", "split_fields_into_cols")
+"""Arguments that change nothing but what is shown on the way, or what is refused."""
 
 
-def check_supported(given: Mapping[str, object], verb: str, known: tuple[str, ...] = ()) -> None:
-    """Raises ConfigError for an argument of LOTUS that is set and that relquery does not have."""
+def check_supported(given: Mapping[str, object], whose: str, accepted: Iterable[str] = ()) -> None:
+    """Raises ConfigError for an argument of LOTUS that is set and that relquery does not have.
+
+    whose: a verb or class. accepted: its arguments.
+    """
+    known = tuple(accepted)
     for name, value in given.items():
-        if name in SILENT or name in known or (name in _REMEDIES and not _is_set(value)):
+        if name in SILENT or name in known or (name in _REMEDIES and not _is_set(name, value)):
             continue
         if name in _REMEDIES:
-            raise ConfigError(f"{verb} was given {name}, which is not supported. {_REMEDIES[name]}")
-        raise ConfigError(unknown("argument", name, (*known, *_REMEDIES), of=verb))
+            raise ConfigError(
+                f"{whose} was given {name}, which is not supported. {_REMEDIES[name]}"
+            )
+        raise ConfigError(unknown("argument", name, known, of=whose))
 
 
-def _is_set(value: object) -> bool:
+def _is_set(name: str, value: object) -> bool:
     """Whether an argument has a value; a table, which is neither true nor false, is one."""
     try:
-        return bool(value)
+        return bool(value) and value != _DEFAULTS.get(name)
     except ValueError:
         return True
 
@@ -73,10 +96,3 @@ VERBS = {
     "pairwise_judge": "Use sem_map with both columns in the instruction.",
 }
 """Verbs of LOTUS that are refused, and what to do instead."""
-NAMES = {
-    "LazyFrame": "A frame of relquery is lazy: rq.frame(df, con).sem_filter(...).collect().",
-    "Corpus": "Use a table, or passages(...) in SQL.",
-    "web_search": "Fetch the pages first, and use a DataFrame of them.",
-    "web_extract": "Fetch the pages first, and use a DataFrame of them.",
-}
-"""Other names of its module that are refused."""

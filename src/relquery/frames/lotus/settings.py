@@ -14,7 +14,9 @@ from relquery.errors import ConfigError, unknown
 from relquery.frames.lotus.models import LM, RM, CrossEncoderReranker
 from relquery.frames.lotus.refused import check_supported
 
-_NO_EFFECT = ("enable_cache", "enable_multithreading")  # answers are kept, and batches run at once
+# Answers are kept, and batches run at once.
+_NO_EFFECT = ("enable_cache", "enable_multithreading", "parallel_groupby_max_threads")
+_REFUSED = ("helper_lm", "serialization_format")
 _NAMES = ("lm", "rm", "vs", "reranker", *_NO_EFFECT)
 
 
@@ -78,10 +80,10 @@ class Settings:
 
     @staticmethod
     def _with(models: _Models, given: dict[str, Any]) -> _Models:
-        check_supported({"helper_lm": given.pop("helper_lm", None)}, "settings")
         for name in given:
-            if name not in _NAMES:
+            if name not in (*_NAMES, *_REFUSED):
                 raise ConfigError(unknown("setting", name, _NAMES))
+        check_supported(given, "settings", _NAMES)
         kinds: dict[Literal["lm", "rm"], type] = {"lm": LM, "rm": RM}
         for name, kind in kinds.items():
             value = given.get(name)
@@ -93,7 +95,8 @@ class Settings:
                 UserWarning,
                 stacklevel=3,
             )
-        return replace(models, **{name: given[name] for name in given if name not in _NO_EFFECT})
+        unused = (*_NO_EFFECT, *_REFUSED)
+        return replace(models, **{name: given[name] for name in given if name not in unused})
 
 
 _SHARED = Settings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,18 @@ from relquery.errors import ConfigError, type_of
 from relquery.frames.frame import Frame, frame
 from relquery.frames.lotus.examples import with_examples
 from relquery.frames.lotus.refused import check_supported
+from relquery.frames.lotus.results import (
+    Finish,
+    Sides,
+    answers_first,
+    beside,
+    free,
+    ranked,
+    renamed,
+    same,
+    with_keys,
+    with_scores,
+)
 from relquery.frames.lotus.settings import Settings
 from relquery.frames.lotus.types import LongContextStrategy
 from relquery.sql.result import Result
@@ -26,17 +39,18 @@ class Verb:
     frame: Frame
     with_stats: bool = False
     shows_cost: bool = False
-    finish: Callable[[pd.DataFrame], pd.DataFrame] = lambda table: table
+    finish: Finish = same
 
     def told(self, table: pd.DataFrame, result: Result) -> Any:
         """What LOTUS's verb returns. Counts the usage."""
-        Settings.shared().lm.count(result.report)
+        Settings.shared().lm.stats.count(result.report)
         whole = self.finish(table)
         if not self.with_stats:
             return whole
         report = result.report
         tokens = report.prompt_tokens + report.output_tokens
-        return whole, {"total_llm_calls": report.calls, "total_tokens": tokens}
+        told = {"total_tokens": tokens, "total_llm_calls": report.calls, "explanations": {}}
+        return whole, told
 
 
 def sem_filter(
@@ -53,10 +67,13 @@ def sem_filter(
     """default: for answers that cannot be read; ours always can, as only Yes and No are allowed."""
     del default
     options = _options(more, "sem_filter")
-    output = suffix if return_all else None
     asked = with_examples(user_instruction, examples, "sem_filter", is_filter=True)
+    if not return_all:
+        lazy = _frame(table).sem_filter(asked, **options)
+        return Verb(lazy, return_stats, safe_mode)
+    output = free(suffix, table)
     lazy = _frame(table).sem_filter(asked, output=output, **options)
-    return Verb(lazy, return_stats, safe_mode)
+    return Verb(lazy, return_stats, safe_mode, renamed({output: beside(suffix, table)}))
 
 
 def sem_map(
@@ -70,8 +87,9 @@ def sem_map(
     """A column of text."""
     options = _options(more, "sem_map")
     asked = with_examples(user_instruction, examples, "sem_map")
-    lazy = _frame(table).sem_map(asked, _quoted(suffix), **options)
-    return Verb(lazy, shows_cost=safe_mode)
+    output = suffix if suffix in table.columns else free(suffix, table)
+    lazy = _frame(table).sem_map(asked, _quoted(output), **options)
+    return Verb(lazy, shows_cost=safe_mode, finish=renamed({output: suffix}))
 
 
 def sem_extract(
@@ -92,9 +110,9 @@ def sem_agg(
     user_instruction: str,
     all_cols: bool = False,
     suffix: str = "_output",
-    group_by: list[str] | None = None,
+    group_by: str | list[str] | None = None,
     safe_mode: bool = False,
-    long_context_strategy: LongContextStrategy | None = None,
+    long_context_strategy: LongContextStrategy | None = LongContextStrategy.CHUNK,
     **more: Any,
 ) -> Verb:
     """One row, or one for each group with its keys."""
@@ -104,14 +122,15 @@ def sem_agg(
             "answers are put together. Leave out long_context_strategy."
         )
     options = _options(more, "sem_agg")
-    lazy = _frame(table).sem_agg(
+    keys = _keys(group_by)
+    lazy = _frame(with_keys(table, keys)).sem_agg(
         user_instruction,
         suffix,
-        by=group_by or (),
+        by=keys,
         columns=[str(name) for name in table.columns] if all_cols else (),
         **options,
     )
-    return Verb(lazy, shows_cost=safe_mode)
+    return Verb(lazy, shows_cost=safe_mode, finish=answers_first(suffix, keys) if keys else same)
 
 
 def sem_topk(
@@ -119,7 +138,7 @@ def sem_topk(
     user_instruction: str,
     K: int,  # noqa: N803
     method: str = "quick",
-    group_by: list[str] | None = None,
+    group_by: str | list[str] | None = None,
     return_stats: bool = False,
     safe_mode: bool = False,
     **more: Any,
@@ -129,8 +148,9 @@ def sem_topk(
     if method not in methods:
         raise ConfigError(f"method is {method!r}; it must be one of {', '.join(methods)}.")
     options = _options(more, "sem_topk")
-    lazy = _frame(table).sem_topk(user_instruction, K, by=group_by or (), **options)
-    return Verb(lazy, return_stats, safe_mode, lambda found: found.reset_index(drop=True))
+    keys = _keys(group_by)
+    lazy = _frame(with_keys(table, keys)).sem_topk(user_instruction, K, by=keys, **options)
+    return Verb(lazy, return_stats, safe_mode, ranked(keys))
 
 
 def sem_join(
@@ -145,12 +165,15 @@ def sem_join(
     safe_mode: bool = False,
     **more: Any,
 ) -> Verb:
-    """suffix: of a column with explanations, which are refused. default: see sem_filter."""
-    del suffix, default
+    """suffix: of a column with explanations, which are refused. default: see sem_filter.
+
+    return_stats has no effect: LOTUS gives them only for a cascade.
+    """
+    del suffix, default, return_stats
     options = _options(more, "sem_join")
     asked = with_examples(join_instruction, examples, "sem_join", is_filter=True)
     lazy = _frame(table).sem_join(_table(other), asked, how, **options)
-    return Verb(lazy, return_stats, safe_mode)
+    return Verb(lazy, shows_cost=safe_mode)
 
 
 def sem_sim_join(
@@ -162,20 +185,20 @@ def sem_sim_join(
     lsuffix: str = "",
     rsuffix: str = "",
     score_suffix: str = "",
+    keep_index: bool = False,
     **more: Any,
 ) -> Verb:
-    """Columns that both sides have get the suffixes."""
-    _options(more, "sem_sim_join")
+    """Columns that both sides have get the suffixes. keep_index: with columns of both indexes."""
+    check_supported(more, "sem_sim_join", accepted("sem_sim_join"))
     right = _table(other)
-    lazy = _frame(table).sem_sim_join(right, left_on, right_on, K, score=f"_scores{score_suffix}")
     both = [name for name in table.columns if name in right.columns]
     if both and lsuffix == rsuffix:
         raise ConfigError(
             f"sem_sim_join: both sides have the column '{both[0]}'. Give lsuffix and rsuffix."
         )
-    names = {f"{name}:left": f"{name}{lsuffix}" for name in both}
-    names |= {f"{name}:right": f"{name}{rsuffix}" for name in both}
-    return Verb(lazy.rename(names) if names else lazy)
+    sides = Sides.of(table, right, (lsuffix, rsuffix), f"_scores{score_suffix}", keep_index)
+    lazy = _frame(sides.left).sem_sim_join(sides.right, left_on, right_on, K, score=sides.score)
+    return Verb(lazy, finish=sides.finish)
 
 
 def sem_search(
@@ -192,21 +215,21 @@ def sem_search(
     options = _options(more, "sem_search")
     if K is None and n_rerank is None:
         raise ConfigError("sem_search needs K or n_rerank.")
-    return Verb(
-        _frame(table).sem_search(
-            col_name,
-            query,
-            min(K or len(table), max(len(table), 1)),
-            rerank=n_rerank,
-            score=f"vec_scores{suffix}" if return_scores else None,
-            **options,
-        )
+    score = f"vec_scores{suffix}" if return_scores else None
+    lazy = _frame(table).sem_search(
+        col_name,
+        query,
+        min(K or len(table), max(len(table), 1)),
+        rerank=n_rerank,
+        score=score,
+        **options,
     )
+    return Verb(lazy, finish=same if score is None else with_scores(score))
 
 
 def sem_dedup(table: pd.DataFrame, col_name: str, threshold: float, **more: Any) -> Verb:
     """The first row of each group."""
-    _options(more, "sem_dedup")
+    check_supported(more, "sem_dedup", accepted("sem_dedup"))
     return Verb(_frame(table).sem_dedup(col_name, threshold))
 
 
@@ -227,14 +250,22 @@ def _frame(table: pd.DataFrame) -> Frame:
     return frame(table, Settings.shared().connection())
 
 
+def accepted(verb: str) -> tuple[str, ...]:
+    """The parameters of a verb that are not refused."""
+    own = inspect.signature(VERBS[verb]).parameters
+    return tuple(name for name in own if name not in ("table", "more"))
+
+
 def _options(more: dict[str, Any], verb: str) -> dict[str, Any]:
     """Sampling of a call: that of the model, and what the verb is given. Raises ConfigError."""
-    check_supported(more, verb, _DRAWING)
-    lm = Settings.shared().lm
-    options: dict[str, Any] = {"max_tokens": lm.max_tokens}
-    if lm.temperature:
-        options["temperature"] = lm.temperature
-    return options | {name: value for name, value in more.items() if name in _DRAWING}
+    check_supported(more, verb, (*accepted(verb), *_DRAWING))
+    given = {name: value for name, value in more.items() if name in _DRAWING}
+    return Settings.shared().lm.drawing() | given
+
+
+def _keys(group_by: str | list[str] | None) -> list[str]:
+    """The columns to group by."""
+    return [group_by] if isinstance(group_by, str) else list(group_by or ())
 
 
 def _table(other: object) -> pd.DataFrame:
