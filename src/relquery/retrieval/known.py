@@ -63,9 +63,11 @@ class KnownVectors:
             return np.zeros((0, self._dimensions or 0), np.float32) if found is None else found
 
     def close(self) -> None:
-        """Close the file of the store."""
-        if self._store is not None:
-            self._store.close()
+        """Close the file of the store. It is opened again if it is needed."""
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
 
     def _parts(self, texts: Sequence[str]) -> Iterator[Part]:
         """The vectors of texts, first the stored ones. New ones are stored as they come."""

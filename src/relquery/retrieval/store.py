@@ -141,6 +141,7 @@ class VectorStore:
             self.connection.execute(_IN_MEMORY)
         else:
             self.file = self.path.stat()
+        self.connection.execute("PRAGMA synchronous = NORMAL")  # a damaged row would be noticed
         is_there = self.connection.execute("PRAGMA schema_version").fetchone()[0]
         for sql in () if is_there else _CREATE:
             self.connection.execute(sql)
@@ -188,8 +189,8 @@ def _warn(problem: str) -> None:
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", None)  # None: of values that Python cannot read
-    return code is None or code & 0xFF in _DAMAGED
+    code = getattr(error, "sqlite_errorcode", None)  # None: of a wrong use, not of the file
+    return code is not None and code & 0xFF in _DAMAGED
 
 
 def _is_whole(row: Row, dimensions: int | None) -> bool:
