@@ -90,8 +90,7 @@ def connect(
         owned = isinstance(model, str)
         backend = backend_of(model, options)
         tokens.install(host, backend)
-        vectors = embedder_of(embedder)
-        corpora = retrieval.install(host, Shelf.open(index, vectors), vectors)
+        corpora = retrieval.install(host, Shelf.open(index, embedder_of(embedder)))
         opened.pop_all()
     return Connection(host, backend, config, known, clock, owned, corpora)
 
@@ -385,8 +384,9 @@ class Connection:
         return f"<relquery connection to {self.backend.name}>"
 
     def close(self) -> None:
-        """Close the database and the ledger, and the backend if it was loaded by name."""
+        """Close database, indexes and ledger, and the backend if it was loaded by name."""
         self.database.close()
+        self.searched.shelf.close()
         if self.ledger is not None:
             self.ledger.close()
         if self.owns_backend:

@@ -20,6 +20,7 @@ RelqueryError
 Warnings are issued, not raised:
 PartialResultWarning         some rows of a result carry an error
 LedgerWarning                answers could not be stored, and would be asked again
+IndexWarning                 vectors or an index could not be stored, and would be made again
 SamplingWarning              a server does not take a setting, and answers without it
 OrderWarning                 the order of fields changes answers, so it is pinned
 """
@@ -164,6 +165,10 @@ class PromptWarning(UserWarning):
 
 class LedgerWarning(UserWarning):
     """Answers that could not be written to the ledger file."""
+
+
+class IndexWarning(UserWarning):
+    """Vectors or an index that could not be written to the folder of indexes."""
 
 
 class SamplingWarning(UserWarning):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from relquery.arrays import Float32s
+from relquery.retrieval.known import KnownVectors
 from relquery.retrieval.ngrams import Trigrams
-from relquery.retrieval.pairs import Vectors, cosines, groups, nearest
-from tests.retrieval.fakes import Letters
+from relquery.retrieval.pairs import cosines, groups, nearest
 
 
 def unit(count: int, width: int, seed: int) -> Float32s:
@@ -41,31 +41,15 @@ def test_nearest_are_in_order_and_ties_go_by_number() -> None:
 
 def test_equal_texts_have_a_similarity_of_exactly_1() -> None:
     texts = [f"text number {i} of {i * i}" for i in range(300)]
-    vectors = Vectors(Trigrams()).of(texts)
+    vectors = KnownVectors(Trigrams(), keeps=False).of(texts)
     assert set(cosines(vectors, vectors)) == {1.0}
     assert groups(np.concatenate((vectors, vectors)), 1.0).tolist() == [*range(300)] * 2
 
 
 def test_texts_that_are_spelled_alike_are_near() -> None:
-    one, alike, other = Vectors(Trigrams()).of(["Acme Corp", "ACME corp.", "Globex"])
+    one, alike, other = KnownVectors(Trigrams(), keeps=False).of(
+        ["Acme Corp", "ACME corp.", "Globex"]
+    )
     near, far = cosines(np.stack([one, one]), np.stack([alike, other]))
     assert near > 0.7
     assert far < 0.2
-
-
-def test_a_text_is_embedded_once_whatever_is_asked_with_it() -> None:
-    embedder = Letters()
-    vectors = Vectors(embedder)
-    first = vectors.of(["ab", "cd", "ab"])
-    again = vectors.of(["cd", "ef", "ab"])
-    assert embedder.asked == ["ab", "cd", "ef"]
-    np.testing.assert_array_equal(first[[1, 0]], again[[0, 2]])
-
-
-def test_vectors_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relquery.retrieval.pairs._MOST_KNOWN", 4)
-    embedder = Letters()
-    vectors = Vectors(embedder)
-    vectors.of(["a", "b", "c"])
-    assert vectors.of(["c", "d", "e"]).argmax(axis=1).tolist() == [2, 3, 4]
-    assert vectors.of(["a", "b", "c", "d", "e", "f"]).argmax(axis=1).tolist() == [*range(6)]

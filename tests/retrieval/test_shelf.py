@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, IndexWarning
 from relquery.retrieval.corpus import distinct_texts
 from relquery.retrieval.shelf import Shelf
 from tests.retrieval.fakes import Letters
@@ -47,7 +47,7 @@ def test_changed_texts_are_indexed_anew(tmp_path: Path) -> None:
     shelf = Shelf.open(tmp_path)
     assert found(shelf, OTHERS) == ["a castle", "the bridge"]
     assert found(shelf, TEXTS) == ["the tower", "the bridge"]
-    assert shelf.made == 2
+    assert shelf.made == 1
 
 
 def test_texts_in_another_order_are_other_texts(tmp_path: Path) -> None:
@@ -65,27 +65,59 @@ def test_another_embedder_does_not_use_the_index(tmp_path: Path) -> None:
         assert embedder.asked[:2] == ["the tower", "the bridge"]
 
 
+def test_embedders_that_take_turns_find_their_indexes_again(tmp_path: Path) -> None:
+    embedders = Letters("1"), None, Letters("2")
+    for _ in range(3):
+        for embedder in embedders:
+            shelf = Shelf.open(tmp_path, embedder)
+            found(shelf, TEXTS)
+            shelf.close()
+    assert [len(one.asked) for one in embedders if one is not None] == [3, 3]
+    assert shelf.made == 1  # of vectors that are known
+    words = Shelf.open(tmp_path)
+    found(words, TEXTS)
+    assert words.made == 0
+
+
+def test_tables_of_one_name_in_two_databases_find_their_indexes_again(tmp_path: Path) -> None:
+    expected = [found(Shelf.open(), texts) for texts in (TEXTS, OTHERS)]
+    made = 0
+    for _ in range(3):
+        for texts, rows in zip((TEXTS, OTHERS), expected, strict=True):
+            shelf = Shelf.open(tmp_path)
+            assert found(shelf, texts) == rows
+            made += shelf.made
+    assert made == 2
+
+
+def test_files_of_earlier_texts_are_removed_in_the_end(tmp_path: Path) -> None:
+    for at in range(20):
+        found(Shelf.open(tmp_path), pa.array([f"text {at}"], pa.large_string()), "text")
+    shelf = Shelf.open(tmp_path)
+    found(shelf, pa.array(["text 19"], pa.large_string()), "text")
+    assert (len(list(tmp_path.iterdir())), shelf.made) == (8, 0)
+
+
 def test_kept_vectors_of_unchanged_texts_are_reused(tmp_path: Path) -> None:
     found(Shelf.open(tmp_path, Letters()), TEXTS)
     embedder = Letters()
     found(Shelf.open(tmp_path, embedder), OTHERS)
-    assert embedder.asked == ["a castle", "tower bridge castle"]
+    assert embedder.asked == ["a castle"]  # the question is known, too
 
 
-@pytest.mark.parametrize("embedder", [None, Letters()])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.99])
 def test_a_file_cut_short_is_made_again(
-    tmp_path: Path, embedder: Letters | None, share: float, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, share: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    expected = found(Shelf.open(tmp_path, embedder), TEXTS)
+    expected = found(Shelf.open(tmp_path), TEXTS)
     (file,) = tmp_path.iterdir()
     os.truncate(file, int(share * file.stat().st_size))
-    shelf = Shelf.open(tmp_path, embedder)
+    shelf = Shelf.open(tmp_path)
     assert found(shelf, TEXTS) == expected
     assert shelf.made == 1
     assert "is damaged and will be made again" in caplog.text
-    assert found(Shelf.open(tmp_path, embedder), TEXTS) == expected
+    assert found(Shelf.open(tmp_path), TEXTS) == expected
 
 
 def test_flipped_bytes_are_never_read_as_an_index(tmp_path: Path) -> None:
@@ -101,6 +133,19 @@ def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be used"):
         Shelf.open(tmp_path / "file")
+
+
+def test_an_index_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = found(Shelf.open(tmp_path), TEXTS)
+    (file,) = tmp_path.iterdir()
+    file.unlink()
+    file.mkdir()  # cannot be read or replaced, by any user
+    with pytest.warns(IndexWarning, match="cannot be written to .* in memory"):
+        assert found(Shelf.open(tmp_path), TEXTS) == expected
+    assert "cannot be read and will be made again" in caplog.text
+    assert "damaged" not in caplog.text
 
 
 def test_nothing_is_left_beside_the_index(tmp_path: Path) -> None:

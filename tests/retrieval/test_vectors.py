@@ -9,53 +9,57 @@ import pytest
 
 from relquery.arrays import Float32s
 from relquery.errors import RequestError
-from relquery.retrieval.embedder import Embedder, unit_vectors
-from relquery.retrieval.pairs import Vectors
+from relquery.retrieval.embedder import Embedder
+from relquery.retrieval.known import KnownVectors
 from relquery.retrieval.vectors import ByVectors
 from tests.retrieval.fakes import Letters
 
 TEXTS = ["cab", "abc abc", "zebra", "xyz", "", "queue"]
 
 
+def unit_vectors(texts: Sequence[str], embedder: Embedder | None = None) -> Float32s:
+    return KnownVectors(embedder or Letters()).of(texts)
+
+
 def test_finds_the_highest_cosines() -> None:
-    embedder = Letters()
-    index = ByVectors(embedder).index(TEXTS)
-    vectors = unit_vectors(embedder, TEXTS)
+    index = ByVectors(KnownVectors(Letters())).index(TEXTS)
+    vectors = unit_vectors(TEXTS)
     for question in ["bac", "zoo", "quiz"]:
         (hits,) = index.search([question], 3)
-        scores = vectors @ unit_vectors(embedder, [question])[0]
+        scores = vectors @ unit_vectors([question])[0]
         np.testing.assert_allclose(hits.scores, np.sort(scores)[::-1][:3], atol=1e-5)
         np.testing.assert_allclose(hits.scores, scores[hits.texts], atol=1e-5)
         assert len(set(hits.texts)) == 3
 
 
 def test_more_than_there_are_are_all_found() -> None:
-    (hits,) = ByVectors(Letters()).index(TEXTS).search(["a"], 100)
+    (hits,) = ByVectors(KnownVectors(Letters())).index(TEXTS).search(["a"], 100)
     assert sorted(hits.texts.tolist()) == list(range(len(TEXTS)))
 
 
 def test_only_new_texts_are_embedded() -> None:
     embedder = Letters()
-    earlier = ByVectors(embedder).index(TEXTS).arrays()
+    indexing = ByVectors(KnownVectors(embedder))
+    indexing.index(TEXTS)
     embedder.asked.clear()
     changed = ["new", *TEXTS[2:], "newer"]
-    index = ByVectors(embedder).index(changed, earlier)
+    index = indexing.index(changed)
     assert embedder.asked == ["new", "newer"]
-    afresh = ByVectors(Letters()).index(changed)
-    np.testing.assert_array_equal(index.arrays()["vectors"], afresh.arrays()["vectors"])
+    np.testing.assert_array_equal(index.vectors, unit_vectors(changed))
 
 
 def test_no_texts_are_an_index_that_finds_nothing() -> None:
-    indexing = ByVectors(Letters())
-    index = indexing.load(indexing.index([]).arrays())
-    (hits,) = index.search(["a"], 3)
+    indexing = ByVectors(KnownVectors(Letters()))
+    (hits,) = indexing.index([]).search(["a"], 3)
     assert len(hits.texts) == 0
-    (hits,) = indexing.index(["a"], index.arrays()).search(["a"], 3)
+    (hits,) = indexing.index(["a"]).search(["a"], 3)
     assert hits.texts.tolist() == [0]
+    (hits,) = indexing.index([]).search(["a"], 3)
+    assert len(hits.texts) == 0
 
 
 def test_a_text_without_a_vector_is_near_to_nothing() -> None:
-    assert unit_vectors(Letters(), ["", "ab"]).tolist()[0] == [0.0] * 26
+    assert unit_vectors(["", "ab"]).tolist()[0] == [0.0] * 26
 
 
 FAULTS: dict[str, tuple[object, str]] = {
@@ -81,7 +85,7 @@ def test_an_embedder_that_gives_no_vectors_is_told(fault: str) -> None:
     broken: Embedder = Wrong(fault)
     said = f"embedder letters {fault} returned {FAULTS[fault][1]}.*; expected one vector"
     with pytest.raises(RequestError, match=said):
-        unit_vectors(broken, ["a", "b"])
+        unit_vectors(["a", "b"], broken)
 
 
 def test_whole_numbers_and_lists_are_vectors() -> None:
@@ -89,7 +93,7 @@ def test_whole_numbers_and_lists_are_vectors() -> None:
         def embed(self, texts: list[str]) -> Float32s:  # type: ignore[override]
             return [[3, 4] for _ in texts]  # type: ignore[return-value]
 
-    np.testing.assert_allclose(unit_vectors(Lists(), ["a", "b"]), [[0.6, 0.8]] * 2)
+    np.testing.assert_allclose(unit_vectors(["a", "b"], Lists()), [[0.6, 0.8]] * 2)
 
 
 def test_an_embedder_that_fails_is_told_with_its_error() -> None:
@@ -98,7 +102,7 @@ def test_an_embedder_that_fails_is_told_with_its_error() -> None:
             raise KeyError("tower")
 
     with pytest.raises(RequestError, match="embedder letters 1 failed with KeyError: 'tower'"):
-        unit_vectors(Failing(), ["a"])
+        unit_vectors(["a"], Failing())
 
 
 class Growing(Letters):
@@ -111,15 +115,14 @@ class Growing(Letters):
 
 def test_vectors_of_one_embedder_must_keep_their_dimensions() -> None:
     said = "returned vectors of 3 dimensions, and of 2 before.* another name"
-    index = ByVectors(Growing()).index(["a"])
+    index = ByVectors(KnownVectors(Growing())).index(["a"])
     with pytest.raises(RequestError, match=said):
         list(index.search(["b"], 1))
-    indexing = ByVectors(Growing())
-    earlier = indexing.index(["a"]).arrays()
+    indexing = ByVectors(KnownVectors(Growing()))
+    indexing.index(["a"])
     with pytest.raises(RequestError, match=said):
-        indexing.index(["a", "b"], earlier)
-    assert len(ByVectors(Growing()).index(["c"], earlier).arrays()["vectors"]) == 1
-    vectors = Vectors(Growing())
+        indexing.index(["a", "b"])
+    vectors = KnownVectors(Growing())
     vectors.of(["a"])
     with pytest.raises(RequestError, match=said):
         vectors.of(["a", "b"])

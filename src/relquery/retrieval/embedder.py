@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from relquery.arrays import Float32s, Floats
 from relquery.errors import RelqueryError, RequestError, type_of
 
 _DIGITS = 5  # of a cosine
+_AT_ONCE = 1024  # texts of one part
+
+Part = tuple[Sequence[int], Float32s]
+"""The places of some texts, and their vectors."""
 
 
 class Embedder(ABC):
@@ -25,29 +29,41 @@ class Embedder(ABC):
     def embed(self, texts: Sequence[str]) -> Float32s:
         """(texts, dimensions), float32. Raises ModelError or RequestError."""
 
+    def embed_in_parts(self, texts: Sequence[str]) -> Iterator[Part]:
+        """The vectors of texts as they come, each text once. What has come is kept if the rest
+        fails. For embedders that have several parts under way at once.
+        """
+        for start in range(0, len(texts), _AT_ONCE):
+            some = texts[start : start + _AT_ONCE]
+            yield range(start, start + len(some)), self.embed(some)
 
-def unit_vectors(
+
+def unit_parts(
     embedder: Embedder, texts: Sequence[str], dimensions: int | None = None
-) -> Float32s:
-    """(texts, dimensions): the vectors of texts, of length 1, or 0 for a text without a vector.
+) -> Iterator[Part]:
+    """The vectors of texts as they come: of length 1, or 0 for a text without a vector.
 
     dimensions: of earlier vectors of this embedder, which these will be compared with. Raises what
     the embedder raises, and RequestError if it fails otherwise or gives something else.
     """
-    if not texts:
-        return np.zeros((0, dimensions or 0), np.float32)
+    parts = embedder.embed_in_parts(texts)
+    while (part := _next(parts, embedder.name)) is not None:
+        places, found = part
+        vectors = as_vectors(found, len(places), embedder.name)
+        _check_dimensions(embedder, vectors, dimensions)
+        dimensions = vectors.shape[1]
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        yield places, np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+
+
+def _next(parts: Iterator[Part], name: str) -> Part | None:
     try:
-        found = embedder.embed(texts)
+        return next(parts, None)
     except RelqueryError:
         raise
     except Exception as error:  # of a user's class
         said = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise RequestError(f"The embedder {embedder.name} failed with {said}.") from error
-    vectors = as_vectors(found, len(texts), embedder.name)
-    _check_dimensions(embedder, vectors, dimensions)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Float32s = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return units
+        raise RequestError(f"The embedder {name} failed with {said}.") from error
 
 
 def as_vectors(found: object, texts: int, name: str) -> Float32s:
@@ -92,7 +108,8 @@ def _check_dimensions(embedder: Embedder, vectors: Float32s, expected: int | Non
         raise RequestError(
             f"The embedder {embedder.name} returned vectors of {vectors.shape[1]} dimensions, and "
             f"of {expected} before. Vectors under one name must have the same number of "
-            "dimensions. If the model has changed, give the embedder another name."
+            "dimensions. If the model has changed, give the embedder another name, or keep indexes "
+            "in another folder."
         )
 
 

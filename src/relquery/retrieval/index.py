@@ -1,4 +1,4 @@
-"""What finds the texts nearest to a question, and how it is kept in a file."""
+"""What finds the texts nearest to a question, and what can be kept in a file."""
 
 from __future__ import annotations
 
@@ -24,16 +24,28 @@ class Index(ABC):
     """Some texts, numbered from 0, to search."""
 
     @abstractmethod
-    def arrays(self) -> Arrays:
-        """All that has to be kept to have the index again."""
-
-    @abstractmethod
     def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
         """Up to `limit` texts for each question. Of equal scores, the lower number comes first."""
 
 
+class SavedIndex(Index):
+    """An index that can be kept in a file."""
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """All that has to be kept to have the index again."""
+
+
 class Indexing(ABC):
     """A way to index texts."""
+
+    @abstractmethod
+    def index(self, texts: Sequence[str]) -> Index:
+        """An index of texts."""
+
+
+class SavedIndexing(Indexing):
+    """A way to index texts whose indexes can be kept in files."""
 
     @property
     @abstractmethod
@@ -41,11 +53,11 @@ class Indexing(ABC):
         """Changes with whatever changes an index of the same texts."""
 
     @abstractmethod
-    def index(self, texts: Sequence[str], earlier: Arrays | None = None) -> Index:
-        """An index of texts. earlier: of an index of other texts under the same name, to reuse."""
+    def index(self, texts: Sequence[str]) -> SavedIndex:
+        """An index of texts."""
 
     @abstractmethod
-    def load(self, arrays: Arrays) -> Index:
+    def load(self, arrays: Arrays) -> SavedIndex:
         """The index that gave these arrays. Raises KeyError or ValueError for other arrays."""
 
 

@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from relquery.arrays import Float32s, Floats, Int64s
-from relquery.retrieval.embedder import Embedder, rounded, unit_vectors
+from relquery.retrieval.embedder import rounded
 from relquery.retrieval.index import Found, best
 
-_MOST_KNOWN = 1 << 15  # texts whose vectors are kept
 _AT_ONCE = 512  # texts that are compared with all others at one time
-
-
-@dataclass(slots=True)
-class Vectors:
-    """The vectors of texts, kept for a while: a statement asks for the same ones many times."""
-
-    embedder: Embedder
-    _rows: dict[str, int] = field(default_factory=dict)
-    _vectors: Float32s = field(default_factory=lambda: np.zeros((0, 0), np.float32))
-
-    def of(self, texts: Sequence[str]) -> Float32s:
-        """(texts, dimensions), of length 1."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._rows]
-        if len(self._rows) + len(new) > _MOST_KNOWN:
-            self._rows.clear()
-            new = list(dict.fromkeys(texts))
-            self._vectors = self._vectors[:0]
-        if new:
-            width = self._vectors.shape[1] or None
-            found = unit_vectors(self.embedder, new, width)
-            self._vectors = np.concatenate((self._vectors, found)) if self._rows else found
-            self._rows.update({text: len(self._rows) + at for at, text in enumerate(new)})
-        return self._vectors[[self._rows[text] for text in texts]]
 
 
 def cosines(left: Float32s, right: Float32s) -> Floats:

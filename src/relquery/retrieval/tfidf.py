@@ -14,14 +14,14 @@ import numpy as np
 
 from relquery.arrays import Float32s
 from relquery.errors import MissingExtraError
-from relquery.retrieval.index import Arrays, Found, Index, Indexing, best
+from relquery.retrieval.index import Arrays, Found, SavedIndex, SavedIndexing, best
 
 _AT_ONCE = 64  # questions whose scores are in memory at one time
 _NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
-class TfidfIndex(Index):
+class TfidfIndex(SavedIndex):
     """terms: in the order of the rows of `weights`. idf: (terms,). weights: (terms, texts), sparse,
     the weight of each term in each text. vectorizer: of questions.
     """
@@ -32,7 +32,7 @@ class TfidfIndex(Index):
     vectorizer: Any
 
     def arrays(self) -> Arrays:
-        """See Index."""
+        """See SavedIndex."""
         terms = "\n".join(self.terms).encode("utf-8", "surrogatepass")
         return {
             "terms": np.frombuffer(terms, np.uint8),
@@ -51,11 +51,11 @@ class TfidfIndex(Index):
                 yield best(scores.indices[begin:end], scores.data[begin:end], limit)
 
 
-class WordlessIndex(Index):
+class WordlessIndex(SavedIndex):
     """Texts without a single word, so that nothing is found."""
 
     def arrays(self) -> Arrays:
-        """See Index."""
+        """See SavedIndex."""
         return {}
 
     def search(self, questions: Sequence[str], limit: int) -> Iterator[Found]:
@@ -63,16 +63,16 @@ class WordlessIndex(Index):
         return iter([_NOTHING] * len(questions))
 
 
-class Tfidf(Indexing):
+class Tfidf(SavedIndexing):
     """Indexes of words. They are made in seconds, so nothing of an earlier one is reused."""
 
     @property
     def name(self) -> str:
-        """See Indexing."""
+        """See SavedIndexing."""
         return "tfidf-1"
 
-    def index(self, texts: Sequence[str], earlier: Arrays | None = None) -> Index:
-        """See Indexing. Raises MissingExtraError without scikit-learn."""
+    def index(self, texts: Sequence[str]) -> SavedIndex:
+        """See SavedIndexing. Raises MissingExtraError without scikit-learn."""
         vectorizer = _vectorizer()
         try:
             weights = vectorizer.fit_transform(texts)
@@ -81,8 +81,8 @@ class Tfidf(Indexing):
         terms = vectorizer.get_feature_names_out().tolist()
         return TfidfIndex(terms, vectorizer.idf_, weights.T.tocsr(), vectorizer)
 
-    def load(self, arrays: Arrays) -> Index:
-        """See Indexing."""
+    def load(self, arrays: Arrays) -> SavedIndex:
+        """See SavedIndexing."""
         if not arrays:
             return WordlessIndex()
         from scipy import sparse

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from relquery.connection import Connection
-from relquery.errors import QueryError
+from relquery.connection import Connection, connect
+from relquery.errors import IndexWarning, QueryError
+from relquery.retrieval.files import file_name
+from tests.retrieval.fakes import Letters
 from tests.sql.fakes import FakeBackend
 
 
@@ -23,6 +27,42 @@ def test_similarity_is_the_cosine_of_the_vectors(con: Connection) -> None:
         )
         assert score == pytest.approx(float(np.dot(a, b)), abs=1e-5)  # type: ignore[arg-type]
     assert rows(con, "SELECT AI_SIMILARITY(NULL, 'a'), AI_EMBED(NULL)") == [(None, None)]
+
+
+def test_equal_texts_have_1_even_without_a_vector(con: Connection) -> None:
+    query = "SELECT AI_SIMILARITY('', ''), AI_SIMILARITY(' ', ' '), AI_SIMILARITY('', ' ')"
+    assert rows(con, query) == [(1.0, 1.0, 0.0)]
+
+
+EVERY_FUNCTION = """
+    CREATE OR REPLACE TABLE docs AS SELECT unnest(['abc', 'xyz', 'bca']) AS t;
+    SELECT passages('docs', 'aab', 1) FROM docs;
+    SELECT AI_EMBED(t), AI_SIMILARITY(t, 'aab'), AI_DEDUP('docs', t) FROM docs;
+    SELECT AI_NEAREST(list(t), ['aab', 'xyz']), AI_DUPLICATES(list(t)) FROM docs"""
+
+
+@pytest.mark.parametrize("in_folder", [True, False])
+def test_all_functions_share_the_vectors(
+    backend: FakeBackend, tmp_path: Path, in_folder: bool
+) -> None:
+    folder = tmp_path if in_folder else None
+    for is_first in (True, False):
+        embedder = Letters()
+        with connect(backend, embedder=embedder, index=folder, ledger=None) as con:
+            con.sql(EVERY_FUNCTION)
+            con.sql(EVERY_FUNCTION)
+        is_known = in_folder and not is_first
+        assert sorted(embedder.asked) == ([] if is_known else ["aab", "abc", "bca", "xyz"])
+
+
+def test_a_query_goes_on_if_vectors_cannot_be_stored(backend: FakeBackend, tmp_path: Path) -> None:
+    embedder = Letters()
+    (tmp_path / f"{file_name(embedder.name)}.vectors").mkdir()
+    with connect(backend, embedder=embedder, index=tmp_path, ledger=None) as con:
+        with pytest.warns(IndexWarning, match="Vectors stay in memory"):
+            con.sql(EVERY_FUNCTION)
+        con.sql(EVERY_FUNCTION)
+    assert sorted(embedder.asked) == ["aab", "abc", "bca", "xyz"]
 
 
 def test_a_join_asks_only_about_near_pairs(con: Connection, backend: FakeBackend) -> None:

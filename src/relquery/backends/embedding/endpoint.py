@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import openai
 
 from relquery.arrays import Float32s
+from relquery.backends.embedding.asking import Ask, Asking, Sizes, TooLargeError
+from relquery.backends.embedding.reply import excerpt, to_vectors
 from relquery.backends.provider.failures import reason_to_stop, words
 from relquery.backends.provider.server import OpenAIConfig, Server
-from relquery.errors import ConfigError, ModelError, RequestError
-from relquery.retrieval.embedder import Embedder, as_vectors
+from relquery.errors import ConfigError, ModelError, RelqueryError, RequestError
+from relquery.retrieval.embedder import Embedder, Part, as_vectors
 
-_TEXTS, _CHARACTERS = 256, 200_000  # of one request, at most
+# Of a request with too many texts, or with one that is too long.
+_TOO_LARGE = re.compile(
+    r"batch|\binputs?\b.*\b(exceed|maximum|most|less|limit|many|large|long|length)"
+    r"|too.(many|large|long|big)|(maximum|exceed).*(context|tokens|length|size|inputs?)"
+    r"|context.?(length|window|size)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 class Endpoint(Embedder):
@@ -32,7 +41,8 @@ class Endpoint(Embedder):
             raise ConfigError(f"dimensions is {dimensions!r}; it must be a whole number above 0.")
         self._server = Server(model, config or OpenAIConfig())
         self._dimensions = dimensions
-        self._name = f"{self._server.name} {dimensions or 'all'}"
+        self._sizes = Sizes()
+        self._name = self._server.name + (f" dimensions={dimensions}" if dimensions else "")
 
     @property
     def name(self) -> str:
@@ -41,49 +51,54 @@ class Endpoint(Embedder):
 
     def embed(self, texts: Sequence[str]) -> Float32s:
         """See Embedder. Raises ModelError for the key, RequestError for other failures."""
-        parts = list(_parts(texts))
-        with ThreadPoolExecutor(1) as thread:  # this one may have a loop of its own
-            found = thread.submit(lambda: asyncio.run(self._embed(parts))).result()
-        vectors = [vector for part in found for vector in part]
-        return as_vectors(vectors, len(texts), self.name) if texts else np.zeros((0, 0), np.float32)
+        found: list[Float32s | None] = [None] * len(texts)
+        for places, vectors in self.embed_in_parts(texts):
+            for at, vector in zip(places, vectors, strict=True):
+                found[at] = vector
+        return as_vectors(found, len(texts), self.name) if texts else np.zeros((0, 0), np.float32)
 
-    async def _embed(self, parts: list[list[str]]) -> list[list[object]]:
-        free = asyncio.Semaphore(self._server.config.max_concurrency)
+    def embed_in_parts(self, texts: Sequence[str]) -> Iterator[Part]:
+        """See Embedder. If a request fails, those under way are waited for, and no other is sent.
+        A text that the server refuses does not keep the others from being embedded.
+        """
+        if texts:
+            config = self._server.config
+            yield from Asking(texts, self._opened, self._sizes, config.max_concurrency).parts()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Ask]:
         async with self._server.client() as client:
+            yield partial(self._ask, client)
 
-            async def ask(part: list[str]) -> list[object]:
-                async with free:
-                    return await self._ask(client, part)
-
-            return await asyncio.gather(*map(ask, parts))
-
-    async def _ask(self, client: openai.AsyncOpenAI, part: list[str]) -> list[object]:
+    async def _ask(self, client: openai.AsyncOpenAI, texts: list[str]) -> Float32s:
+        """(texts, dimensions). Raises ModelError, TooLargeError and RequestError."""
         more: dict[str, Any] = {} if self._dimensions is None else {"dimensions": self._dimensions}
+        given = [text or " " for text in texts]  # endpoints refuse an empty text
+        create = client.embeddings.with_raw_response.create
         try:
-            reply = await client.embeddings.create(model=self._server.model, input=part, **more)
+            reply = await create(model=self._server.model, input=given, **more)
         except openai.APIError as error:
-            said = words(error, self._server.config.timeout)
-            if (why := reason_to_stop(error, said, client.base_url)) is not None:
-                raise ModelError(why) from error
-            raise RequestError(f"The embedder {self.name} failed. {said}") from error
-        except ValueError as error:  # the client's, for a reply without vectors
-            raise RequestError(f"The embedder {self.name} returned no vectors: {error}.") from error
-        by_place = {one.index: one.embedding for one in reply.data}
-        if sorted(by_place) != list(range(len(part))):
+            raise self._problem(error, texts, client.base_url) from error
+        vectors = to_vectors(reply.http_response.text, texts, self.name, client.base_url)
+        if self._dimensions is not None and vectors.shape[1] != self._dimensions:
             raise RequestError(
-                f"The embedder {self.name} returned {len(by_place)} vectors for {len(part)} texts."
+                f"The embedder {self.name} returned vectors of {vectors.shape[1]} dimensions in "
+                f"place of {self._dimensions}. The model may have one size only: leave out "
+                "dimensions."
             )
-        return [by_place[at] for at in range(len(part))]
+        return vectors
 
-
-def _parts(texts: Sequence[str]) -> list[list[str]]:
-    """Texts for one request each. Endpoints refuse an empty text, so it is sent as a space."""
-    parts: list[list[str]] = [[]]
-    size = 0
-    for text in texts:
-        if parts[-1] and (len(parts[-1]) == _TEXTS or size + len(text) > _CHARACTERS):
-            parts.append([])
-            size = 0
-        parts[-1].append(text or " ")
-        size += len(text)
-    return parts if parts[0] else []
+    def _problem(self, error: openai.APIError, texts: list[str], url: object) -> RelqueryError:
+        said = words(error, self._server.config.timeout)
+        if (why := reason_to_stop(error, said, url)) is not None:
+            return ModelError(why)
+        status = getattr(error, "status_code", None)
+        problem = f"The embedder {self.name} failed. {said}"
+        if status != 413 and not (status in (400, 422) and _TOO_LARGE.search(said)):
+            return RequestError(problem)
+        if len(texts) > 1:
+            return TooLargeError(problem)
+        return TooLargeError(
+            f"{problem} It was asked for the text {excerpt(texts[0])}. Shorten the text; in SQL, "
+            "e.g. substring(column, 1, 2000)."
+        )

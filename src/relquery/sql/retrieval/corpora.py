@@ -16,7 +16,7 @@ from relquery.arrays import Float32s
 from relquery.errors import QueryError
 from relquery.retrieval.corpus import Corpus, Strings
 from relquery.retrieval.index import Found
-from relquery.retrieval.pairs import Vectors, first_near, groups
+from relquery.retrieval.pairs import first_near, groups
 from relquery.retrieval.shelf import Shelf
 from relquery.retrieval.tfidf import WordlessIndex
 from relquery.retrieval.vectors import VectorIndex
@@ -44,13 +44,10 @@ class Searched:
 
 @dataclass(slots=True)
 class Corpora:
-    """ready: what the present statement searches, by its lower-case name. vectors: of texts that
-    are compared with each other.
-    """
+    """ready: what the present statement searches, by its lower-case name."""
 
     database: Database
     shelf: Shelf
-    vectors: Vectors
     ready: dict[Named, Searched] = field(default_factory=dict)
 
     def is_needed(self, sql: str) -> bool:
@@ -118,7 +115,8 @@ class Corpora:
         known, leaders = searched.first[threshold]
         new = [text for text in dict.fromkeys(texts) if text not in known]
         if new and leaders:
-            near = first_near(self.vectors.of(new), self.vectors.of(leaders), threshold)
+            vectors = self.shelf.vectors
+            near = first_near(vectors.of(new), vectors.of(leaders), threshold)
             for text, at in zip(new, near.tolist(), strict=True):
                 known[text] = text if at < 0 else leaders[at]
         return [known.get(text, text) for text in texts]
@@ -137,4 +135,4 @@ class Corpora:
         corpus = searched.corpus
         if isinstance(corpus, Corpus) and isinstance(corpus.index, VectorIndex):
             return corpus.index.vectors
-        return self.vectors.of(texts)
+        return self.shelf.vectors.of_distinct(texts)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from relquery.retrieval.embedder import Embedder
-from relquery.retrieval.ngrams import Trigrams
-from relquery.retrieval.pairs import Vectors
 from relquery.retrieval.shelf import Shelf
 from relquery.sql import names as ours
 from relquery.sql.host.database import Database
@@ -15,14 +12,10 @@ from relquery.sql.retrieval.texts import GROUPS_IN_SQL, PAIRS_IN_SQL, OfTexts
 _FIELDS = "unnest(value, recursive := true)"
 
 
-def install(database: Database, shelf: Shelf, embedder: Embedder | None) -> Corpora:
-    """Give a database the functions, unless it has macros of their names, which then stand.
-
-    embedder: None for search by words, and similarity by trigrams.
-    """
-    vectors = Vectors(embedder or Trigrams())
-    corpora = Corpora(database, shelf, vectors)
-    of_tables, of_texts = OfTables(corpora), OfTexts(vectors)
+def install(database: Database, shelf: Shelf) -> Corpora:
+    """Give a database the functions, unless it has macros of their names, which then stand."""
+    corpora = Corpora(database, shelf)
+    of_tables, of_texts = OfTables(corpora), OfTexts(shelf.vectors)
     functions = {
         ours.PASSAGES: (of_tables.passages, "VARCHAR[]", "unnest(value) AS passage"),
         ours.SEARCH: (of_tables.search, HITS_IN_SQL, _FIELDS),

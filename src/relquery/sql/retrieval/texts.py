@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from relquery.retrieval.pairs import Vectors, cosines, groups, nearest
+from relquery.retrieval.known import KnownVectors
+from relquery.retrieval.pairs import cosines, groups, nearest
 from relquery.sql import names as ours
 from relquery.sql.retrieval.arguments import (
     check_count,
@@ -37,13 +39,15 @@ GROUPS_IN_SQL = 'STRUCT("text" VARCHAR, "first" VARCHAR)[]'
 class OfTexts:
     """The functions, with the vectors of one embedder."""
 
-    vectors: Vectors
+    vectors: KnownVectors
 
     def similarity(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A number for each row."""
         check_count(columns, 2, 2, ours.SIMILARITY)
-        left, right = (self.vectors.of(texts_of(column)) for column in columns)
-        return pa.array(cosines(left, right), pa.float64())
+        texts, others = map(texts_of, columns)
+        found = cosines(self.vectors.of(texts), self.vectors.of(others))
+        is_same = [text == other for text, other in zip(texts, others, strict=True)]
+        return pa.array(np.where(is_same, 1.0, found), pa.float64())  # without vectors, too
 
     def embed(self, *columns: pa.ChunkedArray) -> pa.Array:
         """A vector for each row."""

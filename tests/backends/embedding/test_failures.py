@@ -1,0 +1,214 @@
+"""What an endpoint refuses or sends in place of vectors is told, and costs no vector that came."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relquery.backends.embedding.endpoint import Endpoint
+from relquery.backends.provider.server import OpenAIConfig
+from relquery.errors import RequestError
+from relquery.retrieval.known import KnownVectors
+from tests.backends.embedding.test_endpoint import ROUTE, embeddings, vector_of
+from tests.backends.provider.chat_server import ChatServer, Reply, Silence, failure, serving
+
+TEXTS = [f"text {at}" for at in range(5000)]
+
+
+def endpoint_of(server: ChatServer, dimensions: int | None = None, **options: Any) -> Endpoint:
+    given: dict[str, Any] = {"api_key": "k", "max_retries": 0, **options}
+    return Endpoint("m", OpenAIConfig(base_url=server.url, **given), dimensions)
+
+
+def sent(server: ChatServer) -> list[str]:
+    return [text for body in server.asked for text in body["input"]]
+
+
+def test_one_failed_request_of_many_costs_only_its_own_texts() -> None:
+    is_well = False
+
+    def answer(body: dict[str, Any]) -> Reply:
+        if TEXTS[-1] in body["input"] and not is_well:
+            return failure(500, "out of memory")
+        return embeddings(body)
+
+    with serving(answer, ROUTE) as server:
+        vectors = KnownVectors(endpoint_of(server))
+        with pytest.raises(RequestError, match=r"failed. The server answered 500: out of memory"):
+            vectors.of(TEXTS)
+        assert len(server.asked) == 20
+        is_well = True
+        server.asked.clear()
+        found = vectors.of(["a question", *TEXTS])
+        assert sorted(sent(server)) == sorted(["a question", *TEXTS[19 * 256 :]])
+    given = np.array([vector_of(text) for text in ["a question", *TEXTS]], np.float32)
+    expected = given / np.linalg.norm(given, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_after_a_failure_no_further_request_is_sent() -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        return failure(500, "no") if TEXTS[0] in body["input"] else embeddings(body)
+
+    with serving(answer, ROUTE) as server:
+        with pytest.raises(RequestError, match="500: no"):
+            endpoint_of(server, max_concurrency=1).embed(TEXTS)
+        assert len(server.asked) == 1
+
+
+def too_many(most: int) -> Callable[[dict[str, Any]], Reply]:
+    def answer(body: dict[str, Any]) -> Reply:
+        count = len(body["input"])
+        if count > most:
+            return failure(400, f"batch size {count} > maximum allowed batch size {most}")
+        return embeddings(body)
+
+    return answer
+
+
+@pytest.mark.parametrize("most", [1, 32, 100])
+def test_requests_with_too_many_texts_are_halved_and_the_size_is_remembered(most: int) -> None:
+    texts = TEXTS[: 300 if most == 1 else 1500]
+    with serving(too_many(most), ROUTE) as server:
+        endpoint = endpoint_of(server, max_concurrency=2)
+        np.testing.assert_array_equal(endpoint.embed(texts), [vector_of(text) for text in texts])
+        refused = sum(len(body["input"]) > most for body in server.asked)
+        assert refused <= 40
+        server.asked.clear()
+        endpoint.embed(texts)
+        assert sum(len(body["input"]) > most for body in server.asked) <= 2
+        taken = [len(body["input"]) for body in server.asked if len(body["input"]) <= most]
+        assert sum(taken) == len(texts)
+
+
+def test_one_long_text_is_named_and_the_others_are_embedded_in_large_requests() -> None:
+    long = "long " * 100
+    texts = [*TEXTS[:300], long, *TEXTS[300:900]]
+
+    def answer(body: dict[str, Any]) -> Reply:
+        if long in body["input"]:
+            return failure(400, "This model's maximum context length is 99 tokens.")
+        return embeddings(body)
+
+    with serving(answer, ROUTE) as server:
+        vectors = KnownVectors(endpoint_of(server))
+        said = r"failed. .* 400: This model's maximum .* text 'long long .*\.\.\.'. Shorten"
+        with pytest.raises(RequestError, match=said):
+            vectors.of(texts)
+        assert len(server.asked) < 30
+        server.asked.clear()
+        vectors.of(TEXTS[:900])
+        assert not server.asked
+
+
+def test_a_server_that_refuses_every_text_is_not_asked_for_all() -> None:
+    with serving(lambda _: failure(413, "too large"), ROUTE) as server:
+        with pytest.raises(RequestError, match=r"413: too large. .* the text 'text 0'"):
+            endpoint_of(server).embed(TEXTS)
+        assert len(server.asked) < 400
+
+
+def test_another_refusal_is_not_asked_again_in_halves() -> None:
+    with serving(lambda _: failure(400, "unknown field dimensions"), ROUTE) as server:
+        with pytest.raises(RequestError, match="unknown field"):
+            endpoint_of(server, 2).embed(TEXTS[:256])
+        assert len(server.asked) == 1
+
+
+def of_data(*data: object) -> str | dict[str, Any]:
+    return {"object": "list", "data": list(data), "model": "m"}
+
+
+ZERO = {"index": 0, "embedding": [0.0, 0.0]}
+REPLIES: dict[str, tuple[str | dict[str, Any], str]] = {
+    "error": ({"error": {"message": "model overloaded"}}, "answered: model overloaded."),
+    "words": ({"error": "model overloaded"}, "answered: model overloaded."),
+    "page": ("<html>Welcome</html>", r"no JSON but '<html>Welcome.*Check that http://.*/v1"),
+    "list": ("[[1.0, 2.0]]", "a list of JSON in place of an object. Check that http://"),
+    "nothing": ({"object": "list"}, "no vectors but"),
+    "from 1": (
+        of_data({"index": 1, "embedding": [1.0]}, {"index": 2, "embedding": [1.0]}),
+        "with the indices 1, 2; expected each of 0 to 1 once",
+    ),
+    "none": (of_data({"embedding": [1.0]}, {"embedding": [1.0]}), "the indices None, None"),
+    "empty": (
+        of_data({"index": 0, "embedding": []}, {"index": 1, "embedding": []}),
+        r"an array of shape \(2, 0\)",
+    ),
+    "zero": (of_data(ZERO, {"index": 1, "embedding": [0, 1]}), "vector of zeros for the text 'a'"),
+    "not base64": (
+        of_data({"index": 0, "embedding": "???"}, {"index": 1, "embedding": "???"}),
+        "not an array of numbers|array of",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+def test_a_reply_without_usable_vectors_says_what_came(kind: str) -> None:
+    body, said = REPLIES[kind]
+    with (
+        serving(lambda _: Reply(body), ROUTE) as server,
+        pytest.raises(RequestError, match=f"embedder openai:m@127.* .*{said}") as caught,
+    ):
+        endpoint_of(server).embed(["a", "b"])
+    assert "all failed" not in str(caught.value)
+
+
+def test_other_dimensions_than_asked_for_are_refused() -> None:
+    with serving(embeddings, ROUTE) as server:
+        said = "vectors of 2 dimensions in place of 3.* leave out dimensions"
+        with pytest.raises(RequestError, match=said):
+            endpoint_of(server, 3).embed(["a"])
+
+
+def test_vectors_in_base64_are_read() -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        reply = embeddings(body)
+        assert isinstance(reply.body, dict)
+        for one in reply.body["data"]:
+            one["embedding"] = base64.b64encode(np.array(one["embedding"], "<f4")).decode()
+        return reply
+
+    with serving(answer, ROUTE) as server:
+        found = endpoint_of(server).embed(["ab", "c"])
+    np.testing.assert_array_equal(found, [vector_of("ab"), vector_of("c")])
+
+
+def test_an_interrupt_keeps_what_has_come() -> None:
+    came = threading.Event()
+
+    def answer(body: dict[str, Any]) -> Reply | Silence:
+        if TEXTS[-1] not in body["input"] or came.is_set():
+            return embeddings(body)
+        came.set()
+        time.sleep(0.2)  # until the others have their answers
+        os.kill(os.getpid(), signal.SIGINT)
+        return Silence.UNTIL_CLIENT_LEAVES
+
+    with serving(answer, ROUTE) as server:
+        vectors = KnownVectors(endpoint_of(server, max_concurrency=30))
+        with pytest.raises(KeyboardInterrupt):
+            vectors.of(TEXTS)
+        server.asked.clear()
+        vectors.of(TEXTS)
+        assert sent(server) == TEXTS[19 * 256 :]
+
+
+def test_parts_that_nobody_waits_for_are_not_asked() -> None:
+    with serving(embeddings, ROUTE) as server:
+        parts = endpoint_of(server, max_concurrency=1).embed_in_parts(TEXTS)
+        next(parts)
+        parts.close()  # type: ignore[attr-defined]
+        asked = len(server.asked)
+        assert asked < 20
+        assert threading.active_count() < 50
+        time.sleep(0.05)
+        assert len(server.asked) == asked
