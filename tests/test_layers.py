@@ -40,17 +40,10 @@ LAYERS: dict[str, set[str]] = {
     "traces": BASE | {"engine"},
     # where both meet
     "demo": {"errors"},
-    "frames.data.turn": set(),
-    "frames.data.lent": BASE | {"sql", "frames.data.turn"},
-    "connection": BASE
-    | WHAT
-    | RECORDS
-    | {"backends.base", "backends", "demo", "spans", "frames.data.lent"},
+    "connection": BASE | WHAT | RECORDS | {"backends.base", "backends", "demo", "spans"},
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
-    "frames": BASE
-    | RECORDS
-    | {"sql", "backends.base", "connection", "frames.data.lent", "frames.data.turn"},
+    "frames": BASE | RECORDS | {"sql", "backends.base", "connection"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
@@ -64,7 +57,7 @@ ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
         "retrieval", "rewrite", "plan", "inputs", "record", "execute", "shown", "page", "walk",
-        "explain", "analyze", "preview",
+        "explain", "analyze", "preview", "lending",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",

@@ -15,7 +15,6 @@ from relquery.backends.embedding.load import embedder_of
 from relquery.backends.load import backend_of
 from relquery.config import Order, QueryConfig
 from relquery.errors import ConfigError, MarkupError, QueryError
-from relquery.frames.data.lent import LentTables
 from relquery.ledger import Ledger
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import PromptResult, Schemas
@@ -27,6 +26,7 @@ from relquery.sql.answers import readings
 from relquery.sql.execute.asker import Asker, Progress
 from relquery.sql.functions import tokens
 from relquery.sql.host.database import Database
+from relquery.sql.lending.lent import LentTables
 from relquery.sql.previewing import Preview, preview_query
 from relquery.sql.query import explain_query, run_query
 from relquery.sql.read import check as stub

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from relquery.connection import Connection
-from relquery.frames.data.turn import Place
+from relquery.sql.lending.turn import Place
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from sqlglot.errors import SqlglotError
 
 from relquery.connection import Connection
 from relquery.errors import TableError, UnknownTableError
-from relquery.frames.data.lent import Lent
 from relquery.sql.exchange.export import quoted
 from relquery.sql.exchange.export import to_arrow as export
+from relquery.sql.lending.lent import Lent
 from relquery.sql.tables import FILES, to_arrow
 
 Library = Literal["pandas", "polars", "arrow", "duckdb", "rows", "columns", "relquery"]

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from relquery.errors import RelqueryError
-from relquery.frames.data.turn import Turn
 from relquery.sql import tables as hosts
 from relquery.sql.host.database import Database
+from relquery.sql.lending.turn import Turn
 
 NAME = "frame_"
 """Before the number of a table that a frame has registered."""

@@ -1,0 +1,1 @@
+"""Tables that frames lend a connection, and their turns with it."""
