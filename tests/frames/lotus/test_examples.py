@@ -91,7 +91,7 @@ def test_every_verb_has_an_async_form() -> None:
 
     async def main() -> list[Any]:
         filters = (COURSES.asem_filter("{name} is hard") for _ in range(3))  # type: ignore[operator]
-        indexed = await COURSES.asem_index("name", "dir")  # type: ignore[operator]
+        indexed = await COURSES.asem_index("name", index_dir="dir")  # type: ignore[operator]
         return [*await asyncio.gather(*filters), await indexed.asem_search("name", "logic", K=1)]
 
     *filtered, found = asyncio.run(main())

@@ -52,8 +52,8 @@ def _later(verb: Callable[..., Verb]) -> Callable[..., Any]:
 
 
 def _async(function: Callable[..., Any]) -> Callable[..., Any]:
-    async def run(*given: Any) -> Any:
-        return function(*given)
+    async def run(*given: Any, **more: Any) -> Any:
+        return function(*given, **more)
 
     return run
 
