@@ -57,7 +57,7 @@ ROOMS: dict[str, list[str]] = {
     "sql": [
         "names", "exchange", "host", "read", "types", "functions", "statements", "form", "answers",
         "retrieval", "rewrite", "plan", "inputs", "record", "execute", "shown", "page", "walk",
-        "explain", "analyze", "preview", "lending",
+        "explain", "analyze", "preview",
     ],
     "table": [
         "columns", "compiled", "prefixes", "items", "measure", "dependencies",
