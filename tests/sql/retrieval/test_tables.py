@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.retrieval.fakes import Letters
 from tests.sql.conftest import upper_or_length
 from tests.sql.fakes import FakeBackend
 
+PAGE = Path(__file__).parents[3] / "docs" / "retrieval.md"
 DOCS = ["Cats sit on mats.", "Dogs bark.", "Paris is in France.", "Rome is in Italy.", None, ""]
 
 
@@ -320,3 +322,13 @@ def test_what_searches_is_computed_before_calls_like_any_function(
     con.sql(query)
     assert isinstance(con.backend, FakeBackend)
     assert len(con.backend.asked) == calls
+
+
+def test_one_row_of_each_group_is_kept_as_the_docs_say(con: Connection) -> None:
+    con.sql(
+        "CREATE TABLE names AS SELECT unnest([1, 2, 3, 4, 5]) AS id, "
+        "unnest(['Acme', 'Acme', 'ACME', 'Hooli', NULL]) AS name"
+    )
+    (recipe,) = re.findall(r"`(SELECT \* FROM t QUALIFY [^`]*)`", PAGE.read_text(encoding="utf-8"))
+    kept = con.sql(recipe.replace("FROM t ", "FROM names ").replace("'t'", "'names'")).fetchall()
+    assert sorted(kept) == [(1, "Acme"), (4, "Hooli"), (5, None)]
