@@ -117,6 +117,11 @@ class EngineConfig:
             raise ConfigError(f"host_tokens is {tokens!r}; it must be 0 or at least one block.")
 
 
+OF_CONNECT = (
+    "database", "order", "on_error", "guard", "guard_rows", "ledger", "embedder", "index", "clock",
+)  # fmt: skip
+"""Keywords of `relquery.connect`, which gives its other ones to the backend."""
+
 MOST_COUNTED = 2**40  # tokens or requests: more than any machine holds
 _COUNTS = (
     "max_num_batched_tokens",

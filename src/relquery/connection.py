@@ -35,7 +35,7 @@ from relquery.sql.result import Result
 from relquery.sql.retrieval import install as retrieval
 from relquery.sql.retrieval.corpora import Corpora as Searched
 from relquery.sql.retrieval.named_tables import with_tables
-from relquery.sql.settings import read_sampling
+from relquery.sql.settings import keywords_of, read_sampling
 
 if TYPE_CHECKING:
     import duckdb
@@ -196,11 +196,12 @@ class Connection:
         """
         if not isinstance(query, str):
             raise QueryError(f"query is {query!r:.60}; it must be a string of SQL.")
+        settings = read_sampling(sampling, keywords_of(Connection.sql))
         config = self._config(order, guard, guard_rows)
         config = replace(config, on_error=on_error or config.on_error)
         recording = Recording.of(record)
         asker = Asker(self.backend, config, self.ledger, progress, self.clock, recording)
-        return run_query(query, self.database, asker, read_sampling(sampling), params)
+        return run_query(query, self.database, asker, settings, params)
 
     def run(
         self,
@@ -296,7 +297,7 @@ class Connection:
         asker = Asker(
             self.backend, self._config(order, None, None), self.ledger, progress, self.clock
         )
-        settings = read_sampling(sampling)
+        settings = read_sampling(sampling, keywords_of(Connection.preview))
         return preview_query(query, self.database, asker, settings, params, rows)
 
     @overload
@@ -358,7 +359,7 @@ class Connection:
     ) -> SqlExplanation:
         config = self._config(order, guard, guard_rows)
         asker = Asker(self.backend, config, self.ledger, None, self.clock)
-        settings = read_sampling(sampling)
+        settings = read_sampling(sampling, keywords_of(Connection._explain_sql))
         return explain_query(query, self.database, asker, settings, params, selectivity)
 
     def _config(

@@ -205,6 +205,13 @@ def unknown(what: str, name: object, known: Iterable[str], *, of: str = "", more
     return f"The {what} {name!r}{whose} is not known. Known: {listing}{more}.{hint}"
 
 
+def unknown_value(name: str, value: object, known: Iterable[str], *, of: str) -> str:
+    """What is wrong with the value of a parameter. of: whose, such as "sem_join"."""
+    names = list(known)
+    hint = did_you_mean(str(value), names)
+    return f"{name}={value!r} is not known to {of}. Known: {', '.join(names)}.{hint}"
+
+
 def type_of(value: object) -> str:
     """The type of a value for a message, with its article: "an int", "a list"."""
     name = type(value).__name__

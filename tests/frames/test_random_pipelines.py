@@ -190,7 +190,11 @@ def confirmed(rows: list[Row], name: str, threshold: float) -> list[Row]:
     query = f'Do "earlier.{name}" and "later.{name}" say the same?'
 
     def is_same(one: Row, two: Row) -> bool:
-        if one[name] is None or two[name] is None or similarity(one[name], two[name]) < threshold:
+        if one[name] is None or two[name] is None:
+            return False
+        if one[name] == two[name]:
+            return True
+        if similarity(one[name], two[name]) < threshold:
             return False
         return model.says_yes(query, {f"earlier.{name}": one[name], f"later.{name}": two[name]})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relquery.backends.base import Adopted, Answering, Backend
+from relquery.config import OF_CONNECT
 from relquery.errors import ConfigError, did_you_mean, unknown
 
 _OF_OPENAI = re.compile(
@@ -77,5 +78,7 @@ def _load_openai(name: str, options: dict[str, Any]) -> Backend:
     known = [field.name for field in fields(OpenAIConfig)]
     for option in options:
         if option not in known:
-            raise ConfigError(unknown("option", option, known, of="an 'openai:' model"))
+            raise ConfigError(
+                unknown("option", option, [*known, *OF_CONNECT], of="an 'openai:' model")
+            )
     return OpenAIBackend(name, OpenAIConfig(**options))

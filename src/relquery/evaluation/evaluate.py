@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relquery.connection import Connection
+from relquery.errors import ConfigError, unknown
 from relquery.evaluation.arguments import check_arguments, check_columns
 from relquery.evaluation.columns import read_columns
 from relquery.evaluation.evaluation import Evaluation
 from relquery.evaluation.matching import Matching, Normalize
+from relquery.sql.settings import SETTINGS, keywords_of
 
 
 def evaluate(
@@ -38,6 +40,10 @@ def evaluate(
     runs; QueryError if a key repeats; and what `Connection.sql` raises.
     """
     check_arguments(con, query, truth)
+    known = [*keywords_of(evaluate), *keywords_of(Connection.sql), *SETTINGS]
+    for name in options:
+        if name not in known:
+            raise ConfigError(unknown("keyword", name, known, of="evaluate"))
     matching = Matching.of(normalize, tolerance)
     keys = (key,) if isinstance(key, str) else tuple(key)
     check_columns(con, query, params, truth, prediction, keys)

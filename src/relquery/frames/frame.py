@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from relquery.connection import Connection
 from relquery.errors import ConfigError, UnknownVerbError, type_of
 from relquery.frames.data.sources import read_source
-from relquery.frames.hints import ROWS, no_item, no_such
+from relquery.frames.hints import ROWS, no_dict, no_item, no_name, no_order, no_such
 from relquery.frames.pairs import distinct, joined, nearest
 from relquery.frames.plan.nodes import Best, Choose, Extend, Group, Keep, Limit, Node, Read, Sort
+from relquery.frames.read.arguments import Names, check_count, check_labels, check_share, names_in
 from relquery.frames.read.calls import call, check_options
 from relquery.frames.read.expressions import read_expression
 from relquery.frames.read.langex import (
@@ -26,8 +27,6 @@ from relquery.frames.read.outputs import check_names, read_outputs, written
 from relquery.frames.runs import Runs
 from relquery.sql.exchange.export import quoted
 from relquery.sql.tables import text
-
-Names = str | Sequence[str]
 
 
 def frame(data: object, connection: Connection | None = None) -> Frame:
@@ -73,7 +72,7 @@ class Frame(Runs):
         return self._on(Keep(self.node, asked, _reads(langex)))
 
     def sem_map(
-        self, instruction: str, output: str = "_map", *, labels: Names = (), **options: Any
+        self, instruction: str, output: str = "_map", *, labels: Sequence[str] = (), **options: Any
     ) -> Frame:
         """New columns with the model's answers.
 
@@ -86,7 +85,8 @@ class Frame(Runs):
         is_one = len(outputs) == 1
         if not (is_one and outputs[0].is_text):
             given["output"] = outputs[0].kind if is_one else written(outputs)
-        given["labels"] = _names(labels) or None
+        if not isinstance(labels, tuple) or labels:
+            given["labels"] = check_labels(labels, "sem_map")
         value = call("LLM", [text(langex.prompt)], langex.fields, given)
         names = tuple(one.name for one in outputs)
         return self._on(Extend(self.node, names, value, _reads(langex), not is_one))
@@ -104,7 +104,7 @@ class Frame(Runs):
         output: names and types, "name VARCHAR, amount DECIMAL(10,2)", or a dict with what each new
         column of text is to hold: {"name": "who wrote it"}. instruction: more about the task.
         """
-        fields = [self._field(name) for name in _names(columns)]
+        fields = [self._field(name) for name in names_in(columns)]
         given = check_options(options, "sem_extract", "retry")
         if isinstance(output, Mapping):
             names = tuple(output)
@@ -131,7 +131,8 @@ class Frame(Runs):
         """A new column with one of some labels; with `multi` the list of those that apply."""
         langex = self._langex(instruction, "sem_classify")
         given = check_options(options, "sem_classify")
-        given |= {"labels": _names(labels), "instruction": langex.prompt, "multi": multi or None}
+        given["labels"] = check_labels(labels, "sem_classify")
+        given |= {"instruction": langex.prompt, "multi": multi or None}
         value = call("AI_CLASSIFY", [], langex.fields, given)
         return self._extended(output, value, langex, "sem_classify")
 
@@ -157,11 +158,11 @@ class Frame(Runs):
         instruction names no column.
         """
         langex = self._langex(instruction, "sem_agg", needs_column=not columns)
-        fields = list(dict.fromkeys([*langex.fields, *map(self._field, _names(columns))]))
+        fields = list(dict.fromkeys([*langex.fields, *map(self._field, names_in(columns))]))
         given = check_options(options, "sem_agg")
         asked = call("AI_AGG", [text(langex.spoken)], (), given).removesuffix(")")
         asked = ", ".join([asked, *(field.sql for field in fields)])
-        keys = tuple(self._field(name).name for name in _names(by))
+        keys = tuple(self._field(name).name for name in names_in(by))
         check_names([*keys, output], "sem_agg")
         return self._on(Group(self.node, keys, output, asked))
 
@@ -172,13 +173,13 @@ class Frame(Runs):
         """
         langex = self._langex(instruction, "sem_topk").criterion
         given = check_options(options, "sem_topk")
-        count = _count(k, "k", "sem_topk")
+        count = check_count(k, "k", "sem_topk")
         if not by:
             rank = call("AI_RANK", [text(langex.prompt)], langex.fields, given)
             return self._on(Limit(Sort(self.node, (rank,)), count))
         asked = Langex(("Is this a good match for: ", *langex.parts, "?"), langex.fields)
         value = call("AI_SCORE", [text(asked.prompt)], langex.fields, given)
-        keys = tuple(self._field(name).name for name in _names(by))
+        keys = tuple(self._field(name).name for name in names_in(by))
         return self._on(Best(self.node, value, keys, count))
 
     def sem_join(
@@ -204,8 +205,10 @@ class Frame(Runs):
         """
         near = None if blocking is None else (blocking, recall_sample, seed)
         if near is not None:
-            _share(blocking, "blocking", "sem_join")
-            _count(recall_sample, "recall_sample", "sem_join", least=0)
+            check_share(blocking, "blocking", "sem_join")
+            check_count(recall_sample, "recall_sample", "sem_join", least=0)
+        if isinstance(other, str) and not isinstance(instruction, str):
+            raise ConfigError("sem_join: Give the other frame first, then the instruction.")
         right = self._other(other, "sem_join")
         return self._on(joined(self.node, right, instruction, how, near, options))
 
@@ -223,7 +226,7 @@ class Frame(Runs):
         Makes no LLM call. score: the column with the cosine.
         """
         right = self._other(other, "sem_sim_join")
-        count = _count(k, "k", "sem_sim_join")
+        count = check_count(k, "k", "sem_sim_join")
         return self._on(nearest(self.node, right, left_on, right_on, count, score))
 
     def sem_search(
@@ -246,12 +249,12 @@ class Frame(Runs):
         if score is not None:
             check_names([field.name, score], "sem_search")
             node = Extend(node, (score,), near, frozenset({field.name}))
-        node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), _count(k, "k", "sem_search"))
+        node = Limit(Sort(node, (f"{near} DESC NULLS LAST",)), check_count(k, "k", "sem_search"))
         given = check_options(options, "sem_search")
         if rerank is None:
             return self._on(node)
         rank = call("AI_RANK", [text(Langex((query,), ()).prompt)], [field], given)
-        return self._on(Limit(Sort(node, (rank,)), _count(rerank, "rerank", "sem_search")))
+        return self._on(Limit(Sort(node, (rank,)), check_count(rerank, "rerank", "sem_search")))
 
     def sem_dedup(
         self, column: str, threshold: float, *, ask: bool | str = False, **options: Any
@@ -264,16 +267,18 @@ class Frame(Runs):
         ask: drop a row only if the model says that its text and an earlier one, which is near, say
         the same; or a question about `{0}` and `{1}`.
         """
-        _share(threshold, "threshold", "sem_dedup")
+        check_share(threshold, "threshold", "sem_dedup")
         return self._on(distinct(self.node, column, threshold, ask, options))
 
     def select(self, *columns: Names) -> Frame:
         """Some of the columns, in this order; names, or lists of names."""
-        names = [self._field(name).name for name in _names(*columns)]
+        names = [self._field(name).name for name in names_in(*columns)]
         return self._chosen([(name, name) for name in names], "select")
 
-    def rename(self, names: Mapping[str, str]) -> Frame:
+    def rename(self, names: Mapping[str, str] | None = None, **others: object) -> Frame:
         """Columns with other names, {old: new}."""
+        if others or not isinstance(names, Mapping):
+            raise ConfigError(no_dict(names, others))
         new = {self._field(old).name: one for old, one in names.items()}
         pairs = [(new.get(name, name), name) for name in self.columns]
         return self._chosen(pairs, "rename")
@@ -283,20 +288,26 @@ class Frame(Runs):
         given = read_expression(condition, "filter", self.columns, self.connection.database)
         return self._on(Keep(self.node, f"({given.sql})", given.reads))
 
-    def with_columns(self, **values: str) -> Frame:
+    def with_columns(self, *unnamed: object, **values: str) -> Frame:
         """New columns, each an expression in SQL: total="price * 2". One sees those before it."""
+        if unnamed:
+            raise ConfigError(no_name(unnamed[0]))
         node, database = self.node, self.connection.database
         for name, value in values.items():
             given = read_expression(value, "with_columns", node.columns, database)
             node = Extend(node, (name,), given.sql, given.reads, is_of_row=given.is_of_row)
         return self._on(node)
 
-    def sort(self, *columns: Names, descending: bool | Sequence[bool] = False) -> Frame:
+    def sort(
+        self, *columns: Names, descending: bool | Sequence[bool] = False, **others: object
+    ) -> Frame:
         """Rows in the order of columns; NULL goes last, and equal rows keep their order.
 
         descending: for all columns, or a list with one for each.
         """
-        names = _names(*columns)
+        if others:
+            raise ConfigError(no_order(others))
+        names = names_in(*columns)
         ways = list(descending) if isinstance(descending, Sequence) else [descending] * len(names)
         if not names or len(ways) != len(names):
             raise ConfigError(
@@ -310,10 +321,12 @@ class Frame(Runs):
 
     def limit(self, count: int, *, offset: int = 0) -> Frame:
         """The first rows, after `offset` that are left out."""
-        skipped = _count(offset, "offset", "limit", least=0)
-        return self._on(Limit(self.node, _count(count, "count", "limit", least=0), skipped))
+        skipped = check_count(offset, "offset", "limit", least=0)
+        return self._on(Limit(self.node, check_count(count, "count", "limit", least=0), skipped))
 
-    head = limit
+    def head(self, count: int = 5, *, offset: int = 0) -> Frame:
+        """As `limit`, with 5 rows unless told."""
+        return self.limit(count, offset=offset)
 
     def _chosen(self, pairs: list[tuple[str, str]], verb: str) -> Frame:
         """Some columns under new names, as (new name, name)."""
@@ -378,24 +391,3 @@ class Frame(Runs):
 
 def _reads(langex: Langex) -> frozenset[str]:
     return frozenset(field.name for field in langex.fields)
-
-
-def _names(*given: Names) -> list[str]:
-    """Names that were given one by one or in lists; what is neither is refused as a name later."""
-    one_each = (
-        one if isinstance(one, Iterable) and not isinstance(one, str) else [one] for one in given
-    )
-    return [name for names in one_each for name in names]
-
-
-def _count(value: object, name: str, verb: str, *, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ConfigError(
-            f"{name} of {verb} is {value!r}; it must be a whole number, {least} or more."
-        )
-    return value
-
-
-def _share(value: object, name: str, verb: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ConfigError(f"{name} of {verb} is {value!r}; it must be above 0 and at most 1.")

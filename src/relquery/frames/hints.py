@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
-from relquery.errors import did_you_mean
+from relquery.errors import did_you_mean, unknown
 
 ROWS = (
     "A frame has no rows before it runs. Write f.collect() for all of them, len(f.collect()), or "
@@ -71,3 +72,32 @@ def no_item(key: object, columns: Sequence[str]) -> str:
         "A frame has no f[...]. Write f.select('title') for columns, f.filter('year > 2000') for "
         "rows, and f.limit(10, offset=20) for a slice."
     )
+
+
+def no_dict(names: object, others: Mapping[str, object]) -> str:
+    """The message about rename without a dict. others: what it was given by name."""
+    pairs = {old: new for old, new in others.items() if isinstance(new, str)}
+    if isinstance(found := others.get("columns"), Mapping):  # as pandas has it
+        pairs = dict(found)
+    given = ", ".join(f"{name}=..." for name in others) or repr(names)
+    return f"rename was given {given}; it takes a dict: f.rename({pairs or {'old': 'new'}!r})."
+
+
+def no_name(value: object) -> str:
+    """The message about an expression of with_columns that has no name."""
+    found = re.fullmatch(r"(.+?)\s+AS\s+(\w+)\s*", str(value), re.IGNORECASE | re.DOTALL)
+    write = f"{found[2]}={found[1]!r}" if found else "total='price * 2'"
+    return (
+        f"with_columns was given {value!r} without a name; it takes expressions in SQL by name: "
+        f"f.with_columns({write})."
+    )
+
+
+def no_order(others: Mapping[str, object]) -> str:
+    """The message about keywords that sort does not have."""
+    name, value = next(iter(others.items()))
+    if name == "ascending" and isinstance(value, bool):
+        return f"sort has no ascending. Write descending={not value}."
+    if name == "by":  # as pandas has it
+        return f"sort takes columns without a keyword: f.sort({value!r})."
+    return unknown("keyword", name, ["descending"], of="sort")

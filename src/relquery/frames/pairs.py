@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from relquery.errors import ConfigError, QueryError, UnknownColumnError, unknown
+from relquery.errors import ConfigError, QueryError, UnknownColumnError, unknown_value
 from relquery.frames.plan.compile import EARLIER, LATER, LEFT, RIGHT
 from relquery.frames.plan.nodes import Blocking, Distinct, How, Join, Near, Node
 from relquery.frames.read.calls import call, check_options
@@ -36,26 +36,31 @@ def joined(
 ) -> Join:
     """Pairs for which the model says yes. blocking: threshold, size of the sample and its seed."""
     if how not in get_args(How):
-        raise ConfigError(unknown("value of how", how, get_args(How), of="sem_join"))
+        raise ConfigError(unknown_value("how", how, get_args(How), of="sem_join"))
     langex = read_langex(instruction, sides(left, right), verb="sem_join")
     check_named(langex, instruction, "sem_join", left.columns)
     given = check_options(options, "sem_join", "classify")
     asked = call("AI_FILTER", [text(langex.claim.prompt)], langex.fields, given)
-    near = None
-    if blocking is not None:
-        of_left, of_right = (
-            [field for field in langex.fields if field.sql.startswith(f"{side}.")]
-            for side in (LEFT, RIGHT)
-        )
-        if not of_left or not of_right:
-            raise ConfigError(
-                f"sem_join has blocking, but the instruction {instruction!r} names columns of one "
-                "side only. Name one of each, e.g. {a:left} and {b:right}."
-            )
-        near = Blocking(_whole(of_left), _whole(of_right), *blocking)
+    of_left, of_right = _by_side(langex.fields, instruction)
+    near = None if blocking is None else Blocking(_whole(of_left), _whole(of_right), *blocking)
     names = _names(left, right) if how in ("inner", "left") else _of_side(left, LEFT)
     check_names([name for name, _ in names], "sem_join")
     return Join(left, right, how, asked, near, names)  # type: ignore[arg-type]
+
+
+def _by_side(fields: Sequence[Field], instruction: str) -> tuple[list[Field], list[Field]]:
+    """Fields of the left and of the right. Raises ConfigError if a side has none, as all pairs of
+    a row would get one answer.
+    """
+    of_left, of_right = (
+        [field for field in fields if field.sql.startswith(f"{side}.")] for side in (LEFT, RIGHT)
+    )
+    if not of_left or not of_right:
+        raise ConfigError(
+            f"The instruction of sem_join, {instruction!r}, names columns of one side only. Name "
+            "one of each, e.g. {a:left} and {b:right}; to ask about one frame, use sem_filter."
+        )
+    return of_left, of_right
 
 
 def nearest(left: Node, right: Node, left_on: str, right_on: str, count: int, score: str) -> Near:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
 from relquery.errors import ConfigError, unknown
 from relquery.prompt import Sampling
 
+SETTINGS = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
 
-def read_sampling(settings: dict[str, Any]) -> Sampling:
-    """Raises ConfigError for a setting that is not known or not valid."""
-    known = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
+
+def keywords_of(function: Callable[..., object]) -> list[str]:
+    """The parameters of a function that have names only."""
+    given = inspect.signature(function).parameters.values()
+    return [one.name for one in given if one.kind is one.KEYWORD_ONLY]
+
+
+def read_sampling(settings: dict[str, Any], also: Iterable[str] = ()) -> Sampling:
+    """Raises ConfigError for a setting that is not known or not valid.
+
+    also: other keywords that the user could have meant.
+    """
+    known = [*SETTINGS, *also]
     for name in settings:
-        if name not in known:
+        if name not in SETTINGS:
             raise ConfigError(unknown("setting", name, known, of="a query"))
     labels = settings.get("labels")
     if isinstance(labels, Iterable) and not isinstance(labels, str):

@@ -169,7 +169,7 @@ def test_an_empty_table_finds_nothing(con: Connection) -> None:
     [
         ("SELECT passages('doc', 'x')", "table 'doc' to search does not.*Did you mean 'docs'"),
         ("SELECT passages('docs', 'x', 0)", "number of texts to find is 0"),
-        ("SELECT passages('docs', 'x', 'two')", "number of texts to find is two"),
+        ("SELECT passages('docs', 'x', 'two')", "number of texts to find is 'two'"),
         ("SELECT passages('docs')", "passages was called with 1 argument"),
         ("SELECT passages('wide', 'x')", r"2 columns of text \(a, b\).*'x', 5, 'a'|question, 5"),
         ("SELECT passages('numbers', 'x')", "no column of text"),
@@ -181,7 +181,24 @@ def test_an_empty_table_finds_nothing(con: Connection) -> None:
         ("SELECT passages(docs, question) FROM q", r"must be a text.*passages\('docs', question"),
         ("SELECT AI_DEDUP(docs, 'x') FROM docs", r"must be a text.*AI_DEDUP\('table', text"),
         ("SELECT passages('docs', question, 'text') FROM q", r"question, 5, 'text'"),
-        ("SELECT AI_DEDUP('docs', 'x', 'text')", r"threshold is text.*text, 0.9, 'text'"),
+        ("SELECT AI_DEDUP('docs', 'x', 'text')", r"threshold is 'text'.*text, 0.9, 'text'"),
+        (
+            "SELECT AI_SEARCH('docs', 'x', k := 1)",
+            r"no named arguments; write the number third: AI_SEARCH\('docs', question, 1\)",
+        ),
+        (
+            "SELECT AI_DEDUP('docs', 0.7, question) FROM q",
+            r"threshold third: AI_DEDUP\('docs', question, 0.7\)",
+        ),
+        (
+            "SELECT AI_DEDUP(question, 0.7) FROM q",
+            r"threshold third: AI_DEDUP\('table', question, 0.7\)",
+        ),
+        (
+            "WITH d AS (SELECT text FROM docs) SELECT AI_SEARCH('d', 'x', 2)",
+            "A WITH entry cannot be searched; save it as a table or view first",
+        ),
+        ("SELECT passages('docs', 'x', 2::VARCHAR)", "number of texts to find is '2'"),
         ("SELECT AI_DEDUP('wide', 'x')", r"AI_DEDUP\('wide', text, 0.9, 'a'\)"),
         ("SELECT AI_SEARCH('wide', 'x')", r"AI_SEARCH\('wide', question, 5, 'a'\)"),
         ("SELECT passages('wide.b', 'x')", r"apart: passages\('wide', question, 5, 'b'\)"),

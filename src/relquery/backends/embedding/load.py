@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from relquery.errors import ConfigError, unknown
@@ -33,7 +34,14 @@ def load_embedder(name: str, **options: Any) -> Embedder | None:
         return None
     provider, colon, model = name.partition(":")
     if colon and provider == "openai":
+        if not model:
+            raise ConfigError(
+                "The embedder's name is empty. Write openai:NAME, e.g. "
+                "openai:text-embedding-3-small."
+            )
         return _endpoint(model, options)
+    if name.startswith("text-embedding-") and not Path(name).exists():
+        raise ConfigError(f"'{name}' is an embedder of OpenAI. Write 'openai:{name}'.")
     _check(options, _OF_ENCODERS, "an encoder")
     from relquery.backends.embedding.local import LocalEmbedder
 

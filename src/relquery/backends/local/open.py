@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from relquery.backends.local.embedded import EmbeddedBackend, StoreOptions
 from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
-from relquery.config import EngineConfig
+from relquery.config import OF_CONNECT, EngineConfig
 from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.job_time import JobTime
 from relquery.engine.cost.linear import LinearCost
@@ -48,7 +48,8 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     """
     for name in options:
         if name not in _KNOWN:
-            raise ConfigError(unknown("option", name, _KNOWN, of="the embedded engine"))
+            known = [*_KNOWN, *OF_CONNECT]
+            raise ConfigError(unknown("option", name, known, of="the embedded engine"))
     try:
         from relquery.model.networks.load import load
     except ModuleNotFoundError as error:

@@ -49,6 +49,7 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
         return _named(data, connection)
     if isinstance(data, str | Path):
         return _file(Path(data), connection)
+    _check_table(data)
     library = _library(data)
     if library == "polars" and hasattr(data, "collect_schema") and hasattr(data, "collect"):
         names = _checked(list(data.collect_schema().names()))
@@ -62,6 +63,15 @@ def read_source(data: object, connection: Connection) -> tuple[Source, tuple[str
     names = _checked(table.column_names)
     lent = connection.lent.lend(data, table)
     return Source(connection, lent, library, index, dtypes), names
+
+
+def _check_table(data: object) -> None:
+    """Raises TableError for a Series of pandas or polars."""
+    if type(data).__name__ == "Series" and _library(data) in ("pandas", "polars"):
+        name = getattr(data, "name", None) or "column"
+        raise TableError(
+            f"rq.frame was given a Series. A Series is one column; write df[[{name!r}]]."
+        )
 
 
 def _checked(names: list[str]) -> tuple[str, ...]:

@@ -197,6 +197,11 @@ class _Compiler:
         rows = self.steps.entry(self._with_place(block, place).sql())
         columns, hidden, column = block.columns, block.hidden, quoted(node.column)
         if node.asks is not None:
+            key = quoted(place)
+            rows = self.steps.entry(  # the first of identical texts, which need no call
+                f"SELECT * FROM {rows}\nWHERE {key} IN (SELECT min({key}) FROM {rows} "
+                f"GROUP BY {column}, CASE WHEN {column} IS NULL THEN {key} END)"
+            )
             near = f"AI_SIMILARITY({EARLIER}.{column}, {LATER}.{column}) >= {node.threshold!r}"
             source = (
                 f"{rows} AS {LATER}\nANTI JOIN {rows} AS {EARLIER}\n"

@@ -67,9 +67,14 @@ def count_of(value: object) -> int:
     """How many texts to find. Raises QueryError unless it is a whole number above 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise QueryError(
-            f"The number of texts to find is {value}; it must be a whole number above 0."
+            f"The number of texts to find is {_shown(value)}; it must be a whole number above 0."
         )
     return value
+
+
+def _shown(value: object) -> str:
+    """A number as it is, and a text in quotes; a Decimal would show its type."""
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def threshold_of(value: object) -> float:
@@ -79,7 +84,7 @@ def threshold_of(value: object) -> float:
     except (TypeError, ValueError):
         threshold = -1.0
     if not 0 < threshold <= 1:
-        raise QueryError(f"The threshold is {value}; it must be above 0 and at most 1.")
+        raise QueryError(f"The threshold is {_shown(value)}; it must be above 0 and at most 1.")
     return threshold
 
 

@@ -22,7 +22,8 @@ from relquery.retrieval.tfidf import WordlessIndex
 from relquery.retrieval.vectors import VectorIndex
 from relquery.sql.host.database import Database
 from relquery.sql.retrieval.columns import Column, find_column
-from relquery.sql.retrieval.named import OF_TABLES, Named, named_in
+from relquery.sql.retrieval.named import OF_TABLES, Named, is_entry, named_in
+from relquery.sql.retrieval.paths import find_table
 from relquery.sql.statements.prepared import read_prepared
 
 _MOST_KNOWN = 1 << 16  # questions whose passages are kept
@@ -57,6 +58,11 @@ class Corpora:
     def prepare(self, sql: str) -> None:
         """Read what a statement searches. Raises QueryError for an unknown table or column."""
         for named, function in self._named_in(sql).items():
+            if find_table(named.table, self.database) is None and is_entry(sql, named.table):
+                raise QueryError(
+                    f"The table '{named.table}' to search does not exist. A WITH entry cannot be "
+                    "searched; save it as a table or view first."
+                )
             self.read(named, function)
 
     def read(self, named: Named, function: str = "") -> None:

@@ -18,6 +18,7 @@ OF_TABLES = (ours.PASSAGES, ours.SEARCH, ours.DEDUP)
 
 _WORD = re.compile(r"\w+")
 _THIRD, _COLUMN = 2, 3
+_NAMING = (TokenType.COLON_EQ, TokenType.FARROW)
 _WRITTEN = {
     ours.PASSAGES: "passages('{}', question, 5, '{}')",
     ours.SEARCH: "AI_SEARCH('{}', question, 5, '{}')",
@@ -87,6 +88,7 @@ def _calls(sql: str, functions: Collection[str]) -> Iterator[tuple[str, list[lis
 
 def _named(function: str, arguments: Sequence[Sequence[Token]]) -> Named | None:
     """What a call searches; None if the call does not say it in texts."""
+    _check_places(function, arguments)
     texts = [_text(argument) for argument in arguments]
     column = texts[_COLUMN] if len(texts) > _COLUMN else ""
     if not texts or texts[0] is None or column is None:
@@ -95,11 +97,47 @@ def _named(function: str, arguments: Sequence[Sequence[Token]]) -> Named | None:
         is_count = function != ours.DEDUP
         least = "a whole number above 0" if is_count else "above 0 and at most 1"
         raise QueryError(
-            f"The {'number of texts to find' if is_count else 'threshold'} is {third}; it must be "
-            f"{least}. It is the third argument, and a column is the fourth: "
+            f"The {'number of texts to find' if is_count else 'threshold'} is {third!r}; it must "
+            f"be {least}. It is the third argument, and a column is the fourth: "
             f"{written(function, Named(texts[0], third))}."
         )
     return Named(texts[0], column)
+
+
+def _check_places(function: str, arguments: Sequence[Sequence[Token]]) -> None:
+    """Raises QueryError for a named argument, and for a threshold in place of the text."""
+    name = ours.USAGES[function].partition("(")[0]
+    table = next((found for one in arguments[:1] if (found := _text(one)) is not None), "table")
+    for argument in arguments:
+        if len(argument) > 2 and argument[1].token_type in _NAMING:
+            value = argument[2].text if argument[2].token_type is TokenType.NUMBER else "5"
+            text = "text" if function == ours.DEDUP else "question"
+            raise QueryError(
+                f"{name} takes no named arguments; write the number third: "
+                f"{name}('{table}', {text}, {value})."
+            )
+    if function == ours.DEDUP and len(arguments) > 1 and _is_number(arguments[1]):
+        other = arguments[2] if len(arguments) > 2 else arguments[0]
+        column = other[0].text if len(other) == 1 and _text(other) is None else "text"
+        raise QueryError(
+            "The table comes first, the text second and the threshold third: "
+            f"{name}('{table}', {column}, {arguments[1][0].text})."
+        )
+
+
+def _is_number(argument: Sequence[Token]) -> bool:
+    return len(argument) == 1 and argument[0].token_type is TokenType.NUMBER
+
+
+def is_entry(sql: str, table: str) -> bool:
+    """Whether a name is that of a WITH entry of a statement. table: in lower case."""
+    tokens = tokenize(sql)
+    return any(
+        name.text.lower() == table
+        and alias.token_type is TokenType.ALIAS
+        and opening.token_type is TokenType.L_PAREN
+        for name, alias, opening in zip(tokens, tokens[1:], tokens[2:], strict=False)
+    )
 
 
 def _text(argument: Sequence[Token]) -> str | None:

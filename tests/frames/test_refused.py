@@ -1,0 +1,88 @@
+"""What is written wrongly is refused when the verb is written, with the right form, and no call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pandas as pd
+import pytest
+
+from relquery.connection import Connection, connect
+from relquery.errors import ConfigError, TableError
+from relquery.frames.frame import Frame, frame
+from tests.frames.near import install
+from tests.sql.fakes import FakeBackend
+
+ROWS = [{"id": number, "message": f"text {number}"} for number in range(7)]
+
+
+@pytest.fixture
+def rows(con: Connection) -> Frame:
+    return frame(ROWS, con)
+
+
+@pytest.mark.parametrize(
+    ("use", "remedy"),
+    [
+        (
+            lambda f: f.sem_classify("What is {message}?", "billing, technical", "x"),
+            "labels=['billing', 'technical']",
+        ),
+        (lambda f: f.sem_map("Kind of {message}", "x", labels="a,b"), "labels=['a', 'b']"),
+        (lambda f: f.sem_map("Kind of {message}", "x", labels=[]), "has no labels"),
+        (lambda f: f.sem_classify("Kind of {message}", []), "has no labels"),
+        (lambda f: f.sem_classify("Kind of {message}", ["a", ""]), "an empty text"),
+        (lambda f: f.sem_classify("Kind of {message}", ["a", "a"]), "'a' more than once"),
+        (lambda f: f.sem_classify("Kind of {message}", ["a", None]), "a label is a text"),
+        (lambda f: f.sort("id", ascending=False), "Write descending=True"),
+        (lambda f: f.sort("id", descendin=True), "Did you mean 'descending'?"),
+        (lambda f: f.sort(by="id"), "f.sort('id')"),
+        (lambda f: f.rename(id="n"), "f.rename({'id': 'n'})"),
+        (lambda f: f.rename(columns={"id": "n"}), "f.rename({'id': 'n'})"),
+        (lambda f: f.rename("n"), "f.rename({'old': 'new'})"),
+        (lambda f: f.with_columns("id*2 AS x"), "f.with_columns(x='id*2')"),
+        (lambda f: f.with_columns("id*2"), "f.with_columns(total='price * 2')"),
+        (
+            lambda f: f.sem_join("{message:left} and {message:right}?", f),
+            "Give the other frame first, then the instruction.",
+        ),
+        (lambda f: f.sem_join(f, "{message:left}?"), "of one side only"),
+        (
+            lambda f: f.sem_join(f, "{message:left} {message:right}?", "iner"),
+            "how='iner' is not known to sem_join. Known: inner, left, semi, anti. "
+            "Did you mean 'inner'?",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_the_right_form(
+    rows: Frame, backend: FakeBackend, use: Callable[[Frame], Frame], remedy: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(remedy)):
+        use(rows)
+    assert not backend.asked
+
+
+def test_labels_may_be_numbers_and_have_descriptions(rows: Frame) -> None:
+    labels = [{"label": "x", "description": "the first"}, "y"]
+    rows.sem_classify("Kind of {message}", labels).collect()  # type: ignore[arg-type]
+    rows.sem_classify("Kind of {message}", [1, 2]).collect()  # type: ignore[list-item]
+
+
+def test_a_series_is_refused_as_one_column(con: Connection) -> None:
+    with pytest.raises(TableError, match=re.escape("A Series is one column; write df[['id']]")):
+        frame(pd.DataFrame(ROWS)["id"], con)
+
+
+def test_head_gives_five_rows_unless_told(rows: Frame) -> None:
+    assert [len(rows.head().collect()), len(rows.head(2).collect())] == [5, 2]
+
+
+def test_identical_texts_are_duplicates_without_a_call() -> None:
+    refuses = FakeBackend(lambda query, fields: "No")
+    with connect(refuses, ledger=None) as con:
+        install(con)
+        rows = [{"text": text} for text in ("red apple", None, "red apple", "red apples", None)]
+        kept = frame(rows, con).sem_dedup("text", 0.1, ask=True).pl()["text"].to_list()
+    assert kept == ["red apple", None, "red apples", None]
+    assert [set(one.fields.values()) for one in refuses.asked] == [{"red apple", "red apples"}]
