@@ -35,12 +35,14 @@ def result_paths(paths: object) -> list[Path]:
     """The files to read: one or several. Raises ConfigError for anything else."""
     given = [paths] if isinstance(paths, str | PathLike) else paths
     found = list(given) if isinstance(given, Iterable) else [given]
+    read = []
     for one in found:
         if not isinstance(one, str | PathLike):
             raise ConfigError(
                 f"paths has {type_of(one)}; it must be a result file or a list of result files."
             )
-    return [Path(one) for one in found]
+        read.append(Path(one))
+    return read
 
 
 class BatchFiles:
