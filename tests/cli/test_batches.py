@@ -63,11 +63,11 @@ def test_a_batch_holds_the_prompts_in_the_best_order(run: Run) -> None:
         "--method", "fixed", "--template", "Is it?", "--batch", "b.jsonl", "--model", "m",
         "--max-tokens", "7",
     )  # fmt: skip
-    assert out == "Order: fixed, hit rate 52.9%.\n"
+    assert out == "Order: fixed; hit rate 52.9%.\n"
     assert err.splitlines() == [
         "4 requests in b.jsonl.",
-        "When the results have come: relquery reorder shop.csv --answers RESULTS --answered "
-        "FILE.csv",
+        "When the results have arrived, run: relquery reorder shop.csv --answers RESULTS "
+        "--answered FILE.csv",
     ]
     found = providers.requests([Path("b.jsonl")])
     schedule = reorder(ROWS, "fixed", "discover")
@@ -172,7 +172,12 @@ def test_columns_of_the_table_keep_their_names(run: Run) -> None:
         (("--answers", "1.jsonl", "--answered", "t.csv"), "1.jsonl cannot be read"),
         (("--form", "opena"), "Did you mean 'openai'"),
         (("--template", "{note}"), "can only have {fields}"),
-        (("--template", "@none.txt"), "--template @none.txt: the file cannot be read"),
+        (
+            ("--template", "@none.txt"),
+            "the file none.txt cannot be read: No such file or directory.",
+        ),
+        (("--template", "shop.csv"), "shop.csv is a file. Write @shop.csv to read the template"),
+        (("--template", "Q", "--system", "shop.csv"), "Write @shop.csv to read the system"),
         (("--template", "Q", "--prefix", "P"), "Leave --prefix out"),
         (("--template", "Q", "--batch", "b.jsonl", "--model", "m", "--waves", "0"), "waves is 0"),
     ],

@@ -187,6 +187,9 @@ def test_rows_without_a_value_are_counted_and_the_exit_code_is_3(relquery: Run, 
         (("SELECT LLM('?', a) FROM t", "--explain", "-o", "rows.csv"), "Remove --output"),
         (("EXPLAIN SELECT LLM('?', a) FROM t", "-o", "rows.csv"), "Remove --output"),
         (("SELECT LLM('?', a, labels := 'Yes, No') FROM t",), "it must be a list"),
+        (("SELECT 1", "--html", "absent/page.html"), "the folder absent does not exist"),
+        (("SELECT 1", "--preview-rows", "3"), "--preview-rows is for --preview. Add --preview"),
+        (("SELECT 1", "--guard-rows", "3"), "--guard-rows is for --guard. Add --guard"),
         (("SELECT 1", "--ledger", "absent/answers.db"), "folder absent does not exist"),
     ],
 )
@@ -473,6 +476,6 @@ def test_a_preview_shows_some_rows_and_what_all_rows_would_cost(
 def test_a_run_is_written_to_a_page(relquery: Run, table: str, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     command = ["sql", LABELLED, "-t", f"t={table}", "-m", MODEL, "--html", str(page)]
-    relquery(*command)
+    assert f"Wrote the page to {page}." in relquery(*command)[1]
     assert page.read_text(encoding="utf-8").count("<details") == 3
     assert "not about the preview" in relquery(*command, "--preview", code=1)[1]

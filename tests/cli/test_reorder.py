@@ -290,7 +290,7 @@ def test_an_ending_in_capitals_is_one(run: Run, shop: str, tmp_path: Path) -> No
 def test_orders_that_no_cache_holds_are_said_to_cost_the_same(run: Run, shop: str) -> None:
     out, _ = run(shop, "--weight", "gpt-4o-mini")
     assert "cheapest" not in out
-    assert "(most token hits)" in out
+    assert "(most tokens shared)" in out
     assert "No shared prefix reaches the 1,024 tokens that gpt-4o-mini caches at least" in out
     out, _ = run(shop, "--weight", "gpt-4o-mini", "--prefix", "word " * 2000)
     assert "(cheapest)" in out

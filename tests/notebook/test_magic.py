@@ -180,7 +180,7 @@ def test_connect_binds_a_connection_that_later_cells_use(
         ("%relquery conect demo", "'conect' is neither SQL nor a command. Did you mean 'connect'?"),
         ("%relquery connect demo --databse x", "Did you mean '--database'?"),
         ("%%relquery SELECT 2\nSELECT 1", "SQL begins on the line below"),
-        ("%relquery connect", "the following arguments are required: model"),
+        ("%relquery connect", "Name a model: %relquery connect demo"),
         ("%relquery connect demo memory", "must be NAME=VALUE"),
     ],
 )

@@ -169,6 +169,9 @@ def test_a_list_of_rows_is_a_table() -> None:
     [
         (pl.LazyFrame({"a": [1]}), "LazyFrame is not a table. Collect it first"),
         (Path("t.csv"), "PosixPath is not a table. Read the file first"),
+        (pd.Series(["x"], name="a"), "Series is one column, not a table.*{'a': values}"),
+        (pl.Series(["x"]), "Series is one column, not a table"),
+        (pa.chunked_array([["x"]]), "ChunkedArray is one column, not a table"),
         (pd.DataFrame({"a": [2**80, 1]}), "cannot be read.*cast it to text"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "a unique name"),
         (pd.DataFrame({"a": [1, "x"]}), "values of one type"),

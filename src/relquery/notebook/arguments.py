@@ -51,12 +51,14 @@ def _query_parser() -> _Parser:
 
 def _connect_parser() -> _Parser:
     parser = _Parser("%relquery connect", add_help=False, allow_abbrev=False)
-    parser.add_argument("model")
+    parser.add_argument("model", nargs="?")
     parser.add_argument("options", nargs="*", metavar="NAME=VALUE")
     parser.add_argument("--con", default="con", metavar="NAME")
     parser.add_argument("--database", metavar="FILE")
     parser.add_argument("--ledger", metavar="FILE")
     parser.add_argument("--order")
+    # parse_intermixed_args takes its usage as a format, in which a % counts.
+    parser.usage = parser.format_usage().removeprefix("usage: ").strip().replace("%", "%%")
     return parser
 
 
@@ -81,7 +83,10 @@ def read_connect(line: str) -> argparse.Namespace | None:
         return None
     parser, words = _connect_parser(), _words(line)[1:]
     parser.check(words)
-    return parser.parse_intermixed_args(words)
+    arguments = parser.parse_intermixed_args(words)
+    if arguments.model is None:
+        raise ConfigError("Name a model: %relquery connect demo")
+    return arguments
 
 
 def pairs(options: Sequence[str]) -> dict[str, Any]:

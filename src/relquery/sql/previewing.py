@@ -58,7 +58,7 @@ def preview_query(
     Raises ConfigError for `rows`, and QueryError for what is not a single query with calls.
     """
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise ConfigError(f"rows is {rows!r}; it must be a whole number from 1 on.")
+        raise ConfigError(f"rows is {rows!r}; it must be a whole number, 1 or more.")
     start, paid, sample = asker.clock(), Paid(), Sample(rows)
     without_guard = replace(asker, config=replace(asker.config, guard=None))
     with database.held():

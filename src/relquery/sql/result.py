@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
-from relquery.errors import MissingExtraError
+from relquery.errors import ConfigError, MissingExtraError
 from relquery.prompt import Finish
 from relquery.report import Report
 from relquery.sql.exchange.distinct import distinct_names
@@ -117,12 +117,21 @@ class Result:
     def write_html(self, path: str | Path) -> None:
         """Write a page about the run: the query, its stages, the first rows, and, if `sql` was
         given record=True, what was reused of each prompt. One file, which needs nothing else.
+
+        Raises ConfigError if the file cannot be written.
         """
         shown = self.head(_SHOWN_ROWS).fetchall()
         view = result_table(self.columns, self.table.schema.types, shown, self.reasons)
         text = page(self.query, view, self._size_in_words(), self.report, self.recording)
         # A lone surrogate in an answer is not text that a file can hold.
-        Path(path).write_text(text, encoding="utf-8", errors="replace")
+        try:
+            Path(path).write_text(text, encoding="utf-8", errors="replace")
+        except OSError as error:
+            if not (folder := Path(path).parent).is_dir():
+                reason = f"the folder {folder} does not exist. Create it first."
+            else:
+                reason = f"{error.strerror}. Give another file name."
+            raise ConfigError(f"The page {path} cannot be written: {reason}") from error
 
     def _columns(self) -> Iterator[tuple[pa.ChunkedArray, pa.Field]]:
         return zip(self.table.columns, self.table.schema, strict=True)

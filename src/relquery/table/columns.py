@@ -136,6 +136,11 @@ def _are_rows(data: Any) -> TypeGuard[Sequence[Mapping[str, Any]]]:
     return isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data)
 
 
+def _is_series(data: Any) -> bool:
+    """Whether it is a column of pandas or polars."""
+    return hasattr(data, "to_frame") and not hasattr(data, "columns")
+
+
 def _as_arrow(data: Any) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
@@ -146,6 +151,12 @@ def _as_arrow(data: Any) -> pa.Table:
         raise TableError(
             f"{type(data).__name__} is not a table. {remedy}Give an Arrow, pandas or polars "
             "table, a list of rows as mappings, or a mapping from column names to columns."
+        )
+    if isinstance(data, pa.ChunkedArray) or _is_series(data):
+        name = getattr(data, "name", None) or "column"
+        raise TableError(
+            f"{type(data).__name__} is one column, not a table. Give it a name: "
+            f"{{{name!r}: values}}."
         )
     try:
         return pa.table(data)

@@ -17,6 +17,7 @@ from relquery.table.dependencies.dependencies import Dependency
 from relquery.table.measure import Depth, Fields
 from relquery.table.prompts.answers import Answers, read_answers
 from relquery.table.prompts.batch import Batch, chosen, write_batch
+from relquery.table.prompts.files import batch_path, result_paths
 from relquery.table.prompts.forms import FormName, find_form, settings_of
 from relquery.table.prompts.marks import price_of, prompts
 from relquery.table.prompts.prompts import Prompts
@@ -161,6 +162,7 @@ class Schedule:
         anything is written.
         """
         source, made = self._source(), find_form(form)
+        file = batch_path(path, template)
         asked = price_of(price, source, model)
         asked, settings = settings_of(made, asked, model, max_tokens, ttl, options)
         sent = self if rows is None else self.part(chosen(self.rows, rows, source.count))
@@ -168,7 +170,7 @@ class Schedule:
             source,
             sent.rows,
             sent.fields,
-            Path(path),
+            file,
             Template.of(template),
             made,
             asked,
@@ -184,10 +186,10 @@ class Schedule:
         is an error. So is one to a row whose cells or columns have changed since.
 
         Warns with PartialResultWarning about rows without an answer, rows with several, and lines
-        that belong to no row. Raises TableError for a file that cannot be read.
+        that belong to no row. Raises TableError for a file that cannot be read or holds
+        requests, and ConfigError for what is not a file.
         """
-        given = [paths] if isinstance(paths, str | Path) else paths
-        return read_answers(self._source(), [Path(path) for path in given])
+        return read_answers(self._source(), result_paths(paths))
 
     def _source(self) -> Source:
         if self.source is None:

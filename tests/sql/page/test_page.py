@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relquery.connection import Connection, connect
+from relquery.errors import ConfigError
 from relquery.prompt import Answer, Finish, Role, Span
 from relquery.report import Report
 from relquery.sql.page.bars import bars
@@ -76,6 +77,16 @@ def test_without_a_recording_the_page_says_how_to_get_one(con: Connection, tmp_p
     text = well_formed((tmp_path / "run.html").read_text(encoding="utf-8"))
     assert "record=True" in text
     assert "projection 1" in text
+
+
+def test_a_page_that_cannot_be_written_is_an_error_with_a_remedy(
+    con: Connection, tmp_path: Path
+) -> None:
+    found = con.sql("SELECT 1")
+    with pytest.raises(ConfigError, match=r"the folder .*nodir does not exist. Create it first"):
+        found.write_html(tmp_path / "nodir" / "x.html")
+    with pytest.raises(ConfigError, match=r"cannot be written: .*Give another file name"):
+        found.write_html(tmp_path)
 
 
 def test_the_reused_part_is_marked_across_messages() -> None:

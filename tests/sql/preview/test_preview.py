@@ -171,7 +171,7 @@ def test_only_a_query_with_calls_has_a_preview(
 
 @pytest.mark.parametrize("rows", [0, -1, 2.5, True, "10"])
 def test_rows_are_a_number_from_one_on(con: Connection, rows: object) -> None:
-    with pytest.raises(ConfigError, match="whole number from 1 on"):
+    with pytest.raises(ConfigError, match="whole number, 1 or more"):
         con.preview(FILTER, rows=rows)  # type: ignore[arg-type]
 
 

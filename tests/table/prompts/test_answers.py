@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relquery.errors import PartialResultWarning, TableError
+from relquery.errors import ConfigError, PartialResultWarning, TableError
 from relquery.table.prompts import forms
 from relquery.table.prompts.answers import CHANGED, NO_RESULT, Answers
 from relquery.table.prompts.forms import FormName
@@ -149,11 +149,13 @@ NO_TEXT = {**providers.message(""), "content": []}
         (result("succeeded", message=providers.message("Ye", "max_tokens")), "was cut off"),
         (result("succeeded", message=providers.message("N", "refusal")), "The model refused"),
         (result("succeeded", message=providers.message("x", "tool_use")), "finish: 'tool_use'"),
-        (result("succeeded", message=NO_TEXT), "The answer is incomplete"),
+        (result("succeeded", message=NO_TEXT), "The answer has no text."),
         (response(providers.completion("Ye", "length")), "was cut off. Raise max_tokens"),
         (response(providers.completion("", "content_filter")), "a content filter blocked"),
         (response(providers.completion(None, "tool_calls")), "finish: 'tool_calls'"),
-        (response(providers.completion(None)), "The answer is incomplete"),
+        (response(providers.completion(None)), "The answer has no text."),
+        (response(providers.completion("")), "The answer has no text."),
+        (result("succeeded", message=providers.message("")), "The answer has no text."),
         (response(providers.completion(None, refusal="I won't.")), "refused: I won't."),
         (response({"error": {"message": "Slow down.", "type": "x"}}, 429), "429: Slow down."),
         (response({"choices": []}), "The result has no message."),
@@ -196,7 +198,7 @@ def test_two_results_of_a_row_are_told(
         "1 answer differs from an earlier answer to the same row: row 1 (out.jsonl, line 6)"
         in differing
     )
-    assert "1 result for rows that already have one: row 0 (out.jsonl, line 5)" in repeated
+    assert "1 result for a row that already has one: row 0 (out.jsonl, line 5)" in repeated
     twice = told(schedule, path, path)
     assert "6 results for rows that already have one" in str(twice)
 
@@ -210,7 +212,7 @@ def test_a_failure_and_an_answer_are_told_only_if_they_are_in_one_file(
     for paths in ([first, second], [second, first]):
         assert schedule.read_answers(paths).values.to_pylist()[0] == "answer 0"
     both = providers.write_results(tmp_path / "3.jsonl", [failed, *lines])
-    assert "1 result for rows that already have one" in str(told(schedule, both))
+    assert "1 result for a row that already has one" in str(told(schedule, both))
 
 
 @pytest.mark.parametrize(
@@ -282,14 +284,15 @@ def test_results_of_other_tables_are_told(
     assert answers.values.to_pylist() == [None, None, "answer 2", "answer 3"]
     assert answers.errors == {0: NO_RESULT, 1: CHANGED}
     moved, foreign = answers.problems
-    assert "1 result for rows that have changed since the batch was written" in moved
+    assert "1 result for a row that has changed since the batch was written" in moved
+    assert "line 7). It is ignored. Use" in moved
     assert "row 1 (out.jsonl, line 7)" in moved
     assert (
         "6 results with an id that no row of this table has: 'request-1' (out.jsonl, line 1)"
         in foreign
     )
     assert foreign.count("line") == 5
-    assert "..." in foreign
+    assert " and 1 more. Give" in foreign
 
 
 def test_lines_that_are_no_results_are_told(
@@ -313,14 +316,38 @@ def test_lines_that_are_no_results_are_told(
 def test_long_lists_are_cut_short() -> None:
     values = pa.array([None] * 20, pa.string())
     answers = Answers(values, {row: NO_RESULT if row % 2 else "Bad." for row in range(20)})
-    assert "No result for 10 rows: 1, 3, 5, 7, 9, ..." in str(answers)
+    assert "No result for 10 rows: 1, 3, 5, 7, 9 and 5 more." in str(answers)
     assert "5 more rows failed; `errors` has them." in str(answers)
     assert len(str(answers).splitlines()) == 9
+
+
+def test_one_more_failure_is_one_row() -> None:
+    answers = Answers(pa.array([None] * 6, pa.string()), dict.fromkeys(range(6), "Bad."))
+    assert "1 more row failed; `errors` has it." in str(answers)
+
+
+def test_a_file_of_requests_is_refused_and_one_request_among_results_is_told(
+    schedule: Schedule, lines: list[providers.Json], form: FormName, tmp_path: Path
+) -> None:
+    sent = tmp_path / "batch.jsonl"
+    with pytest.raises(
+        TableError, match=r"^batch.jsonl holds requests, not results\. Give the file"
+    ):
+        schedule.read_answers(sent)
+    path = providers.write_results(tmp_path / "out.jsonl", [*lines, providers.requests([sent])[0]])
+    (problem,) = told(schedule, path).problems
+    assert "a request, not a result (out.jsonl, line 5)" in problem
 
 
 def test_a_file_that_is_not_there_is_refused(schedule: Schedule, tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"none.jsonl cannot be read.*Give the result files"):
         schedule.read_answers(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize("paths", [5, [5], None])
+def test_what_is_not_a_file_is_refused(schedule: Schedule, paths: Any) -> None:
+    with pytest.raises(ConfigError, match="it must be a result file or a list of result files"):
+        schedule.read_answers(paths)
 
 
 def test_an_empty_table_has_no_answers(tmp_path: Path) -> None:

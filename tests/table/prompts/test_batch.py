@@ -314,7 +314,10 @@ def test_a_batch_without_a_bill_says_why(path: Path) -> None:
         "rq.Price or the name of one."
     )
     automatic = movies_without_price().write_batch(path, "", "openai", model="gpt-5.4-mini")
-    assert "its cache is automatic. rq.reorder(table, weight='gpt-5.4-mini')" in automatic.unbilled
+    assert automatic.unbilled.startswith(
+        "gpt-5.4-mini caches by itself, so the requests contain no"
+    )
+    assert "rq.reorder(table, weight='gpt-5.4-mini')" in automatic.unbilled
     assert repr(automatic) == "<Batch: 2 requests in 1 file, no bill>"
     billed = movies(12).write_batch(path, "", "anthropic", **MODEL, waves=2)
     assert billed.unbilled == ""
@@ -427,6 +430,11 @@ def test_waves_go_to_files_of_their_own(path: Path, monkeypatch: pytest.MonkeyPa
         ({"template": "{title}"}, "can only have"),
         ({"path": "/no/such/folder/x.jsonl"}, "the folder /no/such/folder does not exist"),
         ({"path": "."}, "is a folder"),
+        ({"path": 5}, "path is an int; it must be the file to write"),
+        (
+            {"path": "Is it?", "template": "b.jsonl"},
+            r"'b.jsonl', which is the name of a file. The file comes first: write_batch\('b.jsonl'",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(

@@ -151,7 +151,7 @@ def said(written: Batch | None, came: Answers | None, again: str) -> Iterator[st
         yield "Send each wave when the one before it has been answered."
     if written.bill is not None:
         yield written.cost
-    yield f"When the results have come: {again}"
+    yield f"When the results have arrived, run: {again}"
 
 
 def reading(file: str, options: Mapping[str, str | int | None]) -> str:

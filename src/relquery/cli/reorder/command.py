@@ -269,13 +269,28 @@ def _template(text: str | None, system: str, prefix: str) -> Template | None:
 
 
 def _text(option: str, text: str) -> str:
-    """The text of an option, or of the file that it names."""
+    """The text of an option, or of the file that it names. Raises ConfigError."""
     if not text.startswith("@"):
+        if _is_file(text):
+            what = option.removeprefix("--")
+            raise ConfigError(f"{text} is a file. Write @{text} to read the {what} from it.")
         return text
     try:
         return Path(text[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} {text}: the file cannot be read as text: {error}") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{option} {text}: the file {text[1:]} cannot be read: {error.strerror}. "
+            "Check its name."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option} {text}: the file cannot be read as text: {error}.") from error
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a path, or with characters that none has
+        return False
 
 
 def _print(comparison: Comparison, estimated: bool) -> None:

@@ -78,8 +78,8 @@ def tokens_note(hits: HitReport, estimated: bool) -> str:
 def in_short(comparison: Comparison) -> str:
     """Which order was chosen, in a line."""
     best = comparison.reports[comparison.best]
-    among = f", {criterion(comparison)}" if len(comparison.schedules) > 1 else ""
-    line = f"Order: {best.method}, hit rate {best.phr:.1%}{among}."
+    among = f" ({criterion(comparison)})" if len(comparison.schedules) > 1 else ""
+    line = f"Order: {best.method}{among}; hit rate {best.phr:.1%}."
     if best.bill is not None and not is_cached(comparison):
         return f"{line} {too_short(best.bill)}"
     return line
@@ -91,7 +91,7 @@ def criterion(comparison: Comparison) -> str:
     if report.bill is not None and is_cached(comparison):
         return "cheapest"
     if report.tokens is not None:
-        return "most token hits" if report.tokens.lru is None else "most hits under LRU"
+        return "most tokens shared" if report.tokens.lru is None else "most hits under LRU"
     return "highest hit rate"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,13 @@ from rich.console import Console
 from relquery.cli.sql.explained import analyzed, shown, whole
 from relquery.cli.sql.formats import SHOWN, WRITERS, Format, as_markdown, print_errors, rows_of
 from relquery.cli.sql.kept import Came, what_is_kept
-from relquery.cli.sql.params import read_params, read_selectivity
+from relquery.cli.sql.params import (
+    GUARD_ROWS,
+    PREVIEW_ROWS,
+    read_params,
+    read_selectivity,
+    rows_for,
+)
 from relquery.cli.sql.setup import Setup
 from relquery.cli.sql.wanted import Outcome, Wanted
 from relquery.cli.terminal.exits import ERROR, INTERRUPTED, ROWS_LOST
@@ -94,8 +100,9 @@ def sql(
         ),
     ] = None,
     guard_rows: Annotated[
-        int, typer.Option(help="How many inputs of each call --guard asks twice, at most.")
-    ] = 50,
+        int | None,
+        typer.Option(help="How many inputs of each call --guard asks twice, at most (default 50)."),
+    ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(help="Maximum answer length in tokens (default 256).")
     ] = None,
@@ -145,7 +152,9 @@ def sql(
             help="Run the query on a few rows, and show what it would cost for all of them.",
         ),
     ] = False,
-    preview_rows: Annotated[int, typer.Option(help="How many rows --preview takes.")] = 10,
+    preview_rows: Annotated[
+        int | None, typer.Option(help="How many rows --preview takes (default 10).")
+    ] = None,
     selectivity: Annotated[
         list[str] | None,
         typer.Option(
@@ -187,13 +196,18 @@ def sql(
         options["cost"] = cost
     sampling: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "seed": seed}
     tables = find_tables(table or [])
+    guarded = rows_for("--guard", guard_rows, GUARD_ROWS, is_on=guard is not None)
     setup = Setup(
-        model, options, tables, database, order, guard, guard_rows, ledger, embedder, index,
-        sampling,
-    )  # fmt: skip
+        model, options, tables, database, order, guard, guarded, ledger, embedder, index, sampling
+    )
     if query is None and _is_typed():
-        given = {"--param": param, "--output": output, "--selectivity": selectivity}
-        _check_for_shell(given | {"--explain": explain, "--preview": preview, "--html": html})
+        given: dict[str, object] = {
+            "--param": param,
+            "--output": output,
+            "--selectivity": selectivity,
+        }
+        given |= {"--explain": explain, "--preview": preview, "--preview-rows": preview_rows}
+        _check_for_shell(given | {"--html": html})
         _warn_of_demo(setup, table or [])
         _open_shell(setup, form, keep_history=history)
         return
@@ -201,7 +215,8 @@ def sql(
     params = read_params(param or [])
     asks_to_explain = explain or is_explain(text)
     shares = read_selectivity(selectivity or [], explains=asks_to_explain)
-    wanted = Wanted(asks_to_explain, shares, preview_rows if preview else None, html)
+    seen = rows_for("--preview", preview_rows, PREVIEW_ROWS, is_on=preview)
+    wanted = Wanted(asks_to_explain, shares, seen if preview else None, html)
     wanted.check(output)
     write = None if output is None else _writer(output, tables)
     _warn_of_demo(setup, table or [])
@@ -223,8 +238,7 @@ def sql(
                 errors_console().print(f"Error: {said}", style="red", markup=False, highlight=False)
                 raise typer.Exit(ERROR) from None
     result = outcome.result
-    if write is not None:
-        write(result)
+    _save(result, write, html)
     _print(outcome, form)
     print_errors(result)
     if result.errors and not allow_errors:
@@ -247,6 +261,15 @@ def _open_shell(setup: Setup, form: Format, *, keep_history: bool) -> None:
     from relquery.cli.shell.start import open_shell  # takes a tenth of a second to import
 
     open_shell(setup, form, keep_history=keep_history)
+
+
+def _save(result: Result, write: Callable[[Result], None] | None, html: Path | None) -> None:
+    """Write what the options ask for, and say so on standard error."""
+    if write is not None:
+        write(result)
+    if html is not None:
+        result.write_html(html)
+        errors_console().print(f"Wrote the page to {html}.", markup=False, highlight=False)
 
 
 def _print(outcome: Outcome, form: Format) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from relquery.errors import ConfigError
 
+GUARD_ROWS, PREVIEW_ROWS = 50, 10
+
 
 def read_params(given: Sequence[str]) -> dict[str, Any] | None:
     """`n=5` is a number, `name=Ann` a text: what is valid JSON is read as JSON.
@@ -55,6 +57,16 @@ def read_selectivity(given: Sequence[str], *, explains: bool) -> float | dict[st
             )
         by_stage[name] = share
     return by_stage or None
+
+
+def rows_for(option: str, given: int | None, default: int, *, is_on: bool) -> int:
+    """How many rows an option takes. Raises ConfigError for a number without the option.
+
+    is_on: whether the option itself is given.
+    """
+    if given is not None and not is_on:
+        raise ConfigError(f"{option}-rows is for {option}. Add {option}, or leave it out.")
+    return default if given is None else given
 
 
 def _value(text: str) -> Any:

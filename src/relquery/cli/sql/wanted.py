@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relquery.cli.terminal.show import Advance
+from relquery.cli.terminal.tables import check_output
 from relquery.connection import Connection
 from relquery.errors import ConfigError
 from relquery.report import Report
@@ -37,10 +38,12 @@ class Wanted:
     html: Path | None = None
 
     def check(self, output: Path | None) -> None:
-        """Raises ConfigError for options that exclude each other."""
+        """Raises ConfigError for options that exclude each other, or a page without a folder."""
         if self.explains and self.previews is not None:
             raise ConfigError("--preview runs a query and --explain does not. Give one of them.")
         if not self.explains and self.previews is None:
+            if self.html is not None:
+                check_output(self.html, None, "--html")
             return
         what = "explanation" if self.explains else "preview"
         if self.html is not None:
@@ -62,7 +65,4 @@ class Wanted:
             seen = con.preview(query, params, rows=self.previews, progress=advance, **sampling)
             return Outcome(seen.result, preview=seen)
         is_recorded = self.html is not None
-        found = con.sql(query, params, progress=advance, record=is_recorded, **sampling)
-        if self.html is not None:
-            found.write_html(self.html)
-        return Outcome(found)
+        return Outcome(con.sql(query, params, progress=advance, record=is_recorded, **sampling))

@@ -50,10 +50,13 @@ def check_rate(option: str, value: float) -> None:
 
 
 def check_output(
-    path: Path, endings: Sequence[str], option: str = "--output", *, any_case: bool = False
+    path: Path, endings: Sequence[str] | None, option: str = "--output", *, any_case: bool = False
 ) -> None:
-    """Whether a result can be written there, before it has cost anything. Raises ConfigError."""
-    if (path.suffix.lower() if any_case else path.suffix) not in endings:
+    """Whether a result can be written there, before it has cost anything. Raises ConfigError.
+
+    endings: one of them is the file's; None for any name.
+    """
+    if endings is not None and (path.suffix.lower() if any_case else path.suffix) not in (endings):
         raise ConfigError(f"{option} {path} must end in {' or '.join(endings)}.")
     if not path.parent.is_dir():
         raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from relquery.arrays import Int64s
 from relquery.errors import PartialResultWarning, TableError
 from relquery.table.prompts.ids import read_id
-from relquery.table.prompts.replies import Reply, read_reply
+from relquery.table.prompts.replies import Reply, Request, read_reply
 from relquery.table.prompts.source import Source
 
 NO_RESULT = "There is no result for this row."
@@ -62,7 +62,11 @@ class Answers:
         others = [(row, error) for row, error in self.errors.items() if error != NO_RESULT]
         lines += [f"Row {row}: {error}" for row, error in others[:_SHOWN]]
         if len(others) > _SHOWN:
-            lines.append(f"{len(others) - _SHOWN:,} more rows failed; `errors` has them.")
+            more = len(others) - _SHOWN
+            failed = (
+                "row failed; `errors` has it." if more == 1 else "rows failed; `errors` has them."
+            )
+            lines.append(f"{more:,} more {failed}")
         if self.errors:
             lines.append(remedy)
         return "\n".join([*lines, *self.problems])
@@ -72,9 +76,14 @@ def read_answers(source: Source, paths: Iterable[Path]) -> Answers:
     """The answers in result files, in any order. See Schedule.read_answers."""
     found = _Found(source.count, [*source.digests(np.arange(source.count))])
     for path in paths:
-        found.here.clear()
+        found.start()
         for number, line in _lines(path):
             found.add(read_reply(line), f"{path.name}, line {number}")
+        if found.holds_only_requests():
+            raise TableError(
+                f"{path.name} holds requests, not results. Give the file that the provider "
+                "returned."
+            )
     answers = found.answers()
     if answers.errors or answers.problems:
         warnings.warn(str(answers), PartialResultWarning, stacklevel=3)
@@ -98,14 +107,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 class _Found:
     """What was found in the lines read so far.
 
-    digests: of each row of the table. here: rows with a result in the present file. A failure in
-    one file and an answer in another is fine: the row was sent again.
+    digests: of each row of the table. lines, requests: how many the present file has. here:
+    rows with a result in the present file. A failure in one file and an answer in another is
+    fine: the row was sent again.
     """
 
     count: int
     digests: Sequence[str]
     texts: dict[int, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
+    lines: int = 0
+    requests: int = 0
     here: set[int] = field(default_factory=set)
     again: list[tuple[str, int]] = field(default_factory=list)
     differing: list[tuple[str, int]] = field(default_factory=list)
@@ -113,8 +125,21 @@ class _Found:
     changed: list[tuple[str, int]] = field(default_factory=list)
     broken: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, reply: Reply | str, place: str) -> None:
+    def start(self) -> None:
+        """Begin a file."""
+        self.lines = self.requests = 0
+        self.here.clear()
+
+    def holds_only_requests(self) -> bool:
+        """Whether the present file is one that was sent, not one that came back."""
+        return 0 < self.lines == self.requests
+
+    def add(self, reply: Reply | Request | str, place: str) -> None:
         """One line."""
+        self.lines += 1
+        if isinstance(reply, Request):
+            self.requests += 1
+            reply = "a request, not a result"
         if isinstance(reply, str):
             self.broken.append((place, reply))
             return
@@ -156,15 +181,15 @@ class _Found:
             )
         if self.again:
             yield (
-                f"{_count(self.again, 'result')} for rows that already have one: "
+                f"{_count(self.again, 'result')} for {_answered(self.again)}: "
                 f"{_listed(self.again)}. The first answer is kept. Give each file once."
             )
         if self.changed:
             yield (
-                f"{_count(self.changed, 'result')} for rows that have changed since the batch was "
-                f"written (cells, or the names, number or order of columns): "
-                f"{_listed(self.changed)}. They are ignored. Use the table that the batch was "
-                "written from, or send these rows again."
+                f"{_count(self.changed, 'result')} for {_changed(self.changed)} since the batch "
+                f"was written (cells, or the names, number or order of columns): "
+                f"{_listed(self.changed)}. {_ignored(self.changed)} Use the table that the "
+                "batch was written from, or send these rows again."
             )
         if self.foreign:
             yield (
@@ -182,6 +207,18 @@ def _differ(found: Sequence[object]) -> str:
     return "differs" if len(found) == 1 else "differ"
 
 
+def _changed(found: Sequence[object]) -> str:
+    return "a row that has changed" if len(found) == 1 else "rows that have changed"
+
+
+def _ignored(found: Sequence[object]) -> str:
+    return "It is ignored." if len(found) == 1 else "They are ignored."
+
+
+def _answered(found: Sequence[object]) -> str:
+    return "a row that already has one" if len(found) == 1 else "rows that already have one"
+
+
 def _count(found: Sequence[object], what: str) -> str:
     return f"{len(found):,} {what}{'' if len(found) == 1 else 's'}"
 
@@ -191,11 +228,12 @@ def _listed(found: Sequence[tuple[str, object]]) -> str:
         f"row {what} ({place})" if isinstance(what, int) else f"{what} ({place})"
         for place, what in found[:_SHOWN]
     ]
-    return ", ".join([*shown, *(["..."] if len(found) > _SHOWN else [])])
+    more = f" and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
+    return ", ".join(shown) + more
 
 
 def _rows(rows: Sequence[int]) -> str:
     shown = ", ".join(map(str, rows[:_SHOWN]))
     if len(rows) > _SHOWN:
-        return f"{len(rows):,} rows: {shown}, ..."
+        return f"{len(rows):,} rows: {shown} and {len(rows) - _SHOWN:,} more"
     return f"row{'' if len(rows) == 1 else 's'} {shown}"

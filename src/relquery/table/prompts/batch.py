@@ -103,7 +103,7 @@ def _unbilled(price: Price | None, model: str) -> str:
         return f"no price of {model!r} is known. Give price=, an rq.Price or the name of one."
     if not price.breakpoints:
         return (
-            f"requests for {price.name} mark nothing, as its cache is automatic. "
+            f"{price.name} caches by itself, so the requests contain no marks. "
             f"rq.reorder(table, weight={price.name!r}).report.bill estimates what it saves."
         )
     return ""

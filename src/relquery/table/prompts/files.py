@@ -5,11 +5,44 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from relquery.errors import ConfigError
+from relquery.errors import ConfigError, type_of
+
+_ENDING = ".jsonl"
+
+
+def batch_path(path: object, template: object) -> Path:
+    """The file to write. Raises ConfigError for what is not one, and if the two are swapped."""
+    if not isinstance(path, str | PathLike):
+        raise ConfigError(
+            f"path is {type_of(path)}; it must be the file to write: "
+            "write_batch('batch.jsonl', template, form)."
+        )
+    found = Path(path)
+    if isinstance(template, str) and template.endswith(_ENDING) and found.suffix != _ENDING:
+        raise ConfigError(
+            f"The template is {template!r}, which is the name of a file. The file comes first: "
+            f"write_batch({template!r}, template, form)."
+        )
+    return found
+
+
+def result_paths(paths: object) -> list[Path]:
+    """The files to read: one or several. Raises ConfigError for anything else."""
+    given = [paths] if isinstance(paths, str | PathLike) else paths
+    found = list(given) if isinstance(given, Iterable) else [given]
+    read = []
+    for one in found:
+        if not isinstance(one, str | PathLike):
+            raise ConfigError(
+                f"paths has {type_of(one)}; it must be a result file or a list of result files."
+            )
+        read.append(Path(one))
+    return read
 
 
 class BatchFiles:

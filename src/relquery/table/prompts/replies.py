@@ -23,8 +23,17 @@ class Reply(NamedTuple):
     error: str | None
 
 
-def read_reply(line: bytes) -> Reply | str:
-    """A line of OpenAI's or Anthropic's results; a text says what is wrong with other lines."""
+class Request(NamedTuple):
+    """A line of a file that was sent to the provider, not of one that came back."""
+
+    custom_id: object
+
+
+def read_reply(line: bytes) -> Reply | Request | str:
+    """A line of OpenAI's or Anthropic's results; a text says what is wrong with other lines.
+
+    A request of a batch is told from lines that are neither.
+    """
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -35,6 +44,8 @@ def read_reply(line: bytes) -> Reply | str:
         text, error = _of_anthropic(result)
     elif "response" in said or "error" in said:
         text, error = _of_openai(said)
+    elif "params" in said or "body" in said:
+        return Request(said["custom_id"])
     else:
         return "not a result of a batch, as it has neither 'result' nor 'response'"
     return Reply(said["custom_id"], text, error)
@@ -89,6 +100,8 @@ def _answer(text: object, reason: object) -> Said:
         return None, "The answer was cut off. Raise max_tokens, or ask for a shorter answer."
     if reason in _FILTERED:
         return None, "The model refused, or a content filter blocked the answer."
+    if reason in _WHOLE and not text:
+        return None, "The answer has no text."
     if reason not in _WHOLE or not isinstance(text, str):
         return None, f"The answer is incomplete (finish: {reason!r})."
     try:
