@@ -182,7 +182,14 @@ def test_vectors_in_base64_are_read() -> None:
     np.testing.assert_array_equal(found, [vector_of("ab"), vector_of("c")])
 
 
-def test_an_interrupt_keeps_what_has_come() -> None:
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        lambda: os.kill(os.getpid(), signal.SIGINT),
+        lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT),  # not to the main thread
+    ],
+)
+def test_an_interrupt_keeps_what_has_come(interrupt: Callable[[], None]) -> None:
     came = threading.Event()
 
     def answer(body: dict[str, Any]) -> Reply | Silence:
@@ -190,7 +197,7 @@ def test_an_interrupt_keeps_what_has_come() -> None:
             return embeddings(body)
         came.set()
         time.sleep(0.2)  # until the others have their answers
-        os.kill(os.getpid(), signal.SIGINT)
+        interrupt()
         return Silence.UNTIL_CLIENT_LEAVES
 
     with serving(answer, ROUTE) as server:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from relquery.arrays import Float32s
 from relquery.errors import RelqueryError, RequestError
 from relquery.retrieval.embedder import Part
 
 _MOST_REFUSED = 10  # texts, until the others are not asked, either
+_TICK = 0.25  # seconds that a wait lasts at most: a signal may reach a thread that does not wait
 _TEXTS, _CHARACTERS = 256, 200_000  # of one request, at most
 
 
@@ -62,10 +64,12 @@ class Asking:
     concurrency: int
     problem: RelqueryError | None = None
     refused: list[RelqueryError] = field(default_factory=list)
-    _arrived: SimpleQueue[Part | None] = field(default_factory=SimpleQueue)
+    _arrived: deque[Part] = field(default_factory=deque)
+    _bell: SimpleQueue[None] = field(default_factory=SimpleQueue)
     _task: asyncio.Task[None] | None = None
     _loop: asyncio.AbstractEventLoop | None = None
     _is_over: bool = False
+    _has_run: bool = False
 
     def parts(self) -> Iterator[Part]:
         """What arrives, as it does; then raises the first error. What has arrived when the user
@@ -75,16 +79,17 @@ class Asking:
         with ThreadPoolExecutor(1) as thread:  # this one may have a loop of its own
             running = thread.submit(self._run)
             try:
-                while True:
+                has_run = False
+                while not has_run or self._arrived:
                     try:
-                        part = self._arrived.get()
+                        has_run = self._has_run  # read before what has arrived: nothing does later
+                        while self._arrived:
+                            yield self._arrived[0]
+                            self._arrived.popleft()
+                        self._wait()
                     except KeyboardInterrupt as error:
                         interrupt = error
                         self._end()
-                        continue
-                    if part is None:
-                        break
-                    yield part
             finally:
                 self._end()
         if interrupt is not None:
@@ -99,7 +104,14 @@ class Asking:
             with suppress(asyncio.CancelledError):
                 asyncio.run(self._send_all())
         finally:
-            self._arrived.put(None)
+            self._has_run = True
+            self._bell.put(None)
+
+    def _wait(self) -> None:
+        """Until something may have arrived."""
+        if not self._has_run:
+            with suppress(Empty):
+                self._bell.get(timeout=_TICK)
 
     def _end(self) -> None:
         """Send nothing more, and leave what is under way."""
@@ -141,7 +153,8 @@ class Asking:
         except RelqueryError as error:
             self.problem = self.problem or error
             return False
-        self._arrived.put((places, vectors))
+        self._arrived.append((places, vectors))
+        self._bell.put(None)
         return True
 
     async def _send_halves(self, ask: Ask, places: list[int]) -> bool:
