@@ -398,7 +398,7 @@ def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: object) -> None:
-    with pytest.raises(ModelError, match="not a model folder"):
+    with pytest.raises(ModelError, match="not a folder of a model that generates text"):
         load_backend(str(tmp_path))
 
 

@@ -129,7 +129,9 @@ def test_a_join_keeps_the_dtypes_of_both_sides_where_no_value_is_missing(con: Co
     kinds = pairs.collect().dtypes
     assert kinds["category:left"] == kinds["category:right"] == table["category"].dtype
     assert kinds["byte:left"] == "int8"
-    none = frame(table, con).sem_join(frame(table, con).limit(0), "{category:left}?", "left")
+    none = frame(table, con).sem_join(
+        frame(table, con).limit(0), "{category:left} is {byte:right}", "left"
+    )
     assert none.collect()["byte:right"].isna().all()
 
 
