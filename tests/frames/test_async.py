@@ -37,6 +37,18 @@ def test_every_form_that_runs_has_an_async_one(con: Connection) -> None:
     assert asyncio.run(main()) == [rows, rows, tuples, rows, rows, rows, explained]
 
 
+def held_backend() -> tuple[FakeBackend, threading.Event, threading.Event]:
+    """A backend; an event set once it is asked; one for which its answers wait."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(query: str, fields: object) -> object:
+        begun.set()
+        go_on.wait(10)
+        return answer(query, fields)  # type: ignore[arg-type]
+
+    return FakeBackend(slow), begun, go_on  # type: ignore[arg-type]
+
+
 def test_frames_of_one_connection_take_turns(con: Connection) -> None:
     frames = [frame(ROWS, con).sem_map(f"Say {at} {{x}}") for at in range(5)]
 
@@ -47,14 +59,7 @@ def test_frames_of_one_connection_take_turns(con: Connection) -> None:
 
 
 def test_a_cancelled_frame_ends_and_leaves_the_connection_usable() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(query: str, fields: object) -> object:
-        begun.set()
-        go_on.wait(10)
-        return answer(query, fields)  # type: ignore[arg-type]
-
-    backend = FakeBackend(slow)  # type: ignore[arg-type]
+    backend, begun, go_on = held_backend()
     with connect(backend) as con:
 
         async def main() -> None:
@@ -72,14 +77,7 @@ def test_a_cancelled_frame_ends_and_leaves_the_connection_usable() -> None:
 
 
 def test_a_frame_that_waits_is_cancelled_at_once_and_the_others_keep_their_order() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(query: str, fields: object) -> object:
-        begun.set()
-        go_on.wait(10)
-        return answer(query, fields)  # type: ignore[arg-type]
-
-    backend = FakeBackend(slow)  # type: ignore[arg-type]
+    backend, begun, go_on = held_backend()
     with connect(backend) as con:
 
         async def main() -> float:

@@ -23,7 +23,7 @@ class KnownVectors:
     """keeps: whether vectors are stored; not worth it if they are made as fast as they are read.
     folder: where; None for the time of this object.
 
-    A statement asks for the same texts many times, so the latest ones are at hand in memory.
+    A statement asks for the same texts many times, so recent vectors are also cached in memory.
     """
 
     embedder: Embedder
@@ -52,7 +52,7 @@ class KnownVectors:
             return self._vectors[[self._rows[text] for text in texts]]
 
     def of_distinct(self, texts: Sequence[str]) -> Float32s:
-        """The same for texts of which none is equal to another. They are not put at hand."""
+        """The same for distinct texts. Their vectors are not cached in memory."""
         with self._lock:
             found: Float32s | None = None
             for places, vectors in self._parts(texts) if texts else ():

@@ -45,7 +45,7 @@ def _as_before(column: Any, dtype: Any) -> Any:
             cast[~known] = None
         again = cast[known].astype(column.dtype)
     except (TypeError, ValueError, ArithmeticError, NotImplementedError):
-        return None
+        return None  # of pandas; numbers that overflow, also decimal ones; types Arrow cannot cast
     return cast if cast.notna().equals(known) and again.equals(column[known]) else None
 
 

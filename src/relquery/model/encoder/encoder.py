@@ -45,7 +45,7 @@ class Encoder:
         if pooling is not None and wanted is None:
             raise ConfigError(unknown("pooling", pooling, POOLINGS))
         if not Path(spec).is_dir():
-            read_config(spec, ENCODER)  # says so if there is no such model
+            read_config(spec, ENCODER)  # raises if the model does not exist
         layout = read_layout(spec, wanted)
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         network = read_encoder(layout.network).to(device).eval()  # type: ignore[arg-type]
