@@ -12,6 +12,7 @@ RelqueryError
 ├── UnknownVerbError         a frame has no method of this name
 ├── ConfigError              a setting is out of range or contradicts another
 ├── ModelError               a model cannot be found, loaded or run
+│   ├── EngineEndedError     the process of an engine has ended
 │   ├── UnsupportedNetworkError  a network that the local engine cannot compute
 │   └── MissingExtraError    an optional dependency is not installed
 └── RequestError             one request cannot be served; becomes its row's error
@@ -28,13 +29,16 @@ OrderWarning                 the order of fields changes answers, so it is pinne
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.cells import cell_len
 
 
 class RelqueryError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors of this package. They can be pickled, whatever their makers take."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _again, (type(self), self.args, vars(self))
 
 
 class QueryError(RelqueryError):
@@ -127,6 +131,10 @@ class ModelError(RelqueryError):
     """A model that cannot be found, loaded or run."""
 
 
+class EngineEndedError(ModelError):
+    """The process of an engine has ended while it was asked."""
+
+
 class UnsupportedNetworkError(ModelError):
     """A network that the local engine cannot compute; the message is why, as part of a sentence."""
 
@@ -177,6 +185,16 @@ class SamplingWarning(UserWarning):
 
 class OrderWarning(UserWarning):
     """A call whose answers change with the order of its fields; they are sent as written."""
+
+
+def _again(
+    kind: type[RelqueryError], given: tuple[object, ...], fields: Mapping[str, object]
+) -> object:
+    """An error as it was pickled: its message is written already."""
+    error = kind.__new__(kind)
+    error.args = given
+    vars(error).update(fields)
+    return error
 
 
 def _pointed(message: str, text: str, line: int, column: int) -> str:

@@ -7,7 +7,8 @@ https://github.com/guidance-ai/llguidance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -60,6 +61,12 @@ class Grammars:
                 self._known.clear()
             found = self._known[schema] = self._compile(schema)
         return found
+
+    def spell(self, tokens: Sequence[int]) -> list[bytes]:
+        """The bytes that each token stands for in an answer; none for a special token."""
+        if self._tokenizer is None:
+            self._tokenizer = self._read_tokenizer()
+        return [self._tokenizer.decode_bytes([token]) for token in tokens]
 
     def _compile(self, schema: str) -> Grammar:
         library = _library()
@@ -118,6 +125,11 @@ class Grammar:
         """The text of an answer; the end of one that was cut may be half a character."""
         given: bytes = self._tokenizer.decode_bytes(list(tokens))
         return given.decode(errors="replace")
+
+    def spelling(self) -> Callable[[list[int]], str]:
+        """A function that gives the text of one answer's tokens as they come."""
+        characters = getincrementaldecoder("utf-8")(errors="replace")
+        return lambda tokens: characters.decode(self._tokenizer.decode_bytes(tokens))
 
 
 class SchemaMatcher:

@@ -387,7 +387,7 @@ def test_what_cannot_be_scored_is_refused_at_the_call(
     settings: dict[str, Any] = {"prompts": ["x"], "labels": ["Yes", "No"]}
     with pytest.raises(ConfigError, match=message):
         engine.score(**(settings | options))
-    engine._worker.ask(lambda: check_empty(engine._worker._backend), None)
+    engine._worker.call(lambda: check_empty(engine._worker._backend), None)
 
 
 def test_a_closed_engine_scores_nothing() -> None:
@@ -407,5 +407,5 @@ def test_an_error_in_a_step_is_raised_and_the_next_call_is_served(
         patch.setattr(TorchExecutor, "execute", broken)
         with pytest.raises(OverflowError, match="no memory"):
             engine.score(PROMPTS, labels=LABELS)
-    engine._worker.ask(lambda: check_empty(engine._worker._backend), None)
+    engine._worker.call(lambda: check_empty(engine._worker._backend), None)
     assert engine.score(["x"], labels=LABELS)[0].error is None

@@ -124,7 +124,7 @@ def check_empty(engine: Engine) -> None:
         assert loop.pool.held == 0
         assert not engine._worker._backend.batches._open
 
-    engine._worker.ask(check, None)
+    engine._worker.call(check, None)
     assert engine._worker.count == 0
 
 

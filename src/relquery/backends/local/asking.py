@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relquery.backends.local.comparison import Comparison
 from relquery.backends.local.labels import Labels
+from relquery.backends.local.streaming import TextStream
 from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing
 from relquery.engine.request.request import Draw, Request
@@ -136,6 +137,14 @@ class Asking:
             scores=self._labels.scores(request.scores),
             first_token=None if request.first_at is None else request.first_at - request.arrival,
         )
+
+    def stream(self) -> TextStream:
+        """An answer's text, for one request, while it is drawn."""
+        if self._labels.tokens:  # a label is written as it was given, whatever its tokens spell
+            return TextStream(None)
+        if self._grammar is not None:
+            return TextStream(self._grammar.spelling())
+        return TextStream(self._renderer.spelling(), self._stop)
 
     def _text(self, request: Request) -> str:
         chosen = self._labels.text(request.output)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from relquery.backends.local.asking import Asking, cancelled
+from relquery.backends.local.streaming import Piece, TextStream
 from relquery.engine.loop import Loop
 from relquery.engine.request.pieces import Chain
 from relquery.engine.request.relquery import Latency, RelQuery
@@ -30,6 +31,8 @@ class Batch:
     relquery: RelQuery | None = None
     open: dict[Request, int] = field(default_factory=dict)
     ready: deque[tuple[int, Answer]] = field(default_factory=deque)
+    streams: dict[Request, TextStream] | None = None
+    pieces: deque[tuple[int, Piece]] = field(default_factory=deque)
 
     @property
     def latency(self) -> Latency | None:
@@ -43,6 +46,7 @@ class Batches:
     def __init__(self, engine: Loop) -> None:
         self._engine = engine
         self._open: dict[int, Batch] = {}
+        self._streaming: dict[int, Batch] = {}
         self._groups, self._numbers = count(), count()
 
     def submit(
@@ -51,14 +55,18 @@ class Batches:
         prompts: Iterable[Chain | RequestError],
         tenant: str = "",
         arrival: float | None = None,
+        streamed: bool = False,
     ) -> Batch:
         """Queue all prompts as one relQuery; `step` then serves them. Runs no step itself.
 
         A prompt that cannot be served has its answer, with an error, in the batch at once.
-        tenant, arrival: see Loop.submit.
+        tenant, arrival: see Loop.submit. streamed: give the answers piece by piece, too.
         """
         batch = Batch(next(self._groups), asking)
         self._open[batch.group] = batch
+        if streamed:
+            batch.streams = {}
+            self._streaming[batch.group] = batch
         try:
             for index, prompt in enumerate(prompts):
                 self._take_in(batch, index, prompt, tenant, arrival)
@@ -76,8 +84,14 @@ class Batches:
         for request in self._engine.step():
             batch = self._open[request.group]
             index = batch.open.pop(request)
-            batch.ready.append((index, batch.asking.answer(request)))
+            answer = batch.asking.answer(request)
+            if batch.streams is not None:
+                rest = batch.streams.pop(request).end(answer)
+                batch.pieces += () if rest is None else ((index, rest),)
+            batch.ready.append((index, answer))
             self._forget_ended(batch)
+        for batch in self._streaming.values():
+            self._spell(batch)
 
     def serve(self, batch: Batch) -> Iterator[tuple[int, Answer] | None]:
         """None at first, then a batch's answers; steps are run as need be.
@@ -100,6 +114,8 @@ class Batches:
             self._engine.cancel(request)
             batch.ready.append((index, cancelled(request)))
         batch.open.clear()
+        if batch.streams is not None:
+            batch.streams.clear()
         self._forget_ended(batch)
 
     def close(self) -> None:
@@ -125,10 +141,22 @@ class Batches:
             batch.asking.limit(request)
             batch.relquery = self._engine.submit(request, tenant, arrival)
             batch.open[request] = index
+            if batch.streams is not None:
+                batch.streams[request] = batch.asking.stream()
         except RequestError as error:
             refused = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
             batch.ready.append((index, refused))
 
+    @staticmethod
+    def _spell(batch: Batch) -> None:
+        """Add what a step has drawn to a batch's pieces."""
+        assert batch.streams is not None
+        for request, stream in batch.streams.items():
+            piece = stream.take(request.output)
+            if piece is not None:
+                batch.pieces.append((batch.open[request], piece))
+
     def _forget_ended(self, batch: Batch) -> None:
         if not batch.open:
             self._open.pop(batch.group, None)
+            self._streaming.pop(batch.group, None)

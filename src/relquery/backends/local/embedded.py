@@ -160,10 +160,11 @@ class EmbeddedBackend(Backend):
         tenant: str = "",
         arrival: float | None = None,
         scored: Normalization | None = None,
+        streamed: bool = False,
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
         asking = self._asking(sampling, scored)
-        return self.batches.submit(asking, self._rendered(prompts), tenant, arrival)
+        return self.batches.submit(asking, self._rendered(prompts), tenant, arrival, streamed)
 
     def _rendered(self, prompts: Sequence[Prompt]) -> Iterator[Chain | RequestError]:
         """See render_each. Prompts that are built when they are read are not all held."""
@@ -196,6 +197,10 @@ class EmbeddedBackend(Backend):
                 found[-1].append(part)
         nothing = np.empty(0, np.int32)
         return [run[0] if len(run) == 1 else np.concatenate([nothing, *run]) for run in found]
+
+    def spell(self, tokens: Sequence[int]) -> list[bytes]:
+        """The bytes that each token stands for in an answer."""
+        return self._grammars.spell(tokens)
 
     def prepare(self, prompts: Sequence[Prompt]) -> None:
         """See Backend. Later prompts find the states as long as the cache keeps them."""

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
+from typing import Protocol
 
+from relquery.backends.local.streaming import Piece
 from relquery.engine.request.relquery import Latency
 from relquery.prompt import Answer
 
 Bell = SimpleQueue[None]
+
+
+class Sink(Protocol):
+    """Where a job's answers go. The engine's thread calls it, in this order; it must not wait."""
+
+    def piece(self, index: int, piece: Piece) -> None:
+        """A part of an answer has been drawn; only for jobs that are streamed."""
+
+    def add(self, index: int, answer: Answer) -> None:
+        """An answer has come."""
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        """No more answers come. error: what broke the job."""
 
 
 class Delivery:
@@ -27,6 +42,9 @@ class Delivery:
         self.error: BaseException | None = None
         self._keep = keep
         self._bells: list[Bell] = []
+
+    def piece(self, index: int, piece: Piece) -> None:
+        """Nobody who waits for whole answers reads pieces."""
 
     def add(self, index: int, answer: Answer) -> None:
         """An answer has come."""

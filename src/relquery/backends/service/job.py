@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from numbers import Real
 
 from relquery.backends.service.delivery import Bell, Delivery
-from relquery.backends.service.worker import Worker
+from relquery.backends.service.serving import Serving
 from relquery.engine.request.relquery import Latency
 from relquery.errors import ConfigError
 from relquery.prompt import Answer
@@ -20,8 +20,8 @@ class Job:
     is the number of prompts.
     """
 
-    def __init__(self, worker: Worker, delivery: Delivery) -> None:
-        self._worker, self._delivery = worker, delivery
+    def __init__(self, serving: Serving, delivery: Delivery) -> None:
+        self._serving, self._delivery = serving, delivery
 
     def __len__(self) -> int:
         return self._delivery.size
@@ -37,7 +37,7 @@ class Job:
         """
         if isinstance(timeout, bool) or not isinstance(timeout, Real | None):
             raise ConfigError(f"timeout is {timeout!r}; it must be a number of seconds, or None.")
-        until = None if timeout is None else self._worker.clock.now() + float(timeout)
+        until = None if timeout is None else self._serving.clock.now() + float(timeout)
         answers = dict(self._follow(until))
         return [answers[index] for index in range(len(self))]
 
@@ -61,19 +61,14 @@ class Job:
 
         Their answers say so. Waits for the step that runs.
         """
-        return not self.done and self._worker.ask(
-            lambda: self._worker.cancel(self._delivery), False
-        )
+        return not self.done and self._serving.cancel(self._delivery)
 
     def estimate(self) -> float | None:
         """Predicted seconds from now to the last answer: 0 once it is done; None if not known.
 
         Waits for the step that runs.
         """
-        over: float | None = 0.0
-        if self.done:
-            return over
-        return self._worker.ask(lambda: self._worker.forecast(self._delivery), over)
+        return 0.0 if self.done else self._serving.forecast(self._delivery)
 
     def __repr__(self) -> str:
         state = "failed after " if self._delivery.error else ""
@@ -84,7 +79,7 @@ class Job:
 
         def wait(bell: Bell) -> None:
             try:
-                self._worker.hear(bell, until)
+                self._serving.hear(bell, until)
             except TimeoutError:
                 raise TimeoutError(
                     f"Timed out with {self.answered} of {len(self)} answers. The job is still "

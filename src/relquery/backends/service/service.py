@@ -9,12 +9,15 @@ from typing import Any, Self
 from weakref import finalize
 
 from relquery.backends.arguments import prompts_of, texts_of
+from relquery.backends.base import Backend
 from relquery.backends.local.open import load_backend
 from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
 from relquery.backends.service.delivery import Delivery
 from relquery.backends.service.job import Job
+from relquery.backends.service.served import ServedBackend
+from relquery.backends.service.serving import Facts, Serving, Submission
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
@@ -68,6 +71,8 @@ class Engine:
             print(self.sizing)
         self._model = model
         self._worker = Worker(backend)
+        self._serving: Serving = self._worker
+        self._facts: Facts = self._serving.ask("facts")
         # Also where nobody closes it: when it is dropped, and at the end of the program, which a
         # thread that still computes would crash.
         finalize(self, self._worker.stop)
@@ -156,8 +161,17 @@ class Engine:
         """
         found, sampling = to_prepare(prompts_of(prompts))
         if tenant == "":
-            self._worker.ask(lambda: self._worker.share(found), None)
+            self._serving.ask("share", found)
         check_prepared(self._ask(found, sampling, tenant, scored=None))
+
+    def backend(self, *, tenant: str = "") -> Backend:
+        """This engine as one asker's backend, for `relquery.connect` and for span queries.
+
+        Each of its calls is a job, served beside those of others. Closing it closes nothing. Each
+        thread takes its own.
+        """
+        _check_tenant(tenant)
+        return ServedBackend(self._serving, self._facts, tenant)
 
     def close(self) -> None:
         """Cancel what is open and free the model; a second time does nothing.
@@ -189,15 +203,11 @@ class Engine:
         *,
         scored: Normalization | None,
     ) -> Job:
-        if not isinstance(tenant, str):
-            raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
-        worker, delivery = self._worker, Delivery(len(prompts), keep=self)
-        arrival = worker.clock.now()
-        if not worker.post(
-            lambda: worker.begin(delivery, prompts, sampling, tenant, arrival, scored)
-        ):
+        _check_tenant(tenant)
+        delivery = Delivery(len(prompts), keep=self)
+        if not self._serving.submit(Submission(prompts, sampling, tenant, scored), delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
-        return Job(worker, delivery)
+        return Job(self._serving, delivery)
 
     def __enter__(self) -> Self:
         return self
@@ -213,3 +223,8 @@ class Engine:
     def __repr__(self) -> str:
         state = "closed" if self._worker.closed else f"{self._worker.count} open jobs"
         return f"<Engine {self._model!r}, policy {self.policy!r}, {state}>"
+
+
+def _check_tenant(tenant: object) -> None:
+    if not isinstance(tenant, str):
+        raise ConfigError(f"tenant is {tenant!r}; it must be a string.")

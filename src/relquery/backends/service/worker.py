@@ -1,7 +1,6 @@
 """The thread of an engine that serves many: it alone tokenises and runs the engine's loop.
 
-Others leave commands in its inbox, which it takes in between steps, and read what it has put into
-their deliveries.
+Others leave commands in its inbox, which it takes in between steps, and get answers in their sinks.
 """
 
 from __future__ import annotations
@@ -10,30 +9,35 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import RLock, Thread, current_thread
 from traceback import clear_frames
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.service.delivery import Delivery
-from relquery.engine.request.labels import Normalization
+from relquery.backends.service.delivery import Sink
+from relquery.backends.service.questions import answer_of
+from relquery.backends.service.serving import Submission
 from relquery.errors import ConfigError
-from relquery.prompt import Prompt, Sampling
 
 T = TypeVar("T")
 TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
 
 
-class Worker:
-    """Serves deliveries with a backend until it is told to stop; then closes the backend.
+def nothing() -> None:
+    """Does nothing."""
 
-    clock: the engine's. closed: whether it takes no commands any more.
+
+class Worker:
+    """Serves jobs with a backend until it is told to stop; then closes the backend. See Serving.
+
+    clock: the engine's. closed: whether it takes no commands any more. turned: called on the thread
+    after each turn, when sinks have what the step gave.
     """
 
-    def __init__(self, backend: EmbeddedBackend) -> None:
+    def __init__(self, backend: EmbeddedBackend, turned: Callable[[], None] = nothing) -> None:
         self.clock, self.closed = backend.engine.clock, False
-        self._backend = backend
+        self._backend, self._turned = backend, turned
         self._inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._open: dict[Delivery, Batch] = {}
+        self._open: dict[Sink, Batch] = {}
         self._stopping = False
         # A signal's handler may close an engine in the midst of a call that its thread makes.
         self._lock = RLock()
@@ -52,7 +56,29 @@ class Worker:
                 self._inbox.put(command)
             return not self.closed
 
-    def ask(self, question: Callable[[], T], otherwise: T) -> T:
+    def submit(self, submission: Submission, sink: Sink) -> bool:
+        """See Serving."""
+        arrival = self.clock.now()
+        return self.post(lambda: self._begin(submission, sink, arrival))
+
+    def cancel(self, sink: Sink) -> bool:
+        """See Serving."""
+        return self.call(lambda: self.end(sink), False)
+
+    def forecast(self, sink: Sink) -> float | None:
+        """See Serving."""
+        over: float | None = 0.0
+        return self.call(lambda: self.foresee(sink), over)
+
+    def ask(self, question: str, *given: Any) -> Any:
+        """See Serving."""
+        closed = object()
+        found = self.call(lambda: self.told(question, given), closed)
+        if found is closed:
+            raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
+        return found
+
+    def call(self, question: Callable[[], T], otherwise: T) -> T:
         """What a function gives on the thread, or `otherwise` where it takes no commands.
 
         Raises what the function raises.
@@ -100,39 +126,32 @@ class Worker:
 
     # What follows runs on the thread.
 
-    def begin(
-        self,
-        delivery: Delivery,
-        prompts: Sequence[Prompt],
-        sampling: Sampling,
-        tenant: str,
-        arrival: float,
-        scored: Normalization | None,
-    ) -> None:
-        """Queue a job's prompts. What breaks on the way breaks this job alone."""
-        try:
-            batch = self._backend.submit(prompts, sampling, tenant, arrival, scored)
-            self._open[delivery] = batch
-        except BaseException as error:
-            delivery.end(None, error)
-        self._deliver()
-
-    def share(self, prompts: Sequence[Prompt]) -> None:
-        """See EmbeddedBackend.share."""
-        self._backend.share(prompts)
-
-    def cancel(self, delivery: Delivery) -> bool:
+    def end(self, sink: Sink) -> bool:
         """End what is open of a job; False if nothing is."""
-        batch = self._open.get(delivery)
+        batch = self._open.get(sink)
         if batch is None:
             return False
         self._backend.batches.cancel(batch)
         self._deliver()
         return True
 
-    def forecast(self, delivery: Delivery) -> float | None:
+    def told(self, question: str, given: Sequence[Any]) -> Any:
+        """What the backend tells; see Serving.ask."""
+        return answer_of(self._backend, question, given)
+
+    def _begin(self, asked: Submission, sink: Sink, arrival: float) -> None:
+        """Queue a job's prompts. What breaks on the way breaks this job alone."""
+        try:
+            self._open[sink] = self._backend.submit(
+                asked.prompts, asked.sampling, asked.tenant, arrival, asked.scored, asked.streamed
+            )
+        except BaseException as error:
+            sink.end(None, error)
+        self._deliver()
+
+    def foresee(self, sink: Sink) -> float | None:
         """Seconds until a job's last answer; 0 if it is not open. See Loop.forecast."""
-        batch = self._open.get(delivery)
+        batch = self._open.get(sink)
         return 0.0 if batch is None else self._backend.engine.forecast(batch.group)
 
     def _run(self) -> None:
@@ -141,32 +160,37 @@ class Worker:
                 self._turn()
             except BaseException as error:
                 self._fail(error)
-        for delivery in list(self._open):
-            self.cancel(delivery)
+        for sink in list(self._open):
+            self.end(sink)
         self._backend.close()
+        self._turned()
 
     def _turn(self) -> None:
         """Take in commands, waiting for them if no job is open; then run a step."""
         while not self._open and not self._stopping:
             self._inbox.get()()
+            self._turned()
         # Those that are there, and no more: who asks again and again would hold up the steps.
         for _ in range(self._inbox.qsize()):
             self._inbox.get()()
         if self._open and not self._stopping:
             self._backend.batches.step()
             self._deliver()
+        self._turned()
 
     def _quit(self) -> None:
         self._stopping = True
 
     def _deliver(self) -> None:
         """Hand out what the batches have ready, and end the jobs that have all their answers."""
-        for delivery, batch in list(self._open.items()):
+        for sink, batch in list(self._open.items()):
+            while batch.pieces:
+                sink.piece(*batch.pieces.popleft())
             while batch.ready:
-                delivery.add(*batch.ready.popleft())
+                sink.add(*batch.ready.popleft())
             if not batch.open:
-                del self._open[delivery]
-                delivery.end(batch.latency)
+                del self._open[sink]
+                sink.end(batch.latency)
 
     def _fail(self, error: BaseException) -> None:
         """End all open jobs with an error; those that come later are served."""
@@ -178,5 +202,6 @@ class Worker:
             for batch in failed.values():
                 self._backend.batches.cancel(batch)
         finally:
-            for delivery, batch in failed.items():
-                delivery.end(batch.latency, error)
+            for sink, batch in failed.items():
+                sink.end(batch.latency, error)
+            self._turned()

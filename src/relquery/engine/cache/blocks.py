@@ -93,6 +93,11 @@ class BlockPool:
         return len(self._free) + len(self._cached) + len(self._kept)
 
     @property
+    def cached(self) -> int:
+        """Blocks that nobody holds, but whose states can be found."""
+        return len(self._cached) + len(self._kept)
+
+    @property
     def kept(self) -> int:
         """Cached blocks that are kept while others can be evicted."""
         return len(self._kept)

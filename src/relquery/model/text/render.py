@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import TokenIds
@@ -78,6 +79,19 @@ class Renderer:
     def decode(self, tokens: Sequence[int]) -> str:
         """Text of an answer, without special tokens."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def spelling(self) -> Callable[[list[int]], str] | None:
+        """A function that gives the text of one answer's tokens as they come; what is half a
+        character comes with later ones. None for a tokenizer that changes earlier text."""
+        fast = getattr(self._tokenizer, "backend_tokenizer", None)
+        if fast is None or self._tokenizer.clean_up_tokenization_spaces:
+            return None
+        stream = DecodeStream(skip_special_tokens=True)
+
+        def spell(tokens: list[int]) -> str:
+            return "".join(stream.step(fast, token) or "" for token in tokens)
+
+        return spell
 
     def _join(self, runs: Iterable[_Run], exchanges: Mapping[Exchange, Chain]) -> Chain:
         parts: list[Part] = []

@@ -1,0 +1,335 @@
+"""The asker's end of an engine in another process, which is started again when it dies."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from relquery.backends.remote.host import host
+from relquery.backends.remote.messages import (
+    Answered,
+    Ask,
+    Cancel,
+    Command,
+    Ended,
+    Event,
+    Forecast,
+    Pieced,
+    Ready,
+    Replied,
+    Stop,
+    Submit,
+    receive,
+    send,
+)
+from relquery.backends.service.delivery import Sink
+from relquery.backends.service.serving import Facts, Submission
+from relquery.engine.clock import RealClock
+from relquery.errors import ConfigError, EngineEndedError, ModelError
+
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
+STOPPING = 10.0  # seconds that the process has for its last step when it is told to stop
+SHORT_LIVED = 30.0  # seconds: a process that lives less has failed to start
+MOST_STARTS = 3  # of short-lived processes in a row
+
+
+class Link:
+    """An engine in a process of its own. See Serving; any thread may use it.
+
+    When the process dies, what it was asked ends with EngineEndedError, and another one is started.
+
+    facts: of the model. starts: how often the process was started. ready: whether it has its model.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        options: Mapping[str, Any],
+        *,
+        hop: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        """Start the process and wait until it has the model. Raises what loading it raises.
+
+        hop: has an event loop call a function. Sinks then hear of events there; otherwise on a
+        thread of the link.
+        """
+        self.clock, self.closed = RealClock(), False
+        self.starts = 0
+        self.hop = hop
+        self._up = threading.Event()
+        self._model, self._options = model, dict(options)
+        self._numbers = count(1)
+        self._jobs: dict[int, Sink] = {}
+        self._number_of: dict[Sink, int] = {}
+        self._replies: dict[int, SimpleQueue[Replied]] = {}
+        self._outgoing: SimpleQueue[Command | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._context = multiprocessing.get_context("spawn")
+        self._process, self._pipe = self._start()
+        self.facts: Facts = self._await_ready(self._pipe)
+        self._up.set()
+        self._writer = threading.Thread(target=self._write, name="relquery-link-out", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="relquery-link-in", daemon=True)
+        self._writer.start()
+        self._reader.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the process has its model."""
+        return self._up.is_set()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number in the operating system."""
+        number: int | None = self._process.pid
+        return number
+
+    @property
+    def open(self) -> int:
+        """Jobs that have not ended."""
+        return len(self._jobs)
+
+    def submit(self, submission: Submission, sink: Sink) -> bool:
+        """See Serving."""
+        with self._lock:
+            if self.closed:
+                return False
+            number = next(self._numbers)
+            self._jobs[number], self._number_of[sink] = sink, number
+            self._outgoing.put(Submit(number, submission))
+        return True
+
+    def cancel(self, sink: Sink) -> bool:
+        """See Serving."""
+        number = self._number_of.get(sink)
+        return number is not None and bool(self._wait(lambda reply: Cancel(number, reply), False))
+
+    def drop(self, sink: Sink) -> None:
+        """Cancel a job of which nobody wants to hear any more. Does not wait."""
+        with self._lock:
+            number = self._number_of.pop(sink, None)
+            if number is not None:
+                del self._jobs[number]
+                self._outgoing.put(Cancel(number))
+
+    def forecast(self, sink: Sink) -> float | None:
+        """See Serving."""
+        number = self._number_of.get(sink)
+        if number is None:
+            return 0.0
+        found: float | None = self._wait(lambda reply: Forecast(number, reply), 0.0)
+        return found
+
+    def ask(self, question: str, *given: Any) -> Any:
+        """See Serving."""
+        closed = object()
+        found = self._wait(lambda reply: Ask(reply, question, given), closed)
+        if found is closed:
+            raise ConfigError("The engine is closed. Open another one.")
+        return found
+
+    def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
+        """See Serving."""
+        while True:
+            alive = self._reader.is_alive()
+            left = TICK if until is None else min(TICK, max(0.0, until - self.clock.now()))
+            try:
+                return bell.get(timeout=left)
+            except Empty:
+                if not alive:
+                    raise ConfigError("The engine has stopped. Open another one.") from None
+                if until is not None and self.clock.now() >= until:
+                    raise TimeoutError from None
+
+    def stop(self) -> None:
+        """See Serving. A process that does not end is killed."""
+        with self._lock:
+            if self.closed:
+                return
+            self.closed = True
+            self._outgoing.put(Stop())
+        self._reader.join(STOPPING)
+        if self._process.is_alive():
+            self._process.kill()
+        self._reader.join()
+        self._up.set()
+        self._outgoing.put(None)
+        self._writer.join()
+        self._process.join()
+        self._pipe.close()
+
+    def _wait(self, command: Callable[[int], Command], otherwise: T) -> Any | T:
+        bell: SimpleQueue[Replied] = SimpleQueue()
+        with self._lock:
+            if self.closed:
+                return otherwise
+            reply = next(self._numbers)
+            self._replies[reply] = bell
+            self._outgoing.put(command(reply))
+        try:
+            told = self.hear(bell, None)
+        finally:
+            self._replies.pop(reply, None)
+        if told.error is not None:
+            raise told.error
+        return told.value
+
+    def _start(self) -> tuple[Any, Connection]:
+        self.starts += 1
+        ours, theirs = self._context.Pipe()
+        level = logging.getLogger().getEffectiveLevel()
+        process = self._context.Process(
+            target=host,
+            args=(theirs, self._model, self._options, level),
+            name="relquery-engine",
+            daemon=True,
+        )
+        process.start()
+        theirs.close()  # so that the pipe ends when the process does
+        return process, ours
+
+    def _await_ready(self, pipe: Connection) -> Facts:
+        """Wait for a new process. Raises what kept it from loading the model."""
+        try:
+            (event,) = receive(pipe)
+        except (EOFError, OSError):
+            self._process.join()
+            raise ModelError(
+                "The engine's process ended while it loaded the model"
+                f"{_why(self._process.exitcode)}."
+            ) from None
+        if event.error is not None:
+            self._process.join()
+            raise event.error
+        facts: Facts = event.value
+        return facts
+
+    def _write(self) -> None:
+        """Send commands, all that are there at once."""
+        while True:
+            commands = [self._outgoing.get()]
+            while not self._outgoing.empty():
+                commands.append(self._outgoing.get())
+            if None in commands:
+                return
+            self._up.wait()
+            sent = [each for each in commands if each is not None and self._is_wanted(each)]
+            with suppress(OSError):  # the process has died: the reader sees to what was asked
+                send(self._pipe, sent)
+
+    def _is_wanted(self, command: Command) -> bool:
+        """Whether a job or a question has not ended with the process that it was meant for."""
+        match command:
+            case Submit(number, _):
+                return number in self._jobs
+            case Ask(reply, _, _):
+                return reply in self._replies
+        return True
+
+    def _read(self) -> None:
+        """Hand out events; start the process again when it dies."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            self._hand_out_all()
+            self._up.clear()  # from here on commands are for the next process
+            self._process.join()
+            error = self._end_all()
+            if self.closed:
+                return
+            failures = failures + 1 if time.monotonic() - began < SHORT_LIVED else 1
+            if failures > MOST_STARTS:
+                _LOG.error("the engine's process ends again and again; it is not started again")
+                self._give_up()
+                return
+            _LOG.error("%s Starting it again.", error)
+            self._restart()
+
+    def _hand_out_all(self) -> None:
+        while True:
+            try:
+                events = receive(self._pipe)
+            except (EOFError, OSError):
+                return
+            told = [each for each in events if not isinstance(each, Replied | Ready)]
+            for each in events:
+                if isinstance(each, Replied):
+                    bell = self._replies.get(each.reply)
+                    if bell is not None:
+                        bell.put(each)
+            if told:
+                self._pass_on(told)
+
+    def _pass_on(self, events: Sequence[Event]) -> None:
+        if self.hop is None:
+            self._hand_out(events)
+        else:
+            with suppress(RuntimeError):  # the event loop is closed, so nobody listens
+                self.hop(lambda: self._hand_out(events))
+
+    def _hand_out(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case Pieced(number, index, piece):
+                    if (sink := self._jobs.get(number)) is not None:
+                        sink.piece(index, piece)
+                case Answered(number, index, answer):
+                    if (sink := self._jobs.get(number)) is not None:
+                        sink.add(index, answer)
+                case Ended(number, latency, error):
+                    if (sink := self._forget(number)) is not None:
+                        sink.end(latency, error)
+
+    def _forget(self, number: int) -> Sink | None:
+        with self._lock:
+            sink = self._jobs.pop(number, None)
+            if sink is not None:
+                self._number_of.pop(sink, None)
+        return sink
+
+    def _end_all(self) -> EngineEndedError:
+        """End what the process was asked."""
+        error = EngineEndedError(
+            "The engine is closed."
+            if self.closed
+            else f"The engine's process ended{_why(self._process.exitcode)}. Ask again."
+        )
+        with self._lock:
+            numbers, replies = list(self._jobs), list(self._replies.items())
+        self._pass_on([Ended(number, None, error) for number in numbers])
+        for reply, bell in replies:
+            bell.put(Replied(reply, None, error))
+        return error
+
+    def _restart(self) -> None:
+        old = self._pipe
+        self._process, pipe = self._start()
+        self._pipe = pipe
+        old.close()
+        try:
+            self._await_ready(pipe)
+        except Exception as error:
+            _LOG.error("the engine cannot be started again: %s", error)
+        else:
+            self._up.set()
+
+    def _give_up(self) -> None:
+        with self._lock:
+            self.closed = True
+        self._end_all()
+
+
+def _why(code: int | None) -> str:
+    if code is None or code == 0:
+        return ""
+    return f" with signal {-code}" if code < 0 else f" with exit code {code}"

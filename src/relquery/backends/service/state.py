@@ -1,0 +1,91 @@
+"""What an engine is doing now, as people and monitors see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relquery.backends.local.embedded import EmbeddedBackend
+    from relquery.engine.request.relquery import RelQuery
+
+FORECASTS = 100
+"""The most relQueries whose end is predicted: each forecast walks over those before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuery:
+    """A relQuery that is being served.
+
+    number: the engine's. requests: submitted so far; waiting, running, answered: of them. age:
+    seconds since it arrived. waited, computing: seconds until its first prompt was begun, and since
+    then until its last prompt so far was computed. estimate: predicted seconds to its last answer,
+    None if not known.
+    """
+
+    number: int
+    tenant: str
+    requests: int
+    waiting: int
+    running: int
+    answered: int
+    age: float
+    waited: float
+    computing: float
+    estimate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """A moment of an engine.
+
+    waiting, running: requests. cache_tokens: the capacity of its cache; held, cached: tokens that
+    requests hold, and that later ones may find. queries: the open relQueries, by arrival.
+    """
+
+    waiting: int
+    running: int
+    cache_tokens: int
+    held: int
+    cached: int
+    queries: tuple[OpenQuery, ...]
+
+
+def state_of(backend: EmbeddedBackend, most: int = FORECASTS) -> EngineState:
+    """The present state. most: relQueries that are listed."""
+    engine = backend.engine
+    size, pool = engine.config.block_size, engine.pool
+    now = engine.clock.now()
+    found = sorted(engine.relqueries.values(), key=lambda each: each.arrival)
+    listed = tuple(
+        _shown(each, now, engine.forecast(each.id) if at < FORECASTS else None)
+        for at, each in enumerate(found[:most])
+    )
+    return EngineState(
+        waiting=len(engine.waiting),
+        running=len(engine.running),
+        cache_tokens=pool.total * size,
+        held=pool.held * size,
+        cached=pool.cached * size,
+        queries=listed,
+    )
+
+
+def _shown(query: RelQuery, now: float, estimate: float | None) -> OpenQuery:
+    begun = now if query.started is None else query.started
+    computed = begun if query.prefilled is None else query.prefilled
+    if len(query.waiting) or any(not each.output for each in chain(query.running)):
+        computed = now
+    return OpenQuery(
+        number=query.id,
+        tenant=query.tenant,
+        requests=query.size,
+        waiting=len(query.waiting),
+        running=len(query.running),
+        answered=query.answered,
+        age=now - query.arrival,
+        waited=begun - query.arrival,
+        computing=max(0.0, computed - begun) if query.started is not None else 0.0,
+        estimate=estimate,
+    )
