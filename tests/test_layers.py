@@ -44,11 +44,16 @@ LAYERS: dict[str, set[str]] = {
     "evaluation": {"errors", "report", "html", "sql", "connection"},
     "notebook": {"errors", "html", "sql", "connection"},
     "frames": BASE | RECORDS | {"sql", "backends.base", "connection"},
+    "serve": BASE
+    | WHAT
+    | RECORDS
+    | {"engine", "html", "backends.base", "backends", "demo", "connection", "span", "spans"},
     "__main__": {"cli"},
     "cli": BASE
     | WHAT
     | RECORDS
-    | {"engine", "traces", "backends.base", "backends", "demo", "connection", "span", "spans"},
+    | {"engine", "traces", "backends.base", "backends", "demo", "connection", "span", "spans"}
+    | {"serve"},
 }
 
 # The rooms of a part, from low to high: a room imports only itself and rooms before it. An entry
@@ -81,11 +86,16 @@ ROOMS: dict[str, list[str]] = {
         "torch_executor", "networks", "footprint", "text",
     ],
     "backends": [
-        "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
+        "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",
+        "provider",
     ],
     "frames": [
         "hints", "data", "read", "plan", "apart", "recall", "scan", "runs", "pairs", "frame",
         "lotus",
+    ],
+    "serve": [
+        "settings", "errors", "access", "flow", "body", "server", "answering", "asked",
+        "documented", "wire", "ours", "operation", "console", "middleware", "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
@@ -101,6 +111,9 @@ CONFINED = {
     "torch": "model",
     "transformers": "model",
     "openai": "backends",
+    "fastapi": "serve",
+    "starlette": "serve",
+    "uvicorn": "serve",
     "IPython": "notebook",
 }
 

@@ -32,7 +32,7 @@ from relquery.backends.remote.messages import (
 )
 from relquery.backends.service.delivery import Sink
 from relquery.backends.service.serving import Facts, Submission
-from relquery.engine.clock import RealClock
+from relquery.engine.clock import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError, ModelError
 
 _LOG = logging.getLogger(__name__)
@@ -56,14 +56,15 @@ class Link:
         model: str,
         options: Mapping[str, Any],
         *,
-        hop: Callable[[Callable[[], None]], None] | None = None,
+        hop: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         """Start the process and wait until it has the model. Raises what loading it raises.
 
         hop: has an event loop call a function. Sinks then hear of events there; otherwise on a
         thread of the link.
         """
-        self.clock, self.closed = RealClock(), False
+        self.clock: Clock = RealClock()
+        self.closed = False
         self.starts = 0
         self.hop = hop
         self._up = threading.Event()

@@ -1,0 +1,67 @@
+"""The application: all routes, and how errors are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from relquery.errors import RelqueryError
+from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.wire.openai import chat
+
+ROUTERS = (chat.router,)
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+
+def make_app(lifespan: Lifespan | None = None) -> FastAPI:
+    """The routes. Requests reach them through middleware.Front, which says whose they are."""
+    app = FastAPI(
+        title="relquery",
+        version=version("relquery"),
+        summary="LLM queries over relational data, behind the forms that clients speak",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(HttpError, _answer)
+    app.add_exception_handler(RelqueryError, _answer)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_http)
+    return app
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    return _respond(request, as_http(error))
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """The first thing that is wrong with a body, and where."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = f"{where}: {first['msg']}" if where else str(first["msg"])
+    return _respond(request, HttpError(400, message, first["type"], where or None))
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = {
+        404: f"There is no {request.url.path} here. /openapi.json lists all paths.",
+        405: f"{request.url.path} does not take {request.method}.",
+    }.get(error.status_code, str(error.detail))
+    found = HttpError(error.status_code, message, None, None, dict(error.headers or {}))
+    return _respond(request, found)
+
+
+def _respond(request: Request, error: HttpError) -> Response:
+    return response_of(error, request.url.path, request.state.request_id)

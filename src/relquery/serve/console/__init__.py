@@ -1,0 +1,1 @@
+"""The page at /: SQL, plans, what is reused, and the queue."""

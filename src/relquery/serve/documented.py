@@ -1,0 +1,56 @@
+"""What the OpenAPI document says of answers that are errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+
+class OpenAIErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's form."""
+
+    error: OpenAIErrorDetail
+
+
+class AnthropicErrorDetail(BaseModel):
+    """What went wrong."""
+
+    type: str
+    message: str
+
+
+class AnthropicError(BaseModel):
+    """An error in Anthropic's form."""
+
+    type: str
+    error: AnthropicErrorDetail
+    request_id: str | None
+
+
+_WORDS = {
+    400: "The request is wrong, or asks for what is not supported",
+    401: "No valid key",
+    403: "The key does not allow this",
+    404: "There is no such thing",
+    409: "In conflict with what is there",
+    413: "The body is too large",
+    422: "The deadline cannot be met",
+    429: "Too many requests; Retry-After says when to ask again",
+    503: "The engine or the server is not ready",
+}
+
+
+def errors(*statuses: int, model: type[BaseModel] = OpenAIError) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route: these and those that every route may give."""
+    every = sorted({*statuses, 400, 401, 413, 429, 503})
+    return {status: {"model": model, "description": _WORDS[status]} for status in every}

@@ -1,0 +1,111 @@
+"""Errors as HTTP answers: which status an error has, and the two forms of its body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from relquery.errors import (
+    ConfigError,
+    EngineEndedError,
+    PromptTooLongError,
+    QueryError,
+    RequestError,
+    TableError,
+)
+
+ANTHROPIC_PATHS = ("/v1/messages",)
+
+
+@dataclass(eq=False)
+class HttpError(Exception):
+    """An error with a status of its own.
+
+    code: a word for programs. param: the field that is wrong. headers: of the answer.
+    """
+
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def not_supported(name: str, instead: str = "") -> HttpError:
+    """A field that the server does not support is refused by its name."""
+    more = f" {instead}" if instead else " Leave it out."
+    return HttpError(400, f"'{name}' is not supported by this server.{more}", "unsupported", name)
+
+
+def as_http(error: BaseException) -> HttpError:
+    """What an error means to a client; an unforeseen one says nothing of the server's inside."""
+    if isinstance(error, HttpError):
+        return error
+    for kinds, status, code in _MEANINGS:
+        if isinstance(error, kinds):
+            headers = {"Retry-After": "1"} if status == 503 else {}
+            return HttpError(status, str(error), code, headers=headers)
+    return HttpError(500, "An error in the server. Its log says more.", "internal_error")
+
+
+_Kinds = tuple[type[BaseException], ...]
+_MEANINGS: tuple[tuple[_Kinds, int, str], ...] = (
+    ((PromptTooLongError,), 400, "context_length_exceeded"),
+    ((EngineEndedError,), 503, "engine_ended"),
+    ((QueryError, RequestError, ConfigError, TableError), 400, "invalid_request"),
+)
+"""What errors mean: the first that fits counts."""
+
+_OPENAI_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+_ANTHROPIC_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+
+def openai_body(error: HttpError) -> dict[str, Any]:
+    """The body of an error in OpenAI's form."""
+    usual = "server_error" if error.status >= 500 else "invalid_request_error"
+    kind = _OPENAI_KINDS.get(error.status, usual)
+    return {
+        "error": {
+            "message": error.message,
+            "type": kind,
+            "param": error.param,
+            "code": error.code,
+        }
+    }
+
+
+def anthropic_body(error: HttpError, request: str = "") -> dict[str, Any]:
+    """The body of an error in Anthropic's form. request: its id."""
+    usual = "api_error" if error.status >= 500 else "invalid_request_error"
+    kind = _ANTHROPIC_KINDS.get(error.status, usual)
+    return {
+        "type": "error",
+        "error": {"type": kind, "message": error.message},
+        "request_id": request or None,
+    }
+
+
+def response_of(error: HttpError, path: str, request: str = "") -> JSONResponse:
+    """An error in the form of the API that a path belongs to."""
+    is_anthropic = path.startswith(ANTHROPIC_PATHS)
+    body = anthropic_body(error, request) if is_anthropic else openai_body(error)
+    return JSONResponse(body, error.status, dict(error.headers))

@@ -1,0 +1,1 @@
+"""Running a server: health, metrics, logs, limits."""

@@ -1,0 +1,1 @@
+"""What no other server has: whole tables, span queries, prompt schemas and SQL."""

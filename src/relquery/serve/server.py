@@ -1,0 +1,142 @@
+"""What the routes of a server have in common: the engine, who asks, and what may be asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from relquery.backends.base import Backend
+from relquery.backends.local.streaming import Piece
+from relquery.backends.remote.link import Link
+from relquery.backends.service.served import ServedBackend
+from relquery.backends.service.serving import Facts, Submission
+from relquery.engine.request.relquery import Latency
+from relquery.prompt import Answer, Prompt, Sampling
+from relquery.serve.access.gate import Asker, Gate
+from relquery.serve.errors import HttpError
+from relquery.serve.flow import Flow
+from relquery.serve.settings import ServeConfig
+
+Asked = tuple[Sequence[Prompt], Sampling]
+"""Prompts that are asked with one sampling."""
+
+
+class Server:
+    """One engine and those who ask it. Made in the event loop that serves.
+
+    link: to the engine's process. gate: who may ask. open: requests that have no answer yet.
+    """
+
+    def __init__(self, config: ServeConfig, link: Link, gate: Gate) -> None:
+        self.config, self.link, self.gate = config, link, gate
+        self.open = 0
+        self.stopping = False
+
+    @property
+    def facts(self) -> Facts:
+        """Of the model."""
+        return self.link.facts
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names by which clients may call the model; the first is the usual one."""
+        return self.config.names or (self.config.model,)
+
+    def check_model(self, name: str) -> None:
+        """Raises HttpError for a model that is not served."""
+        if name not in self.models:
+            raise HttpError(
+                404,
+                f"The model '{name}' is not served. Served: {', '.join(self.models)}.",
+                "model_not_found",
+                "model",
+            )
+
+    def start(
+        self, groups: Sequence[Asked], asker: Asker, *, streamed: bool = False, **more: Any
+    ) -> Flow:
+        """Ask prompts as one relQuery; the prompts of all groups are counted through.
+
+        streamed: answers also come piece by piece. more: other fields of Submission.
+
+        Raises HttpError where too many requests are open.
+        """
+        size = sum(len(prompts) for prompts, _ in groups)
+        self._admit(size)
+        flow = Flow(size, self._drop)
+        self.open += size
+        shares, base = [], 0
+        for prompts, _ in groups:
+            shares.append(Share(self, flow, base, len(prompts)))
+            base += len(prompts)
+        flow.shares = shares
+        for share, (prompts, sampling) in zip(shares, groups, strict=True):
+            asked = Submission(list(prompts), sampling, asker.tenant, streamed=streamed, **more)
+            if not self.link.submit(asked, share):
+                self._drop(flow)
+                raise _stopping()
+        return flow
+
+    def backend(self, asker: Asker) -> Backend:
+        """The engine for one thread that asks for somebody."""
+        return ServedBackend(self.link, self.facts, asker.tenant)
+
+    async def ask(self, question: str, *given: Any) -> Any:
+        """See Serving.ask; does not hold up the event loop."""
+        return await asyncio.to_thread(self.link.ask, question, *given)
+
+    def _admit(self, size: int) -> None:
+        if self.stopping:
+            raise HttpError(
+                503, "The server is stopping.", "stopping", headers={"Retry-After": "5"}
+            )
+        if size > self.config.max_rows:
+            raise HttpError(
+                400,
+                f"{size:,} prompts are more than the {self.config.max_rows:,} that one request "
+                "may have. Send fewer at once.",
+                "too_many_rows",
+            )
+        if self.open + size > self.config.max_waiting:
+            raise HttpError(
+                429,
+                f"{self.open:,} requests are open, and at most {self.config.max_waiting:,} may be. "
+                "Ask again later.",
+                "queue_full",
+                headers={"Retry-After": "1"},
+            )
+
+    def _drop(self, flow: Flow) -> None:
+        for share in flow.shares:
+            self.link.drop(share)
+            share.leave()
+
+
+class Share:
+    """The Sink of one group of a flow's prompts. base: the place of its first prompt."""
+
+    def __init__(self, server: Server, flow: Flow, base: int, size: int) -> None:
+        self._server, self._flow, self._base = server, flow, base
+        self._left = size
+
+    def piece(self, index: int, piece: Piece) -> None:
+        self._flow.piece(self._base + index, piece)
+
+    def add(self, index: int, answer: Answer) -> None:
+        self._left -= 1
+        self._server.open -= 1
+        self._flow.add(self._base + index, answer)
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        self.leave()
+        self._flow.end(latency, error)
+
+    def leave(self) -> None:
+        """What has no answer will get none."""
+        self._server.open -= self._left
+        self._left = 0
+
+
+def _stopping() -> HttpError:
+    return HttpError(503, "The server is stopping.", "stopping", headers={"Retry-After": "5"})

@@ -1,0 +1,55 @@
+"""What a server is told when it is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relquery.errors import ConfigError
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """Settings of a server.
+
+    model: as for relquery.Engine. options: other arguments of relquery.Engine. names: by which
+        clients may call the model; the first is listed.
+    host, port: where it listens; by default only on this machine.
+    tables: by name, files that /v1/sql may read. schemas: a folder of prompt schemas that are
+        registered for all. state: a folder for uploaded files and batches; None for a temporary
+        one that is removed at the end.
+    keys: a file made by `relquery keys`; None to serve everybody as one tenant.
+    origins: web pages that may call the server from a browser (CORS).
+    max_waiting: requests that may be open at once; more are answered 429. max_body: bytes of a
+        request's body. max_rows: prompts of one relQuery or batch.
+    grace: seconds that running requests have to end when the server is stopped.
+    """
+
+    model: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8000
+    tables: Mapping[str, str] = field(default_factory=dict)
+    schemas: Path | None = None
+    state: Path | None = None
+    keys: Path | None = None
+    origins: tuple[str, ...] = ()
+    max_waiting: int = 20_000
+    max_body: int = 64 * MIB
+    max_rows: int = 100_000
+    grace: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_waiting", "max_body", "max_rows"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} is {value!r}; it must be a positive number.")
+        if not 0 <= self.port <= 65_535:
+            raise ConfigError(f"port is {self.port}; it must be from 0 to 65535 (0: any free one).")
+        if self.grace < 0:
+            raise ConfigError(f"grace is {self.grace}; it must not be negative.")

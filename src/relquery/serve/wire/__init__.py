@@ -1,0 +1,1 @@
+"""The forms of other APIs, as their clients send and read them."""

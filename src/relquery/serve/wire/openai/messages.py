@@ -1,0 +1,60 @@
+"""Chat messages as a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from relquery.prompt import Prompt, Role, Span
+from relquery.serve.body import NONE_OF, NOTHING, Body, Inner
+from relquery.serve.errors import HttpError
+
+
+class TextPart(Inner):
+    """Text in a message."""
+
+    type: Literal["text", "input_text", "output_text"]
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+
+class ChatMessage(Body):
+    """A message of a chat. Its parts are one message."""
+
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {
+        "name": NOTHING,
+        "tool_calls": NONE_OF,
+        "function_call": NOTHING,
+        "refusal": NOTHING,
+        "audio": NOTHING,
+        "annotations": NONE_OF,
+    }
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | Annotated[list[TextPart], Field(min_length=1)]
+
+
+_ROLES = {
+    "system": Role.SYSTEM,
+    "developer": Role.SYSTEM,
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+}
+
+
+def prompt_of(messages: list[ChatMessage]) -> Prompt:
+    """A chat as a prompt: one span for each part. Raises HttpError for a chat without text."""
+    spans: list[Span] = []
+    for message in messages:
+        texts = [message.content] if isinstance(message.content, str) else _texts(message.content)
+        role = _ROLES[message.role]
+        spans += (Span(text, role, begins=at == 0) for at, text in enumerate(texts))
+    if not any(span.content for span in spans):
+        raise HttpError(400, "The messages contain no text.", "invalid_request", "messages")
+    return tuple(spans)
+
+
+def _texts(parts: list[TextPart]) -> list[str]:
+    return [part.text for part in parts]

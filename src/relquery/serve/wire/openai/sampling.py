@@ -1,0 +1,148 @@
+"""Fields of OpenAI's bodies that say how answers are chosen."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from relquery.errors import ConfigError
+from relquery.prompt import Sampling
+from relquery.serve.body import ANY, NONE_OF, OFF, ZERO, Body, Declared, Inner
+from relquery.serve.errors import HttpError, not_supported
+
+MOST_CHOICES = 128
+
+Stop = str | Annotated[list[str], Field(max_length=16)] | None
+
+ACCEPTED: dict[str, Any] = {
+    # of whom and for what: they change no answer
+    "user": ANY,
+    "metadata": ANY,
+    "service_tier": ANY,
+    "prompt_cache_key": ANY,
+    "prompt_cache_retention": ANY,
+    "safety_identifier": ANY,
+    # what would change answers, where it asks for nothing
+    "store": OFF,
+    "frequency_penalty": ZERO,
+    "presence_penalty": ZERO,
+    "logit_bias": NONE_OF,
+    "repetition_penalty": (None, 1, 1.0),
+    "min_p": ZERO,
+    "min_tokens": ZERO,
+}
+
+
+class JsonSchema(Inner):
+    """A named schema. strict, name, description: as in OpenAI's API; answers always follow it."""
+
+    name: str = "answer"
+    schema_: dict[str, Any] = Field(alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(Inner):
+    """Answers are JSON that is valid under a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+class TextFormat(Inner):
+    """Answers are text."""
+
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Inner):
+    """Not supported: any JSON object."""
+
+    type: Literal["json_object"]
+
+
+ResponseFormat = Annotated[
+    TextFormat | JsonSchemaFormat | JsonObjectFormat, Field(discriminator="type")
+]
+
+
+class StructuredOutputs(Inner):
+    """vLLM's field: answers among some texts, or under a JSON Schema."""
+
+    choice: list[str] | None = None
+    json_: dict[str, Any] | str | None = Field(None, alias="json")
+
+
+class Sampled(Body):
+    """Fields that chat and plain completions share. top_k: not OpenAI's own, but vLLM's."""
+
+    model: str
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] = 1
+    stop: Stop = None
+    seed: int | None = None
+    stream: bool | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=-1)] | None = None
+    structured_outputs: StructuredOutputs | None = None
+    relquery: Declared | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Strings that end an answer."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+
+def samplings(
+    body: Sampled, max_tokens: int, schema: str | None = None, logprobs: int | None = None
+) -> list[Sampling]:
+    """How the answers of each choice are chosen: one for all of them, or one each if they have
+    seeds. Raises HttpError."""
+    labels: tuple[str, ...] = ()
+    given = body.structured_outputs
+    if given is not None and given.json_ is not None:
+        schema = given.json_ if isinstance(given.json_, str) else json.dumps(given.json_)
+    if given is not None and given.choice is not None:
+        labels = tuple(given.choice)
+    temperature = 1.0 if body.temperature is None else body.temperature
+    del logprobs
+    try:
+        found = [
+            Sampling(
+                max_tokens=max_tokens,
+                temperature=temperature,
+                top_p=1.0 if body.top_p is None else body.top_p,
+                top_k=max(0, body.top_k or 0),
+                seed=seed,
+                stop=body.stops if schema is None and not labels else (),
+                labels=labels,
+                schema=schema,
+            )
+            for seed in _seeds(body, temperature)
+        ]
+    except ConfigError as error:
+        raise HttpError(400, str(error), "invalid_request") from error
+    if schema is not None and body.stops:
+        raise not_supported("stop", "Answers under a schema end with their JSON; leave it out.")
+    return found
+
+
+def _seeds(body: Sampled, temperature: float) -> list[int | None]:
+    """A seed for each choice where choices would be equal otherwise; else one for all."""
+    if body.seed is None or temperature == 0 or body.n == 1:
+        return [body.seed]
+    return [body.seed + choice for choice in range(body.n)]
+
+
+def schema_of(form: TextFormat | JsonSchemaFormat | JsonObjectFormat | None) -> str | None:
+    """The JSON Schema that a response format asks for, as text. Raises HttpError."""
+    match form:
+        case JsonSchemaFormat(json_schema=given):
+            return json.dumps(given.schema_)
+        case JsonObjectFormat():
+            raise not_supported(
+                "response_format.type = json_object", "Give a schema: type = json_schema."
+            )
+    return None
