@@ -1,0 +1,183 @@
+"""An engine in another process answers as one in this process, and its death is survived."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from relquery import errors
+from relquery.backends.local.streaming import Piece
+from relquery.backends.remote.link import Link
+from relquery.backends.service.delivery import Delivery
+from relquery.backends.service.job import Job
+from relquery.backends.service.served import ServedBackend
+from relquery.backends.service.service import Engine
+from relquery.backends.service.serving import Submission
+from relquery.errors import ConfigError, EngineEndedError, RelqueryError
+from relquery.prompt import Finish, Prompt, Sampling, Span
+
+MODEL = "random:layers=1,hidden=32,context=4096"
+LONG = Sampling(max_tokens=3000)
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[Link]:
+    opened = Link(MODEL, {"policy": "fcfs"})
+    yield opened
+    opened.stop()
+
+
+class Heard(Delivery):
+    """A delivery that remembers pieces."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, keep=None)
+        self.pieces: list[Piece] = []
+
+    def piece(self, index: int, piece: Piece) -> None:
+        self.pieces.append(piece)
+
+
+def prompts(count: int, name: str = "Row") -> list[Prompt]:
+    return [(Span(f"{name} {at}."),) for at in range(count)]
+
+
+def submit(link: Link, asked: list[Prompt], sampling: Sampling, *, streamed: bool = False) -> Heard:
+    heard = Heard(len(asked))
+    assert link.submit(Submission(asked, sampling, streamed=streamed), heard)
+    return heard
+
+
+def wait_until(condition: object, seconds: float = 60.0) -> None:
+    assert callable(condition)
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_answers_are_those_of_an_engine_in_this_process(link: Link) -> None:
+    with Engine(MODEL, policy="fcfs") as engine:
+        expected = [answer.tokens for answer in engine.submit(map(str, range(20))).result()]
+    given = [(Span(str(at)),) for at in range(20)]
+    found = Job(link, submit(link, given, Sampling())).result(60)
+    assert [answer.tokens for answer in found] == expected
+
+
+def test_pieces_come_before_the_answer(link: Link) -> None:
+    heard = submit(link, prompts(1, "Streamed"), Sampling(30), streamed=True)
+    (answer,) = Job(link, heard).result(60)
+    assert "".join(piece.text for piece in heard.pieces) == answer.text
+
+
+def test_many_threads_ask_at_once(link: Link) -> None:
+    def ask(at: int) -> int:
+        return len(Job(link, submit(link, prompts(5, f"Thread {at}"), Sampling(5))).result(60))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(40))) == [5] * 40
+    assert link.open == 0
+
+
+def test_cancelling_ends_a_job(link: Link) -> None:
+    job = Job(link, submit(link, prompts(3, "Cancelled"), LONG))
+    assert job.cancel()
+    assert {answer.finish for answer in job.result(60)} == {Finish.CANCELLED}
+    assert not job.cancel()
+
+
+def test_a_dropped_job_leaves_the_engine_empty(link: Link) -> None:
+    for at in range(20):
+        link.drop(submit(link, prompts(3, f"Dropped {at}"), LONG, streamed=True))
+    wait_until(lambda: link.ask("state").running + link.ask("state").waiting == 0)
+    assert link.ask("state").held == 0
+
+
+def test_what_a_question_raises_is_raised_here(link: Link) -> None:
+    with pytest.raises(ConfigError, match="cannot be followed"):
+        link.ask("check", Sampling(schema='{"$ref": "#/nowhere"}'))
+
+
+def test_what_breaks_a_job_is_raised_by_it(link: Link) -> None:
+    heard = submit(link, prompts(1), Sampling(schema='{"$ref": "#/nowhere"}'))
+    with pytest.raises(ConfigError, match="cannot be followed"):
+        Job(link, heard).result(60)
+
+
+def test_a_served_backend_is_a_backend(link: Link) -> None:
+    backend = ServedBackend(link, link.facts)
+    assert backend.name.startswith("random:")
+    assert len(list(backend.answer(prompts(4), Sampling(3)))) == 4
+    passage = (Span("A passage that is prepared."),)
+    backend.prepare([passage])
+    assert backend.prompt_tokens([passage], Sampling(1)) == [len(passage[0].content)]  # type: ignore[arg-type]
+    taking = backend.answer(prompts(2, "Closed"), LONG)
+    taking.close()  # type: ignore[attr-defined]
+    wait_until(lambda: link.open == 0)
+
+
+def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again() -> None:
+    link = Link(MODEL, {})
+    try:
+        running = submit(link, prompts(3, "Running"), LONG, streamed=True)
+        wait_until(lambda: running.pieces)
+        first, pid = link.starts, link.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(EngineEndedError, match="signal 9"):
+            Job(link, running).result(60)
+        waiting = submit(link, prompts(3, "Afterwards"), Sampling(5))
+        assert len(Job(link, waiting).result(60)) == 3
+        assert (link.starts, link.open) == (first + 1, 0)
+        assert link.pid != pid
+    finally:
+        link.stop()
+    assert not link.submit(Submission(prompts(1), LONG), Heard(1))
+
+
+def test_jobs_sent_while_it_dies_end_somehow() -> None:
+    """Each ends with answers or with the error; none waits for ever."""
+    link = Link(MODEL, {})
+    try:
+        jobs = []
+        for at in range(60):
+            jobs.append(Job(link, submit(link, prompts(2, f"Storm {at}"), Sampling(5))))
+            if at == 30:
+                assert link.pid is not None
+                os.kill(link.pid, signal.SIGKILL)
+            time.sleep(0.002)
+        ends = []
+        for job in jobs:
+            try:
+                ends.append(len(job.result(60)))
+            except EngineEndedError:
+                ends.append(0)
+        assert ends[-1] == 2
+        assert 0 in ends
+    finally:
+        link.stop()
+
+
+def test_a_model_that_cannot_be_loaded_says_so_here() -> None:
+    with pytest.raises(RelqueryError, match="nowhere"):
+        Link("/nowhere/at/all", {})
+
+
+def _errors() -> list[type[RelqueryError]]:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    return [kind for kind in kinds if issubclass(kind, RelqueryError)]
+
+
+@pytest.mark.parametrize("kind", _errors())
+def test_every_error_survives_the_pipe(kind: type[RelqueryError]) -> None:
+    error = kind.__new__(kind)
+    error.args = ("What was said.",)
+    vars(error)["estimate"] = 3.5
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.estimate) == (kind, "What was said.", 3.5)
