@@ -10,6 +10,7 @@ from benchmarks.queries import benchmark as queries
 from benchmarks.relserve import benchmark as relserve
 from benchmarks.reorder import benchmark as reorder
 from benchmarks.retrieval import benchmark as retrieval
+from benchmarks.serve import benchmark as serve
 from benchmarks.spans import benchmark as spans
 from benchmarks.sql import benchmark as sql
 
@@ -21,6 +22,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     retrieval.BENCHMARK,
     spans.BENCHMARK,
     relserve.BENCHMARK,
+    serve.BENCHMARK,
     prefill_only.BENCHMARK,
     prompt_cache.BENCHMARK,
 )

@@ -1,0 +1,1 @@
+"""The server measured through HTTP, beside the engine in process."""

@@ -1,0 +1,1 @@
+"""What asks the server, each in a process of its own."""
