@@ -198,7 +198,7 @@ def masks(matchers: Sequence[Matcher]) -> Words:
     found = np.zeros((len(ours), words), np.uint32)
     inner = [(matcher.inner, row) for row, matcher in enumerate(ours) if not matcher.pending]
     if inner:
-        _executor().unsafe_compute_mask_ptr(inner, found.ctypes.data, words * 4, len(inner))
+        _executor().unsafe_compute_mask_ptr(inner, found.ctypes.data, words * 4, len(ours))
     for row, matcher in enumerate(ours):
         if matcher.pending:
             found[row, matcher.pending[0] // 32] = 1 << matcher.pending[0] % 32

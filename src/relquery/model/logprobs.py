@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import isnan
 
 import numpy as np
 import torch
@@ -19,7 +18,8 @@ ROWS_AT_ONCE = 16
 def token_logprobs(
     logits: Tensor, tokens: Sequence[int], counts: Sequence[int]
 ) -> list[TokenLogprob | int]:
-    """Each row's token with its log-probability and the likeliest tokens; or NOT_FINITE.
+    """Each row's token with its log-probability and the likeliest tokens; or NOT_FINITE, also where
+    the row has a number that is not finite among those that the token was not chosen from.
 
     logits: (rows, vocabulary), as the network gives them. tokens: (rows,) ids, or NOT_FINITE.
     counts: (rows,) how many of the likeliest. Logits are copied in float64, so few rows are done at
@@ -38,10 +38,11 @@ def _of_some(
     at = torch.tensor(tokens, device=logits.device).clamp(min=0)
     totals = logits.logsumexp(-1, keepdim=True)
     logs = (logits.gather(1, at[:, None]) - totals)[:, 0].tolist()
+    is_whole = totals[:, 0].isfinite().tolist()
     tops = _likeliest(logits, totals, max(counts))
     return [
-        NOT_FINITE if token == NOT_FINITE or isnan(log) else TokenLogprob(token, log, top[:count])
-        for token, log, top, count in zip(tokens, logs, tops, counts, strict=True)
+        TokenLogprob(token, log, top[:count]) if whole and token != NOT_FINITE else NOT_FINITE
+        for token, log, whole, top, count in zip(tokens, logs, is_whole, tops, counts, strict=True)
     ]
 
 
