@@ -234,6 +234,19 @@ def test_of_equally_likely_tokens_the_first_comes_first(dtype: torch.dtype) -> N
         assert told.logprob == pytest.approx(-float(total), abs=1e-12)
 
 
+@pytest.mark.parametrize("width", [2_047, 2_048, 5_000, 9_216])
+def test_the_likeliest_of_a_large_vocabulary_are_those_of_sorting_all_of_it(width: int) -> None:
+    logits = torch.randn(40, width, generator=torch.Generator().manual_seed(width)).bfloat16() * 3
+    logits[0, -30:] = 50  # behind all whole groups
+    logits[1, ::1_024] = 50  # in one group
+    found = token_logprobs(logits, [0] * 40, [20] * 40)
+    for told, row in zip(found, logits.double().log_softmax(-1), strict=True):
+        logs, order = row.sort(descending=True, stable=True)
+        assert isinstance(told, TokenLogprob)
+        assert [token for token, _ in told.top] == order[:20].tolist()
+        assert [value for _, value in told.top] == pytest.approx(logs[:20].tolist(), abs=1e-12)
+
+
 def test_a_vocabulary_may_have_fewer_tokens_than_are_asked_for() -> None:
     logits = torch.tensor([[log(0.25), log(0.75), -inf]])
     (told,) = token_logprobs(logits, [0], [20])

@@ -27,12 +27,15 @@ def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
 
     A row's result depends only on its own logits and draw.
     """
-    kinds = _kinds(draws)
-    if not any(draw.logprobs is not None for draw in kinds):
-        return _choose(given, draws, kinds)
+    if given.largest is not None and are_plain(draws):
+        return list(given.largest.tolist())
+    if not any(draw.weigh or draw.matcher or draw.logprobs is not None for draw in _kinds(draws)):
+        return list(draw_tokens(given.rows, draws))
     counts = {row: draw.logprobs for row, draw in enumerate(draws) if draw.logprobs is not None}
+    if not counts:
+        return _choose(given, draws)
     raw = given.rows[list(counts)]  # a copy, as choosing may change the logits
-    results = _choose(given, draws, kinds)
+    results = _choose(given, draws)
     for row, told in zip(counts, _told(raw, results, counts), strict=True):
         results[row] = told
     return results
@@ -44,13 +47,11 @@ def _told(raw: Tensor, results: Sequence[Drawn], counts: Mapping[int, int]) -> l
     return list(token_logprobs(raw, tokens, list(counts.values())))
 
 
-def _choose(given: Logits, draws: Sequence[Draw], kinds: Collection[Draw]) -> list[Drawn]:
-    """The same without log-probabilities. kinds: see _kinds."""
-    if given.largest is not None and not any(map(_is_restricted, kinds)):
+def _choose(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
+    """The same without log-probabilities."""
+    if given.largest is not None and are_free(draws):
         return list(given.largest.tolist())
     logits = given.rows
-    if not any(draw.weigh or draw.matcher for draw in kinds):
-        return list(draw_tokens(logits, draws))
     results: dict[int, Drawn] = {}
     weighed = {row: draw for row, draw in enumerate(draws) if draw.weigh}
     if weighed:
@@ -78,7 +79,7 @@ def are_free(draws: Sequence[Draw]) -> bool:
 
 def are_plain(draws: Sequence[Draw]) -> bool:
     """Whether each draw is of the likeliest of all tokens, and returns nothing but it."""
-    return are_free(draws) and all(draw.logprobs is None for draw in _kinds(draws))
+    return not any(_is_restricted(draw) or draw.logprobs is not None for draw in _kinds(draws))
 
 
 def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:
