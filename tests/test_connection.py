@@ -182,6 +182,7 @@ def test_a_backend_is_closed_by_whoever_made_it():
         ({"on_error": "ignore"}, "Known: null, raise"),
         ({"max_token": 3}, "Did you mean 'max_tokens'"),
         ({"max_tokens": 0}, "must be at least 1"),
+        ({"logprobs": 3}, "'logprobs' of a query is not known"),
     ],
 )
 def test_a_wrong_setting_of_a_query_is_a_config_error(settings, message):

@@ -1,5 +1,7 @@
 """What planning tells execution about an answer is checked where it is said."""
 
+from typing import Any
+
 import pytest
 
 from relquery.errors import ConfigError
@@ -44,3 +46,25 @@ def test_scores_are_of_labels_at_temperature_0() -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             Sampling(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [None, 0, 1, 20])
+def test_log_probabilities_are_asked_of_up_to_20_tokens(count: int | None) -> None:
+    sampling = Sampling(logprobs=count)
+    assert Compared.by(sampling, ("Yes",)).whole == sampling
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"logprobs": -1}, "logprobs is -1; it must be from 0 to 20"),
+        ({"logprobs": 21}, "logprobs is 21; it must be from 0 to 20"),
+        ({"logprobs": True}, "logprobs is True; it must be a number"),
+        ({"logprobs": 2.0}, "logprobs is 2.0; it must be a number"),
+        ({"logprobs": "5"}, "logprobs is '5'; it must be a number"),
+        ({"logprobs": 0, "labels": ("Yes",), "scored": True}, "scored and logprobs are both given"),
+    ],
+)
+def test_other_numbers_of_log_probabilities_are_refused(settings: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Sampling(**settings)

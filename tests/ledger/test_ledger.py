@@ -17,7 +17,7 @@ from relquery.backends.base import Backend
 from relquery.backends.lazy import LazyBackend
 from relquery.connection import Connection, connect
 from relquery.errors import ConfigError, LedgerWarning
-from relquery.ledger import Keys, Ledger, answer_keys, save_copies
+from relquery.ledger import Keys, Ledger, answer_keys, has_one_answer, save_copies
 from relquery.prompt import Answer, Compared, Finish, Prompt, Reuse, Role, Sampling, Span
 
 GREEDY = Sampling()
@@ -168,6 +168,14 @@ def test_a_schema_is_part_of_the_key() -> None:
     samplings += [Compared.by(sampling, ("1",)) for sampling in samplings]
     keys = [key for one in samplings for key in answer_keys("m", [(Span("x"),)], one)]
     assert len(set(keys)) == 6
+
+
+def test_answers_with_log_probabilities_have_keys_of_their_own_and_are_not_kept() -> None:
+    samplings = [Sampling(), Sampling(logprobs=0), Sampling(logprobs=5)]
+    keys = [key for one in samplings for key in answer_keys("m", [(Span("x"),)], one)]
+    assert len(set(keys)) == 3
+    assert [has_one_answer(one) for one in samplings] == [True, False, False]
+    assert answer_keys("m", [(Span("x"),)], Sampling(logprobs=None)) == keys[:1]
 
 
 SCORED = Sampling(labels=("Yes", "No"), scored=True)

@@ -432,6 +432,13 @@ def test_more_stop_strings_than_a_provider_takes_are_refused() -> None:
         ask(OpenAIBackend("m"), ["a"], Sampling(stop=tuple("abcde")))
 
 
+@pytest.mark.parametrize("count", [0, 5])
+def test_log_probabilities_of_tokens_are_refused_by_name(count: int) -> None:
+    for act in (OpenAIBackend("m").check, lambda one: ask(OpenAIBackend("m"), ["a"], one)):
+        with pytest.raises(ConfigError, match=f"logprobs is {count}; a provider does not"):
+            act(Sampling(logprobs=count))
+
+
 def test_a_key_is_not_shown() -> None:
     assert "hush" not in repr(OpenAIConfig(api_key="hush"))
 
