@@ -78,7 +78,7 @@ ROOMS: dict[str, list[str]] = {
     ],
     "model": [
         "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "sampling",
-        "torch_executor", "networks", "footprint", "text",
+        "torch_executor", "tokenizer", "networks", "footprint", "text", "served", "simulated",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "provider",
