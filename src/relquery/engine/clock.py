@@ -41,7 +41,7 @@ class PacedClock(RealClock):
 
     def __init__(self, since: Callable[[], float] = lambda: -inf) -> None:
         self._since = since
-        self._end = -inf
+        self._end = self.now()
 
     def advance(self, seconds: float) -> None:
         """Sleep until the step has taken `seconds`. A signal's handler may end the sleep by an

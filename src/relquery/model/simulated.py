@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import Int64s
@@ -83,8 +84,8 @@ class SimulatedModel:
         """See ServedModel."""
         del config, slots, lean
         text = self.tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
-        found = self.tokenizer.convert_tokens_to_ids(list(_CLOSING))
-        closing = [token for token in found if token not in (None, self.tokenizer.unk_token_id)]
+        known = self.tokenizer.get_vocab()
+        closing = (known[mark] for mark in _CLOSING if mark in known)
         return PacedExecutor(
             PacedClock(since), self.cost, written(text), (*sorted(self.end), *closing)
         )
@@ -126,10 +127,11 @@ class PacedExecutor(SimulatedExecutor):
     def _match(self, allowed: Int64s, token: int, chunk: Chunk) -> int:
         """The text's token in a string, unless it is long enough; else what ends most, if that may
         come; else any."""
-        ids = set(allowed.tolist())
-        goes_on = (chunk.position + len(chunk.tokens)) % _LONGEST != 0
-        wanted = [token, *self._closing] if goes_on else [*self._closing, token]
-        found = next((each for each in wanted if each in ids), None)
+        is_long = (chunk.position + len(chunk.tokens) + chunk.request) % _LONGEST == 0
+        wanted = [*self._closing, token] if is_long else [token, *self._closing]
+        places = np.minimum(np.searchsorted(allowed, wanted), len(allowed) - 1)
+        possible = (each for each, at in zip(wanted, places, strict=True) if allowed[at] == each)
+        found = next(possible, None)
         return super()._match(allowed, token, chunk) if found is None else found
 
 

@@ -48,12 +48,12 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
 
     Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
     """
+    if model.startswith(PREFIX):
+        return open_simulated(model, options)
     for name in options:
         if name not in _KNOWN:
             known = [*_KNOWN, *OF_CONNECT]
             raise ConfigError(unknown("option", name, known, of="the embedded engine"))
-    if model.startswith(PREFIX):
-        return open_simulated(model, options)
     try:
         from relquery.model.networks.load import load
     except ModuleNotFoundError as error:

@@ -19,6 +19,8 @@ from relquery.errors import ConfigError, MissingExtraError, did_you_mean, unknow
 PREFIX = "simulated:"
 _OPTION = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _WHOLE = ("length", "context")
+_MOST_BLOCKS = 2**24
+"""In a cache. So many take about a gigabyte, although nothing is stored in them."""
 _LIMITS = [field.name for field in fields(EngineConfig)]
 _TAKEN = [*_LIMITS, "tokenizer"]
 _NOT_TAKEN = {
@@ -88,6 +90,7 @@ def open_simulated(model: str, options: Mapping[str, Any]) -> EmbeddedBackend:
     served = spec.served()
     limits = {name: value for name, value in options.items() if name in _LIMITS}
     config = replace(served.limits, **limits)
+    _check_caches(config)
     try:
         from relquery.model.simulated import SimulatedModel
         from relquery.model.tokenizer import check_tokenizer, read_file
@@ -114,6 +117,17 @@ def _check(model: str, options: Mapping[str, Any]) -> None:
             f"'{model}' does not take max_input='auto': it has no memory to measure. Give "
             "a number of tokens."
         )
+
+
+def _check_caches(config: EngineConfig) -> None:
+    """Raises ConfigError for a cache with more blocks than can be managed."""
+    most = _MOST_BLOCKS * config.block_size
+    for name in ("cache_tokens", "host_tokens"):
+        if (tokens := getattr(config, name)) > most:
+            raise ConfigError(
+                f"{name} is {tokens:,}; a simulated cache with blocks of {config.block_size} has "
+                f"at most {most:,}. Lower {name}, or raise block_size."
+            )
 
 
 def _number(name: str, value: str, text: str) -> float | int:
