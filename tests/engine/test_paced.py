@@ -118,7 +118,7 @@ def seconds_of_run(cost: LinearCost) -> float:
 
 
 def test_the_loop_takes_as_long_as_its_steps_are_predicted_to() -> None:
-    predicted = 40 * 0.002
-    taken = [seconds_of_run(LinearCost(0.0, 0.002, 0.0, 0.002)) for _ in range(5)]
+    predicted = 40 * 0.005
+    taken = [seconds_of_run(LinearCost(0.0, 0.005, 0.0, 0.005)) for _ in range(3)]
     assert all(each >= predicted for each in taken)
-    assert min(taken) < 1.1 * predicted  # others may keep the machine busy in some of them
+    assert min(taken) < 1.15 * predicted  # others may keep the machine busy in some of them

@@ -19,7 +19,7 @@ from relquery.traces.simulate import approximate_tokens, simulate
 from relquery.traces.trace import TracedQuery
 
 MACHINE = Served(
-    LinearCost(2e-5, 2e-3, 1e-4, 2e-3),
+    LinearCost(5e-5, 5e-3, 3e-4, 5e-3),
     EngineConfig(max_num_batched_tokens=64, max_num_seqs=6, cache_tokens=1024),
 )
 SIZES = [(8, 4), (2, 1), (5, 2), (1, 6), (3, 3)]  # rows, and words of each
@@ -40,10 +40,11 @@ TRACE = [
 def order_in_real_time(name: PolicyName) -> tuple[list[str], float]:
     """In which order relQueries end, and the seconds until then."""
     clock = PacedClock()
+    begin = clock.now()
     executor = SimulatedExecutor(clock, MACHINE.cost)
     policy = make_policy(name, Settings(MACHINE.cost))
     engine = Loop(executor, MACHINE.limits, clock, policy, MACHINE.cost)
-    numbers, begin = count(), clock.now()
+    numbers = count()
     outcomes = serve(
         TRACE,
         engine,
@@ -63,10 +64,10 @@ def order_of(name: PolicyName) -> tuple[list[str], float]:
 @pytest.mark.parametrize("name", ["fcfs", "sarathi", "static", "shortest", "relserve", "srjf"])
 def test_relqueries_end_in_the_order_and_after_the_time_of_the_simulator(name: PolicyName) -> None:
     expected, seconds = order_of(name)
-    runs = [order_in_real_time(name) for _ in range(3)]
-    assert [order for order, _ in runs] == [expected] * 3
+    runs = [order_in_real_time(name) for _ in range(2)]
+    assert [order for order, _ in runs] == [expected] * 2
     assert all(taken >= seconds for _, taken in runs)
-    assert min(taken for _, taken in runs) < 1.2 * seconds
+    assert min(taken for _, taken in runs) < 1.3 * seconds
 
 
 def test_policies_order_this_trace_differently() -> None:

@@ -19,14 +19,14 @@ from relquery.engine.step.shelf import States
 from relquery.errors import ConfigError
 
 _TEXT = (
-    "This text was not written by a model. It comes from an engine that is being tested under "
-    "load, and it takes as long as the machine with the model would take. Nothing in it depends "
-    "on the question. It begins again when it has been read to its end. "
+    " This answer comes from an engine without a machine. It takes as long as the machine would "
+    "take for it, and it is about nothing. It begins again until its time is over."
 )
+"""Each word is one token of the demo model, so that an answer may begin anywhere."""
 _LONGEST = 8
 """Tokens that a string of an answer under a schema has at most."""
 _CLOSING = ('"', "}", "]")
-_APART = 37
+_APART = 17
 """Tokens of the text between the answers to two requests in a row, so that they are not alike."""
 
 

@@ -53,7 +53,7 @@ def test_answers_have_the_length_that_is_asked_for_and_can_be_read(
     assert {(answer.output_tokens, answer.finish) for answer in answers} == {(12, Finish.STOP)}
     texts = [answer.text or "" for answer in answers]
     assert len(set(texts)) == 5
-    assert all(text.isascii() and len(text.split()) >= 5 for text in texts)
+    assert all(text.isascii() and len(text.split()) >= 8 for text in texts)
     (short,) = ask(backend, 1, max_tokens=7)
     assert (short.output_tokens, short.finish) == (7, Finish.LENGTH)
 
@@ -62,7 +62,7 @@ def test_without_a_length_answers_go_on_to_max_tokens() -> None:
     with closing(load_backend("simulated:step=0.0001")) as backend:
         (answer,) = ask(backend, 1, max_tokens=300)
     assert (answer.output_tokens, answer.finish) == (300, Finish.LENGTH)
-    assert "It begins again when it has been read to its end. This text" in (answer.text or "")
+    assert "It begins again until its time is over. This answer" in (answer.text or "")
 
 
 def test_answers_do_not_depend_on_time_and_repeat() -> None:
@@ -117,10 +117,10 @@ def seconds(name: str, **options: object) -> float:
 def test_answers_take_as_long_as_the_machine_would_divided_by_the_speed(policy: str) -> None:
     cost = SERVED["a100-llama70b"].cost
     expected = cost.seconds(7, 0) + 19 * cost.seconds(0, 1)
-    for speed in (5, 20):
+    for speed in (4, 10):
         taken = seconds(f"simulated:a100-llama70b,speed={speed}", policy=policy)
-        assert taken == pytest.approx(expected / speed, rel=0.15)
-    assert 20 * 0.002 <= seconds("simulated:step=0.002") < 20 * 0.003
+        assert 1 <= taken * speed / expected < 1.3
+    assert 20 * 0.004 <= seconds("simulated:step=0.008,speed=2", policy=policy) < 20 * 0.006
 
 
 def test_the_limits_and_the_cost_are_the_machines_unless_they_are_given() -> None:
