@@ -83,7 +83,8 @@ ROOMS: dict[str, list[str]] = {
     ],
     "model": [
         "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "logprobs",
-        "sampling", "torch_executor", "networks", "footprint", "text",
+        "sampling", "torch_executor", "tokenizer", "networks", "footprint", "text", "served",
+        "simulated",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",

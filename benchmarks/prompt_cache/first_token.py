@@ -16,7 +16,8 @@ from benchmarks.harness import Say
 from benchmarks.prompt_cache.sizes import Sizes
 from benchmarks.spans.setup import Writer
 from relquery.backends.base import Adopted
-from relquery.backends.local.embedded import EmbeddedBackend, StoreOptions
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.storing import StoreOptions
 from relquery.config import EngineConfig
 from relquery.connection import Connection, connect
 from relquery.markup.layout import lay_out

@@ -22,6 +22,7 @@ from training.lessons.needles import HAY
 
 if TYPE_CHECKING:
     from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 PASSAGES = {
     "bulk_2wiki": "longctx/2wikimultihopqa_top5.jsonl",
@@ -51,7 +52,7 @@ def load_model(model: str, queries: int, data: Path) -> LoadedModel:
 class Writer:
     """Writes random texts whose number of tokens is known."""
 
-    def __init__(self, model: LoadedModel, seed: int) -> None:
+    def __init__(self, model: ServedModel, seed: int) -> None:
         self._model, self._rng = model, np.random.default_rng(seed)
 
     def document(self, tokens: int) -> str:

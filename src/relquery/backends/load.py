@@ -57,7 +57,7 @@ def backend_of(model: str | Backend | Answering, options: dict[str, Any]) -> Bac
 
 def _check_local(model: str) -> None:
     """Raises ConfigError for a provider's model, which the embedded engine cannot load."""
-    if Path(model).exists() or model.startswith("random:"):
+    if Path(model).exists() or model.startswith(("random:", "simulated:")):
         return
     if found := _OF_OPENAI.fullmatch(model):
         raise ConfigError(f"'{model}' is an OpenAI model. Write 'openai:{found['name']}'.")
@@ -66,7 +66,8 @@ def _check_local(model: str) -> None:
         raise ConfigError(
             f"The model '{model}' cannot be opened: '{provider}' is not supported yet. Use "
             "'openai:NAME' for OpenAI or any OpenAI-compatible server; set its address with "
-            "base_url=... or OPENAI_BASE_URL." + did_you_mean(provider, ["openai", "random"])
+            "base_url=... or OPENAI_BASE_URL."
+            + did_you_mean(provider, ["openai", "random", "simulated"])
         )
 
 

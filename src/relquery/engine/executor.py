@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from relquery.arrays import Slots, TokenIds
+from relquery.arrays import Int64s, Slots, TokenIds
 from relquery.engine.cache.cidra import Batch
-from relquery.engine.clock import VirtualClock
+from relquery.engine.clock import SteppedClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.request import Draw
 from relquery.prompt import TokenLogprob
@@ -123,7 +123,7 @@ class Executor(Protocol):
 
 
 class SimulatedExecutor:
-    """Advances a virtual clock by a cost model's durations, and draws tokens from a function.
+    """Lets a cost model's durations pass on a clock, and draws tokens from a function.
 
     answer: (request id, position of the new token) -> token id. If only some tokens are allowed,
     the number picks one of them, modulo their count. If tokens are weighed, that one is twice as
@@ -133,7 +133,7 @@ class SimulatedExecutor:
 
     def __init__(
         self,
-        clock: VirtualClock,
+        clock: SteppedClock,
         cost: LinearCost | None = None,
         answer: Callable[[int, int], int] = lambda request, position: 0,
     ) -> None:
@@ -143,7 +143,7 @@ class SimulatedExecutor:
         self._last: Sequence[Chunk] = ()
 
     def execute(self, chunks: Sequence[Chunk]) -> list[Drawn | None]:
-        """Advance the clock by the predicted duration of the batch."""
+        """Let the predicted duration of the batch pass."""
         self._last = chunks
         self.clock.advance(seconds_of(chunks, self.cost))
         return [
@@ -170,14 +170,17 @@ class SimulatedExecutor:
     def _choose(self, chunk: Chunk, draw: Draw) -> int | tuple[float, ...]:
         token = self._answer(chunk.request, chunk.position + len(chunk.tokens))
         if draw.matcher is not None:
-            ids = draw.matcher.allowed()
-            return int(ids[token % len(ids)])
+            return self._match(draw.matcher.allowed(), token, chunk)
         if not draw.allowed:
             return token
         count = len(draw.allowed)
         if draw.weigh:
             return tuple(log((1 + (i == token % count)) / (count + 1)) for i in range(count))
         return draw.allowed[token % count]
+
+    def _match(self, allowed: Int64s, token: int, chunk: Chunk) -> int:
+        """The token after a chunk, of those (n,) that a matcher allows."""
+        return int(allowed[token % len(allowed)])
 
 
 def _after(chunk: Chunk, token: int, slot: int) -> Chunk:

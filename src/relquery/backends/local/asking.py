@@ -19,7 +19,7 @@ from relquery.prompt import Answer, Compared, Finish, Sampling
 
 if TYPE_CHECKING:
     from relquery.model.grammar import Grammar
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
     from relquery.model.text.render import Renderer
 
 
@@ -37,7 +37,7 @@ class Asking:
 
     def __init__(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         renderer: Renderer,
         placing: Placing,
         sampling: Sampling,
@@ -49,6 +49,7 @@ class Asking:
         self._sampling = sampling
         self._labels = Labels(renderer, model.end, sampling.labels)
         self._stop = () if sampling.labels else sampling.stop
+        self._length = None if sampling.labels or grammar is not None else model.length
         # A stop string of n bytes lies within the last n tokens once its last byte is there; a few
         # more let the text before it decode.
         self._tail = 8 + max((len(text.encode()) for text in self._stop), default=0)
@@ -68,7 +69,7 @@ class Asking:
         self._rules = Rules(
             end=model.end,
             labels=self._labels.tokens,
-            stop=self._stopped if self._stop else None,
+            stop=self._stopped if self._stop or self._length is not None else None,
             decided=self._compared.is_decided if self._compared is not None else None,
         )
 
@@ -177,6 +178,8 @@ class Asking:
         )
 
     def _stopped(self, output: Sequence[int]) -> bool:
+        if self._length is not None and len(output) >= self._length:
+            return True
         tail = self._renderer.decode(output[-self._tail :])
         return any(text in tail for text in self._stop)
 

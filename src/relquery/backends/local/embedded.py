@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import replace
+from itertools import islice
+from math import inf
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from relquery.backends.local.asking import Asking
 from relquery.backends.local.batches import Batch, Batches
 from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.local.rendering import render_each
+from relquery.backends.local.storing import StoreOptions, open_store
 from relquery.backends.schemas import closed
 from relquery.backends.scoring.scores import Scores
 from relquery.backends.scoring.scoring import Prior, score
@@ -39,22 +40,10 @@ from relquery.prompt import Answer, Prompt, Sampling, Span
 
 if TYPE_CHECKING:
     from relquery.backends.local.sizing import Sizing
-    from relquery.model.networks.load import LoadedModel
+    from relquery.model.served import ServedModel
 
 PREVIEW_TOKENS = 12
 _AT_ONCE = 4096  # prompts that are rendered together, and in memory at one time
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """Where states of modules are kept beside the cache.
-
-    folder: on disk; None for not there. memory, disk: bytes that they may take.
-    """
-
-    folder: Path | None
-    memory: int
-    disk: int
 
 
 class EmbeddedBackend(Backend):
@@ -67,7 +56,7 @@ class EmbeddedBackend(Backend):
 
     def __init__(
         self,
-        model: LoadedModel,
+        model: ServedModel,
         config: EngineConfig | None = None,
         cost: LinearCost | None = None,
         sizing: Sizing | None = None,
@@ -76,24 +65,15 @@ class EmbeddedBackend(Backend):
     ) -> None:
         from relquery.model.grammar import Grammars
         from relquery.model.text.render import Renderer
-        from relquery.model.torch_executor import TorchExecutor
 
         self.config = config = config or EngineConfig()
         self._model, self._renderer = model, Renderer(model.tokenizer)
-        self._grammars = Grammars(model.tokenizer, self._vocabulary, model.end)
+        self._grammars = Grammars(model.tokenizer, model.vocabulary, model.end)
         self._fingerprint: str | None = None
         self._token_bytes: int | None = None
         self._slots = config.cache_tokens // config.block_size * config.block_size
-        self._executor = TorchExecutor(
-            model.forward,
-            self._slots,
-            config.segment_sharing,
-            model.positions,
-            config.relocation,
-            config.slice_tokens,
-            model.release,
-            config.host_tokens // config.block_size * config.block_size,
-            lean=sizing is not None,
+        self._executor = model.executor(
+            config, self._slots, self._busy_since, lean=sizing is not None
         )
         self.sizing = sizing
         """How a budget of memory is used; None where none was given."""
@@ -119,9 +99,7 @@ class EmbeddedBackend(Backend):
         same; not so where the weights follow from the name.
         """
         if self._fingerprint is None:
-            from relquery.model.networks.fingerprint import fingerprint
-
-            self._fingerprint = f"sha256:{fingerprint(self._model)}"
+            self._fingerprint = self._model.fingerprint()
         is_told_by_name = self._model.name == "demo" or self._model.name.startswith("random:")
         return (self._fingerprint, self.name) if is_told_by_name else (self._fingerprint,)
 
@@ -170,7 +148,7 @@ class EmbeddedBackend(Backend):
         """See render_each. Prompts that are built when they are read are not all held."""
         for start in range(0, len(prompts), _AT_ONCE):
             some = list(prompts[start : start + _AT_ONCE])
-            yield from render_each(self._renderer, self._vocabulary, some)
+            yield from render_each(self._renderer, self._model.vocabulary, some)
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
@@ -186,7 +164,7 @@ class EmbeddedBackend(Backend):
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
         """See Backend."""
-        (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
+        (chain,) = render_each(self._renderer, self._model.vocabulary, [prompt])
         if isinstance(chain, RequestError):
             raise chain
         found: list[list[TokenIds]] = [[]]
@@ -209,13 +187,13 @@ class EmbeddedBackend(Backend):
 
     def share(self, prompts: Sequence[Prompt]) -> None:
         """Let all tenants share the states of the prompts' independent spans. See Commons."""
-        for chain in render_each(self._renderer, self._vocabulary, prompts):
+        for chain in render_each(self._renderer, self._model.vocabulary, prompts):
             if isinstance(chain, Chain):
                 self.engine.commons.register(Request(-1, chain, 1, placing=self._placing))
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
         """See Backend."""
-        (chain,) = render_each(self._renderer, self._vocabulary, [prompt])
+        (chain,) = render_each(self._renderer, self._model.vocabulary, [prompt])
         if isinstance(chain, RequestError):
             raise chain
         request = Request(-1, chain, 1, placing=self._placing)
@@ -250,7 +228,7 @@ class EmbeddedBackend(Backend):
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         """See Backend."""
         asking = self._asking(sampling)
-        rendered = render_each(self._renderer, self._vocabulary, prompts)
+        rendered = render_each(self._renderer, self._model.vocabulary, prompts)
         return [self._tokens(asking, each) for each in rendered]
 
     def predict(
@@ -325,7 +303,7 @@ class EmbeddedBackend(Backend):
             self._executor,
             replace(self.config, cache_tokens=self._slots),
             RealClock(),
-            vocabulary=self._vocabulary,
+            vocabulary=self._model.vocabulary,
             longest=longest,
             step_tokens=max(self.config.max_num_batched_tokens, self.config.max_input or 0),
             seed=seed,
@@ -338,9 +316,19 @@ class EmbeddedBackend(Backend):
             self.batches.close()
             vars(self).clear()
 
+    def _busy_since(self) -> float:
+        """When the first of the open requests arrived, on the engine's clock."""
+        requests = [*self.engine.running, *islice(self.engine.waiting, 1)]
+        return min((request.arrival for request in requests), default=-inf)
+
     def _make_way(self) -> None:
         """Empty the cache. Raises ConfigError while requests are open."""
         engine = self.engine
+        if self._model.is_simulated:
+            raise ConfigError(
+                f"'{self._model.name}' is simulated, so there is nothing to measure: its steps "
+                "take what its machine's cost model says. Calibrate a model that is loaded."
+            )
         if engine.waiting or engine.running:
             raise ConfigError("Requests are still running; calibrate before or after them.")
         engine.pool.evict(engine.pool.total)
@@ -359,7 +347,7 @@ class EmbeddedBackend(Backend):
             self._executor,
             replace(self.config, cache_tokens=self._slots),
             RealClock(),
-            vocabulary=self._vocabulary,
+            vocabulary=self._model.vocabulary,
             longest=self._model.context,
             quick=quick,
             seed=seed,
@@ -387,7 +375,7 @@ class EmbeddedBackend(Backend):
         return self._model.context
 
     @property
-    def token_bytes(self) -> int:
+    def token_bytes(self) -> int | None:
         """See Backend."""
         if self._token_bytes is None:
             list(self.answer([(Span("."),)], Sampling(max_tokens=2)))  # it tells when it runs
@@ -395,27 +383,13 @@ class EmbeddedBackend(Backend):
         return self._token_bytes
 
     def _states(self, store: StoreOptions) -> States:
-        """The store of this model's states: another model's, or dtype's, are in other folders."""
-        folder = None
-        if store.folder is not None:
-            names = (*self.known_as()[:1], self._model.version, self._model.network.dtype)
-            named = hashlib.blake2b(repr((names, self.config.block_size)).encode(), digest_size=16)
-            folder = store.folder / named.hexdigest()
-        try:
-            return self._executor.store(store.memory, folder, store.disk)
-        except OSError as error:
-            raise ConfigError(
-                f"store is {store.folder}, which cannot be written to: {error.strerror}."
-            ) from error
-
-    @property
-    def _vocabulary(self) -> int:
-        """Token ids that the network reads are below it."""
-        embedding: Any = self._model.network.get_input_embeddings()
-        return int(embedding.weight.shape[0])
+        names: tuple[object, ...] = ()
+        if store.folder is not None:  # the first takes long for a large model
+            names = (*self.known_as()[:1], self._model.version, self._model.dtype)
+        return open_store(self._executor, store, (names, self.config.block_size))
 
     @property
     def _placing(self) -> Placing:
-        if not self._model.positions.relocatable:
+        if not self._model.is_relocatable:
             return "bound"
         return "request" if self.config.relocation == "cidra" else "chain"

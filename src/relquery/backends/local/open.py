@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relquery.backends.local.embedded import EmbeddedBackend, StoreOptions
+from relquery.backends.local.embedded import EmbeddedBackend
+from relquery.backends.local.simulated import PREFIX, open_simulated
 from relquery.backends.local.sizing import MaxInput, Sizing, read_memory, share_out, shown
+from relquery.backends.local.storing import SIZES, read_store
 from relquery.config import OF_CONNECT, EngineConfig
 from relquery.engine.cost.accelerators import SERVED
 from relquery.engine.cost.job_time import JobTime
@@ -25,15 +27,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _ENGINE_OPTIONS = [field.name for field in fields(EngineConfig)]
 _MODEL_OPTIONS = ["dtype", "device", "tokenizer"]
-_STORE_OPTIONS = {"store_memory": "1GiB", "store_disk": "10GiB"}
 _CACHES = ["cache_tokens", "host_tokens"]
-_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory", "store", *_STORE_OPTIONS]
+_KNOWN = [*_ENGINE_OPTIONS, *_MODEL_OPTIONS, "cost", "memory", "store", *SIZES]
 
 
 def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     """Load a model and put an engine around it.
 
-    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
+    model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
+        "simulated:a100-opt13b" (see open_simulated).
     options: fields of EngineConfig; dtype, device, tokenizer (see model.networks.load); and cost,
         what steps cost on this machine: a LinearCost, a name of engine.costs.SERVED, or a file of
         `relquery calibrate`. By default it is measured if the policy predicts durations, about a
@@ -46,6 +48,8 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
 
     Raises ModelError, ConfigError, and MissingExtraError without the `local` extra.
     """
+    if model.startswith(PREFIX):
+        return open_simulated(model, options)
     for name in options:
         if name not in _KNOWN:
             known = [*_KNOWN, *OF_CONNECT]
@@ -61,7 +65,7 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
     budget = None if memory is None else read_memory(memory)
     # Before the model, which takes long to load.
     cost, job_time = _costs(options.get("cost"), model)
-    store = _store(options)
+    store = read_store(options)
     began = time.perf_counter()
     loaded = load(_resolve(model), **{k: v for k, v in options.items() if k in _MODEL_OPTIONS})
     _LOG.info("loaded %s in %.1f s", model, time.perf_counter() - began)
@@ -71,35 +75,6 @@ def load_backend(model: str, **options: Any) -> EmbeddedBackend:
         return EmbeddedBackend(loaded, config, cost, job_time=job_time, store=store)
     sizing = _size(loaded, config, budget, auto, "cache_tokens" in chosen)
     return EmbeddedBackend(loaded, sizing.config, cost, sizing, job_time, store)
-
-
-def _store(options: Mapping[str, Any]) -> StoreOptions | None:
-    if not any(name in options for name in ("store", *_STORE_OPTIONS)):
-        return None
-    folder = options.get("store")
-    if folder is not None and (not isinstance(folder, (str, Path)) or not str(folder).strip()):
-        raise ConfigError(f"store is {folder!r}; it must be the path of a folder.")
-    if folder is None and "store_disk" in options:
-        raise ConfigError("store_disk is given without store. Give the folder, too: store='PATH'.")
-    memory, disk = (
-        read_memory(options.get(name, usual), name) for name, usual in _STORE_OPTIONS.items()
-    )
-    return StoreOptions(None if folder is None else _made(folder), memory, disk)
-
-
-def _made(folder: str | Path) -> Path:
-    """A store's folder, which is made if there is none."""
-    try:
-        path = Path(folder).expanduser()
-        is_file = path.exists() and not path.is_dir()
-        if not is_file:
-            path.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError, RuntimeError) as error:  # also names that no folder can have
-        given, why = str(folder)[:80], getattr(error, "strerror", None) or error
-        raise ConfigError(f"store is {given!r}, which cannot be made: {why}.") from error
-    if is_file:
-        raise ConfigError(f"store is {folder}, which is a file; it must be a folder.")
-    return path
 
 
 def _size(

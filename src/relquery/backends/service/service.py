@@ -31,7 +31,8 @@ __all__ = ["Engine", "Job"]
 class Engine:
     """Serves relQueries as they come, from any thread; a policy says which goes first.
 
-    model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
+    model: "demo", a Hugging Face name or folder, "random:layers=8,hidden=256", or
+        "simulated:a100-opt13b" (see backends.local.simulated).
     policy, starvation, aging, weights: see EngineConfig. cost: see load_backend.
     options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how

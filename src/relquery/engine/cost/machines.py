@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, astuple, fields, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,16 @@ def with_cache(served: Served, cache_tokens: int | None) -> Served:
     if cache_tokens is None:
         return served
     return replace(served, limits=replace(served.limits, cache_tokens=cache_tokens))
+
+
+def with_speed(served: Served, speed: float) -> Served:
+    """The same machine, with everything `speed` times as fast."""
+    job_time = served.job_time
+    return replace(
+        served,
+        cost=LinearCost(*(seconds / speed for seconds in astuple(served.cost))),
+        job_time=job_time and JobTime(*(seconds / speed for seconds in astuple(job_time))),
+    )
 
 
 def _job_time(content: Any) -> JobTime | None:

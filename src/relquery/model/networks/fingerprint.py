@@ -6,13 +6,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from relquery.model.forward.linear import PackedLinear
-from relquery.model.networks.load import LoadedModel
 
 _PIECE_BYTES = 16 * 2**20  # of a weight that one thread hashes at a time
 # Fields that say where and by what the configuration was loaded; the weights have the dtype.
@@ -20,7 +19,23 @@ _INCIDENTAL = ("_name_or_path", "transformers_version", "dtype", "torch_dtype")
 _PASSING = ("truncation", "padding")  # tokenizer settings that each call changes
 
 
-def fingerprint(model: LoadedModel) -> str:
+class Fingerprinted(Protocol):
+    """What a fingerprint is taken of."""
+
+    @property
+    def network(self) -> PreTrainedModel:
+        """See LoadedModel."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """See LoadedModel."""
+
+    @property
+    def end(self) -> frozenset[int]:
+        """See LoadedModel."""
+
+
+def fingerprint(model: Fingerprinted) -> str:
     """A SHA-256 in hexadecimal of weights, configuration, tokenizer and chat template.
 
     Every byte of the weights counts, as in memory. So different dtypes have different digests, and

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from relquery.config import EngineConfig
 from relquery.engine.executor import Chunk
 from relquery.errors import ModelError, RelqueryError, UnsupportedNetworkError, unknown
+from relquery.model import torch_executor
 from relquery.model.attention.batch import PackedBatch
 from relquery.model.attention.function import NAME
 from relquery.model.cache.device import KVCache
@@ -20,13 +23,14 @@ from relquery.model.forward.llama import LlamaForward, knows
 from relquery.model.forward.stock import Forward, StockForward
 from relquery.model.networks.adapters.adapt import adapt
 from relquery.model.networks.findings import Findings, keep, last_calls, name_of, recall
+from relquery.model.networks.fingerprint import fingerprint
 from relquery.model.networks.positions import probe_positions
 from relquery.model.networks.random import RandomSpec, build_network, byte_tokenizer
 from relquery.model.networks.read import read_network, read_tokenizer
 from relquery.model.networks.same import check_same, distance, not_finite, own_logits
 from relquery.model.slices.allocator import keep_freed_memory
 from relquery.model.slices.release import NOTHING, Release
-from relquery.model.torch_executor import probe_release
+from relquery.model.tokenizer import check_tokenizer
 
 MOST_APART_OURS = {torch.float32: 1e-4, torch.bfloat16: 0.05, torch.float16: 0.01}
 """Distance of our forward pass's logits from the network's own, which also rounds rotations."""
@@ -56,6 +60,53 @@ class LoadedModel:
         """The network, with our attention function."""
         return self.forward.network
 
+    @property
+    def vocabulary(self) -> int:
+        """Token ids that the network reads are below it."""
+        embedding: Any = self.network.get_input_embeddings()
+        return int(embedding.weight.shape[0])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights and the states."""
+        return self.network.dtype
+
+    @property
+    def is_relocatable(self) -> bool:
+        """See PositionScheme."""
+        return self.positions.relocatable
+
+    @property
+    def is_simulated(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def length(self) -> None:
+        """The network says where an answer ends."""
+        return None
+
+    def fingerprint(self) -> str:
+        """By all of its weights, wherever they lie."""
+        return f"sha256:{fingerprint(self)}"
+
+    def executor(
+        self, config: EngineConfig, slots: int, since: Callable[[], float], *, lean: bool
+    ) -> torch_executor.TorchExecutor:
+        """See ServedModel."""
+        del since
+        return torch_executor.TorchExecutor(
+            self.forward,
+            slots,
+            config.segment_sharing,
+            self.positions,
+            config.relocation,
+            config.slice_tokens,
+            self.release,
+            config.host_tokens // config.block_size * config.block_size,
+            lean=lean,
+        )
+
 
 def load(
     spec: str,
@@ -72,11 +123,8 @@ def load(
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     _check_device(device)
-    if tokenizer is not None and not isinstance(tokenizer, PreTrainedTokenizerBase):
-        raise ModelError(
-            f"tokenizer is {tokenizer!r}; it must be a tokenizer of transformers, e.g. "
-            "AutoTokenizer.from_pretrained(...). Without it the model's own is used."
-        )
+    if tokenizer is not None:
+        check_tokenizer(tokenizer)
     dtype = dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ModelError(unknown("dtype", dtype, DTYPES))
@@ -163,7 +211,7 @@ def _prepare(network: PreTrainedModel, known: bool) -> tuple[Forward, Release, P
     if ours is not None:
         return ours, NOTHING, positions
     pack_all(network)
-    return StockForward(network), probe_release(network), positions
+    return StockForward(network), torch_executor.probe_release(network), positions
 
 
 def _context(network: PreTrainedModel) -> int | None:
