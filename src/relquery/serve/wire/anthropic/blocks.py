@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from relquery.serve.body import NONE_OF, Body, Inner
 from relquery.serve.errors import HttpError, not_supported
@@ -41,7 +41,15 @@ class TextBlock(Body):
         return given
 
 
-Content = str | Annotated[list[TextBlock], Field(min_length=1)]
+def _form_of(given: object) -> str:
+    return "blocks" if isinstance(given, list) else "text"
+
+
+# Discriminated so that an error names what is wrong in a block, not that it is no string.
+Content = Annotated[
+    Annotated[str, Tag("text")] | Annotated[list[TextBlock], Field(min_length=1), Tag("blocks")],
+    Discriminator(_form_of),
+]
 
 
 def blocks_of(content: Content) -> list[TextBlock]:

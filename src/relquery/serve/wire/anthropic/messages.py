@@ -70,7 +70,7 @@ class _Form:
         What was read from the cache is known when the answer has ended, so message_start counts no
         tokens, and message_delta counts them all.
         """
-        usage = usage_of(Answer(None, Finish.STOP), (), 0)
+        usage = usage_of(Answer(None, Finish.STOP), (), 0) | {"cache_creation": None}
         start = self._message([], None, None, usage)
         block = {"type": "text", "text": "", "citations": None}
         first = _event("message_start", message=start)
