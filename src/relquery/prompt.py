@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from math import inf
 from sys import float_info
 from typing import Any
 
@@ -52,8 +53,10 @@ class Span:
     content: text; existing token ids; an exchange or a nest, which are independent; or a blank.
     position: position id of the first token, in a nest counted from where the nest begins; None
         means directly after what precedes it. What a span attends to does not depend on positions.
-    keep: the higher, the longer the states of an independent span stay in the cache once nobody
-        uses them; 0 as long as those of other text.
+    keep: the higher, the longer the states of an independent span, or of a prompt up to the end of
+        a PREFIX span, stay in the cache once nobody uses them; 0 as long as those of other text.
+    keep_for: seconds after their last use in which `keep` counts, for a PREFIX span.
+    open: whether the answer continues the message that ends with this span, the prompt's last.
     begins: whether a message begins with it. If False, consecutive spans of one role are parts of
         one message; a span of another role always begins a message.
     """
@@ -64,6 +67,9 @@ class Span:
     position: int | None = None
     begins: bool = False
     keep: int = 0
+    # Not in the repr: keys of ledgers are made of it.
+    keep_for: float = field(default=inf, repr=False)
+    open: bool = field(default=False, repr=False)
 
 
 Prompt = tuple[Span, ...]
@@ -291,6 +297,9 @@ class Answer:
     text: the answer, even if it was cut off (`finish` is LENGTH); None if there is none.
     error: why there is no complete answer, else None.
     cached_tokens: prompt tokens whose attention states came from the cache.
+    stopped_by: the string of `Sampling.stop` that ended the answer; None if none did.
+    kept: prompt tokens up to the end of each PREFIX span that is to be kept, in their order; empty
+        where it is not known.
     first_token: seconds from when the prompt was handed in until its first token was there; None
         where that is not measured.
     tokens: ids of the answer, which continue the prompt's own; None where they are not known.
@@ -311,3 +320,5 @@ class Answer:
     scores: Mapping[str, float] | None = field(default=None, hash=False)
     first_token: float | None = field(default=None, compare=False)
     logprobs: tuple[TokenLogprob, ...] | None = None
+    stopped_by: str | None = None
+    kept: tuple[int, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain as joined
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor
 from relquery.engine.loop import Loop
 from relquery.engine.request.drafts import Drafts
-from relquery.engine.request.pieces import At, Chain, Placeholder, Placing
+from relquery.engine.request.pieces import At, Chain, Keep, Placeholder, Placing
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
 from relquery.engine.scheduling.plan import Policy
@@ -271,15 +272,22 @@ def _places(spec: Spec, start: int) -> tuple[list[Place], list[Any], int]:
 
 
 def chain_of(spec: Spec) -> Chain:
-    """The same as what the engine takes. Some chains are kept longer than others."""
-    parts = (chain_of(part) if isinstance(part, tuple) else _part_of(part) for part in spec)
+    """The same as what the engine takes. Some chains are kept longer than others, and so are what
+    some of their tokens end, which nothing but the cache may notice."""
+    parts = joined.from_iterable(map(_parts_of, spec))
     return Chain(tuple(parts), keep=len(spec) % 3)
 
 
-def _part_of(part: int | At | Hidden) -> Any:
-    if isinstance(part, Hidden):
-        return Placeholder(tokens_of(*part.tokens))
-    return part if isinstance(part, At) else tokens_of(part)
+def _parts_of(part: int | At | Hidden | Spec) -> list[Any]:
+    match part:
+        case tuple():
+            return [chain_of(part)]
+        case Hidden(tokens):
+            return [Placeholder(tokens_of(*tokens))]
+        case At():
+            return [part]
+    keeps = [Keep(1 + part % 2, float(part))] if part % 3 == 1 else []
+    return [tokens_of(part), *keeps]
 
 
 def branches_of(request: Request) -> list[tuple[int, ...]]:

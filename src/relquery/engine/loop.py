@@ -56,7 +56,7 @@ class Loop:
     ) -> None:
         self.config, self.clock = config, clock
         self.experience = Experience()
-        self.pool = BlockPool(config.cache_tokens // config.block_size)
+        self.pool = BlockPool(config.cache_tokens // config.block_size, now=clock.now)
         self.commons = Commons(config.block_size)
         self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost

@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from relquery.errors import RelqueryError
 from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.wire.anthropic import messages
 from relquery.serve.wire.openai import chat
 
-ROUTERS = (chat.router,)
+ROUTERS = (chat.router, messages.router)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery.engine.cache.blocks import BlockPool
+from relquery.engine.request.pieces import Keep
 
 
 def published(pool: BlockPool, *keys: bytes) -> list[int]:
@@ -179,8 +180,8 @@ def test_it_says_which_keys_came_and_went() -> None:
 def test_kept_blocks_are_evicted_last_those_of_the_lowest_level_first() -> None:
     pool = BlockPool(4, most_kept=3)
     high, low, plain = (published(pool, key) for key in (b"high", b"low", b"plain"))
-    pool.keep(high, 2)
-    pool.keep(low, 1)
+    pool.keep(high, Keep(2))
+    pool.keep(low, Keep(1))
     for blocks in (high, low, plain):
         pool.release(blocks)
     pool.check()
@@ -195,7 +196,7 @@ def test_kept_blocks_are_evicted_last_those_of_the_lowest_level_first() -> None:
 def test_a_block_is_kept_after_others_have_used_it() -> None:
     pool = BlockPool(2)
     blocks = published(pool, b"a")
-    pool.keep(blocks, 1)
+    pool.keep(blocks, Keep(1))
     pool.release(blocks)
     pool.take(blocks[0])
     pool.release(blocks)
@@ -208,7 +209,7 @@ def test_when_too_many_are_kept_the_oldest_become_ordinary() -> None:
     pool = BlockPool(4, most_kept=1)
     for key in (b"a", b"b"):
         blocks = published(pool, key)
-        pool.keep(blocks, 1)
+        pool.keep(blocks, Keep(1))
         pool.release(blocks)
     pool.check()
     assert pool.kept == 1
@@ -219,8 +220,43 @@ def test_when_too_many_are_kept_the_oldest_become_ordinary() -> None:
 def test_a_block_whose_content_was_never_computed_is_not_kept() -> None:
     pool = BlockPool(1)
     blocks = published(pool, b"a")
-    pool.keep(blocks, 1)
+    pool.keep(blocks, Keep(1))
     pool.withdraw(blocks[0])
     pool.release(blocks)
     pool.check()
     assert (pool.kept, pool.available) == (0, 1)
+
+
+def test_a_block_is_kept_for_its_time_after_its_last_use() -> None:
+    now = 0.0
+    pool = BlockPool(3, most_kept=2, now=lambda: now)
+    kept = published(pool, b"kept")
+    pool.keep(kept, Keep(1, 300))
+    pool.release(kept)
+    now = 299
+    pool.take_all(kept)
+    pool.release(kept)
+    now = 598
+    pool.release(published(pool, b"new"))
+    assert pool.evict(1) == 1
+    assert (pool.lookup(b"new"), pool.lookup(b"kept")) == (None, *kept)
+    now = 599
+    pool.release(published(pool, b"newer"))
+    assert pool.evict(1) == 1
+    assert pool.lookup(b"kept") is None, "it was used before the other one"
+    assert (pool.kept, pool.cached) == (0, 1)
+    pool.check()
+
+
+def test_what_has_expired_makes_room_for_what_is_kept() -> None:
+    now = 0.0
+    pool = BlockPool(4, most_kept=1, now=lambda: now)
+    for key, level in ((b"hour", Keep(2, 3600)), (b"minutes", Keep(1, 300))):
+        blocks = published(pool, key)
+        pool.keep(blocks, level)
+        pool.release(blocks)
+        now = 3600
+    pool.check()
+    assert pool.kept == 1
+    pool.evict(1)
+    assert (pool.lookup(b"hour"), pool.kept) == (None, 1)

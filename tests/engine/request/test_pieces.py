@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relquery.engine.request.pieces import At, Chain, Placing, depths
+from relquery.engine.request.pieces import At, Chain, Keep, Placing, depths
 from relquery.engine.request.request import Request
 from tests.engine.harness import Hidden, Place, Spec, chain_of, numbered, places
 
@@ -199,3 +199,31 @@ def test_chains_may_be_nested_deeply() -> None:
     assert depths(one.pieces) == list(range(5_001, -1, -1))
     last = len(one.pieces) - 1
     assert len(one.key(last, 0, 1)) == 16
+
+
+def test_what_is_kept_is_all_that_the_chain_has_before_it_in_whole_blocks() -> None:
+    first, second = Keep(1, 5.0), Keep(2)
+    span = Chain((numbered(3), Keep(3), numbered(3)))
+    parts = (numbered(5), first, numbered(5), span, second, numbered(7), Keep(1), numbered(1))
+    one = Request(0, Chain(parts), max_tokens=1)
+    assert [len(piece.tokens) for piece in one.pieces] == [10, 6, 8]
+    for at, piece in enumerate(one.pieces):
+        piece.blocks = [10 * at, 10 * at + 1, 10 * at + 2][: -(-len(piece.tokens) // 4)]
+    assert one.kept_tokens == (5, 16, 23)
+    assert list(one.kept_blocks(4)) == [
+        ([0], first),
+        ([], Keep(3)),
+        ([0, 1, 2], second),
+        ([10, 11], second),
+        ([], second),
+        ([0, 1, 2], Keep(1)),
+        ([10, 11], Keep(1)),
+        ([20], Keep(1)),
+    ]
+
+
+def test_a_span_without_tokens_does_not_change_what_is_kept() -> None:
+    keep = Keep(1)
+    parts = (numbered(5), keep, numbered(2), Chain((np.empty(0, np.int32),)), keep, numbered(2))
+    one = Request(0, Chain(parts), max_tokens=1)
+    assert [piece.keeps for piece in one.pieces] == [((5, keep), (7, keep))]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from relquery.engine.request.pieces import At, Chain
+from relquery.engine.request.pieces import At, Chain, Keep
 from relquery.errors import RequestError
 from relquery.model.networks.random import train_tokenizer
 from relquery.model.text.render import Renderer
@@ -385,3 +385,55 @@ def test_text_of_any_kind_survives_encoding_and_decoding() -> None:
     one = renderer("gpt2")
     for text in ("", "naïve café", "🎬🍿", "a\x00b", '"quoted" {braces}', "  two  spaces "):
         assert one.decode(one.encode(text)) == text
+
+
+@given(
+    texts=st.lists(st.text('ab \n"{é1', max_size=6), min_size=1, max_size=6),
+    kept=st.lists(st.integers(0, 2), min_size=6, max_size=6),
+)
+def test_what_is_kept_changes_no_token(texts: list[str], kept: list[int]) -> None:
+    for name in ("gpt2", "llama3"):
+        one = renderer(name, CHAT)
+        plain, marked = one.render(
+            [
+                tuple(map(Span, texts)),
+                tuple(Span(text, keep=keep) for text, keep in zip(texts, kept, strict=False)),
+            ]
+        )
+        found = [part for part in marked.parts if not isinstance(part, Keep)]
+        assert flat_tokens(Chain(tuple(found))) == flat_tokens(plain)
+        keeps = [part.level for part in marked.parts if isinstance(part, Keep)]
+        assert keeps == [keep for keep, _ in zip(kept, texts, strict=False) if keep]
+
+
+def test_whole_tokens_before_the_end_of_a_span_are_kept() -> None:
+    one = renderer("gpt2", CHAT)
+    spans = (Span("You are a data", keep=1, keep_for=5.0), Span(" analyst.\nAnswer", keep=2))
+    (chain,) = one.render([spans])
+    first, second = (at for at, part in enumerate(chain.parts) if isinstance(part, Keep))
+    assert chain.parts[first] == Keep(1, 5.0)
+    text = one.decode(flat_tokens(Chain(chain.parts[:first])))
+    assert text.endswith("\nYou are a data")
+    before = Chain(tuple(part for part in chain.parts[:second] if not isinstance(part, Keep)))
+    assert one.decode(flat_tokens(before)).endswith("\nYou are a data analyst.\nAnswer")
+
+
+def test_an_open_message_stands_where_the_answer_would_begin() -> None:
+    one = renderer("gpt2", CHAT)
+    asked = Span("Is it?")
+    (opened,) = one.render([(asked, Span("It is", Role.ASSISTANT, open=True))])
+    (plain,) = one.render([(asked,)])
+    assert one.decode(flat_tokens(opened)) == one.decode(flat_tokens(plain)) + "It is"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        (Span("a", open=True),),
+        (Span("a", Role.ASSISTANT, open=True), Span("b")),
+        (Span("a", Role.ASSISTANT, open=True), Span("b", Role.ASSISTANT, open=True)),
+    ],
+)
+def test_only_the_assistant_s_last_span_may_be_open(prompt: Prompt) -> None:
+    with pytest.raises(RequestError, match="Only the last span"):
+        renderer("gpt2", CHAT).render([prompt])

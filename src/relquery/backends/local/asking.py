@@ -136,8 +136,9 @@ class Asking:
         if request.finish is Finish.ERROR:
             return ended(request, Finish.ERROR, request.error)
         cut = request.finish is Finish.LENGTH
+        text, stopped_by = self._text(request)
         return Answer(
-            text=self._text(request),
+            text=text,
             finish=request.finish,
             error=self._why_cut(len(request.output)) if cut else None,
             prompt_tokens=request.prompt_tokens,
@@ -147,6 +148,8 @@ class Asking:
             scores=self._labels.scores(request.scores),
             first_token=None if request.first_at is None else request.first_at - request.arrival,
             logprobs=None if request.logprobs is None else tuple(request.logprobs),
+            stopped_by=stopped_by,
+            kept=request.kept_tokens,
         )
 
     def stream(self) -> TextStream:
@@ -157,14 +160,18 @@ class Asking:
             return TextStream(self._grammar.spelling())
         return TextStream(self._renderer.spelling(), self._stop)
 
-    def _text(self, request: Request) -> str:
+    def _text(self, request: Request) -> tuple[str, str | None]:
+        """An answer's text, and the stop string that was cut from it."""
         chosen = self._labels.text(request.output)
         if chosen is not None:
-            return chosen
+            return chosen, None
         if self._grammar is not None:
-            return self._grammar.text(request.output)
+            return self._grammar.text(request.output), None
         text = self._renderer.decode(request.output)
-        return text[: min((at for at in map(text.find, self._stop) if at >= 0), default=None)]
+        # Of those that begin at one place, the shortest was there first.
+        found = ((text.find(stop), len(stop), stop) for stop in self._stop if stop in text)
+        at, _, stop = min(found, default=(len(text), 0, None))
+        return text[:at], stop
 
     def _why_cut(self, tokens: int) -> str:
         if tokens < self._max_tokens:

@@ -28,6 +28,11 @@ def _text(span: Span) -> str:
             "A provider cannot serve independent spans or positions. Run the query with "
             "independent=False, which sends them as ordinary text, or use the embedded engine."
         )
+    if span.open:
+        raise RequestError(
+            "A provider cannot continue a message. Leave the last message of the assistant out, or "
+            "use the embedded engine."
+        )
     if span.role is Role.NONE:
         raise RequestError("A provider puts each text into a message; give the span a role.")
     if not isinstance(span.content, str):

@@ -31,6 +31,11 @@ def _tokens(backend: EmbeddedBackend, prompt: Prompt) -> list[int]:
     return [int(token) for run in backend.runs(prompt) for token in run]
 
 
+def _length(backend: EmbeddedBackend, prompt: Prompt) -> int:
+    """Tokens of a prompt's own text, however many they are."""
+    return sum(map(len, backend.runs(prompt)))
+
+
 def _count(backend: EmbeddedBackend, prompts: Sequence[Prompt]) -> list[int]:
     """Tokens of each prompt; 0 for one that cannot be served."""
     return backend.prompt_tokens(prompts, Sampling(max_tokens=1))
@@ -41,6 +46,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "state": state_of,
     "tokens": _tokens,
     "count": _count,
+    "length": _length,
     "known_as": EmbeddedBackend.known_as,
     "check": EmbeddedBackend.check,
     "one_pass": EmbeddedBackend.one_pass,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from math import inf
 
 import numpy as np
 
 from relquery.arrays import Slots
+from relquery.engine.request.pieces import Keep
 
 
 def slots_of(blocks: Sequence[int], block_size: int) -> Slots:
@@ -18,13 +20,16 @@ def slots_of(blocks: Sequence[int], block_size: int) -> Slots:
 
 
 class Kept:
-    """Cached blocks by level, each level in the order in which they were released."""
+    """Cached blocks by how long they stay, and of these those first that were released first.
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._cached: dict[int, OrderedDict[int, None]] = {}
-        self.levels: dict[int, int] = {}
-        """Level of each kept block, held ones included."""
+    most: of them. now: tells the time in seconds.
+    """
+
+    def __init__(self, most: int, now: Callable[[], float]) -> None:
+        self._most, self._now = most, now
+        self._cached: dict[Keep, OrderedDict[int, float]] = {}  # the values: when released
+        self.levels: dict[int, Keep] = {}
+        """How long each kept block stays, held ones included."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -39,9 +44,11 @@ class Kept:
         cached = self._cached.get(level)
         if cached is None:
             cached = self._cached[level] = OrderedDict()
-        cached[block] = None
+        cached[block] = self._now()
         self._count += 1
-        return self.take(self._count - self._most) if self._count > self._most else []
+        if self._count <= self._most:
+            return []
+        return [*self.expire(), *self.take(self._count - self._most)]
 
     def remove(self, block: int) -> None:
         """Remove a block that is taken. It keeps its level."""
@@ -51,15 +58,31 @@ class Kept:
             del self._cached[level]
         self._count -= 1
 
+    def expire(self) -> list[int]:
+        """Remove the blocks whose time has passed, and their levels."""
+        expired: list[int] = []
+        for level in [each for each in self._cached if each.seconds < inf]:
+            oldest = self._now() - level.seconds
+            for block, released in self._cached[level].items():
+                if released > oldest:
+                    break
+                expired.append(block)
+        for block in expired:
+            self._drop(block)
+        return expired
+
     def take(self, count: int) -> list[int]:
         """Remove up to `count` blocks and their levels, the oldest of the lowest level first."""
         taken: list[int] = []
         while len(taken) < count and self._cached:
             block = next(iter(self._cached[min(self._cached)]))
-            self.remove(block)
-            del self.levels[block]
+            self._drop(block)
             taken.append(block)
         return taken
+
+    def _drop(self, block: int) -> None:
+        self.remove(block)
+        del self.levels[block]
 
 
 class BlockPool:
@@ -71,12 +94,15 @@ class BlockPool:
     `free + cached + held == total`; `check()` verifies it.
 
     most_kept: blocks that are kept at once; the least recently used of the lowest level become
-    ordinary ones. None for half of all.
+    ordinary ones. None for half of all. now: tells the time in seconds, for blocks that are kept
+    for some time.
     """
 
-    def __init__(self, total: int, most_kept: int | None = None) -> None:
+    def __init__(
+        self, total: int, most_kept: int | None = None, now: Callable[[], float] = float
+    ) -> None:
         self.total = total
-        self._kept = Kept(total // 2 if most_kept is None else most_kept)
+        self._kept = Kept(total // 2 if most_kept is None else most_kept, now)
         self._references = [0] * total
         self._key_of: list[bytes | None] = [None] * total
         self._block_of: dict[bytes, int] = {}
@@ -208,10 +234,10 @@ class BlockPool:
                 else:
                     cached[block] = 1
 
-    def keep(self, blocks: Iterable[int], level: int) -> None:
+    def keep(self, blocks: Iterable[int], level: Keep) -> None:
         """From now on, evict these held blocks only after all that have a lower level or none.
 
-        A block whose key is forgotten loses its level.
+        A block that nobody has held for the level's seconds, or whose key is forgotten, loses it.
         """
         levels = self._kept.levels
         for block in blocks:
@@ -220,8 +246,11 @@ class BlockPool:
 
     def evict(self, count: int) -> int:
         """Drop up to `count` cached blocks, least recently used first; returns how many."""
-        dropped = list(islice(self._cached, count))
         cached, key_of, block_of = self._cached, self._key_of, self._block_of
+        for block in reversed(self._kept.expire()):  # few were released before them
+            cached[block] = 1
+            cached.move_to_end(block, last=False)
+        dropped = list(islice(cached, count))
         for block in dropped:
             del cached[block]
         dropped += self._kept.take(count - len(dropped))

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
-from typing import Literal, TypeAlias
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,8 @@ from relquery.engine.request.keys import (
 class Chain:
     """Tokens that attend to what comes before them in the chain, and to nothing outside it.
 
-    parts: token ids (n,), and between them other chains: independent spans. keep: the higher, the
+    parts: token ids (n,), and between them other chains: independent spans. A Keep in the midst of
+    tokens changes nothing but how long their states stay. keep: the higher, the
     longer its states stay in the cache once nobody uses them; 0 as long as others. names: for a
     chain that several requests of one engine have: the keys of each of its pieces' blocks, as far
     as they were needed.
@@ -57,7 +59,17 @@ class Placeholder:
     tokens: TokenIds
 
 
-Part: TypeAlias = "TokenIds | Chain | At | Placeholder"
+class Keep(NamedTuple):
+    """What a chain has up to here stays in the cache once nobody uses it.
+
+    level: the higher, the longer. seconds: since its last use; then it stays as long as others.
+    """
+
+    level: int
+    seconds: float = inf
+
+
+Part: TypeAlias = "TokenIds | Chain | At | Placeholder | Keep"
 
 
 @dataclass(slots=True, eq=False)
@@ -71,8 +83,9 @@ class Piece:
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
     jumps: whether its positions do not follow those of what is before it. hidden: whether its
-        chain alone attends to it. keep: see Chain. owner: the key of the tenant whose span it is
-        of; b"" if all share it.
+        chain alone attends to it. keep: see Chain. keeps: (tokens of the piece, Keep) for each
+        Keep in it: what its chain has up to these tokens is kept. owner: the key of the tenant
+        whose span it is of; b"" if all share it.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
         the slots, with room for more. done: tokens computed or served from the cache. run: of the
         decode steps since it holds its blocks (see Chunk). keys: of its blocks, as far as they were
@@ -91,6 +104,7 @@ class Piece:
     jumps: bool = False
     hidden: bool = False
     keep: int = 0
+    keeps: tuple[tuple[int, Keep], ...] = ()
     owner: bytes = b""
     blocks: list[int] = field(default_factory=list)
     slots: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -141,7 +155,8 @@ class _Open:
 
     number: of the chain in the request. begin: its position there. keep, names: see Chain. named:
     how many of its pieces are laid out. end: the position after these, in the chain. own: tokens
-    that are not laid out yet. jumps: whether the next of them follow a gap.
+    that are not laid out yet. jumps: whether the next of them follow a gap. keeps: of the next
+    piece.
     """
 
     todo: list[Part]
@@ -156,6 +171,7 @@ class _Open:
     previous: int | None = None
     spans: list[tuple[int, int]] = field(default_factory=list)
     jumps: bool = False
+    keeps: list[tuple[int, Keep]] = field(default_factory=list)
 
 
 Placing = Literal["chain", "request", "bound"]
@@ -187,6 +203,8 @@ def lay_out(chain: Chain, placing: Placing = "chain") -> list[Piece]:
                     _close(pieces, at, placing, hidden=True)
                 case Placeholder():
                     pass
+                case Keep() as keep:
+                    at.keeps.append((sum(map(len, at.own)), keep))
                 case tokens:
                     at.own += [tokens] if len(tokens) else []
             continue
@@ -223,6 +241,7 @@ def _close(
     spans = tuple(at.spans)
     piece = Piece(tokens, at.number, at.first, start, origin, anchor, at.previous, spans)
     piece.jumps, piece.hidden, piece.keep = at.jumps, hidden, at.keep
+    piece.keeps, at.keeps = tuple(at.keeps), []
     if at.names is not None and placing == "chain":  # then keys depend on the chain alone
         if at.named == len(at.names):
             at.names.append([])
@@ -247,6 +266,7 @@ def _reopen(pieces: list[Piece], at: _Open) -> None:
         pieces.pop()
         at.own, at.spans, at.previous = [last.tokens], list(last.spans), last.previous
         at.end, at.jumps = at.end - len(last.tokens), last.jumps
+        at.keeps = list(last.keeps)
 
 
 def depths(pieces: list[Piece]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import InitVar, dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.keys import chain_keys
 from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.matcher import Matcher
-from relquery.engine.request.pieces import Chain, Piece, Placing, find_root, lay_out
+from relquery.engine.request.pieces import Chain, Keep, Piece, Placing, find_root, lay_out
 from relquery.engine.request.rules import Rules
 from relquery.prompt import Finish, TokenLogprob
 
@@ -145,6 +145,26 @@ class Request:
         if len(self.pieces) == 1:
             return self.pieces[0].blocks
         return [block for piece in self.pieces for block in piece.blocks]
+
+    @property
+    def kept_tokens(self) -> tuple[int, ...]:
+        """Tokens of the prompt up to each Keep of its own chain."""
+        found, before = [], 0
+        for piece in self.pieces:
+            if piece.chain == 0:
+                found += [before + tokens for tokens, _ in piece.keeps]
+            before += len(piece.tokens)
+        return tuple(found)
+
+    def kept_blocks(self, block_size: int) -> Iterator[tuple[list[int], Keep]]:
+        """Blocks that it holds and that stay in the cache, whole ones alone, and how long."""
+        for index, piece in enumerate(self.pieces):
+            for tokens, keep in piece.keeps:
+                for before in self.pieces[piece.first : index]:
+                    yield before.blocks, keep
+                is_all = piece.closed and tokens == len(piece.tokens)
+                whole = len(piece.blocks) if is_all else tokens // block_size
+                yield piece.blocks[:whole], keep
 
     def size(self, index: int) -> int:
         """Tokens of a piece; the last piece includes the output."""

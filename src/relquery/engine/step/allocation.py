@@ -13,6 +13,7 @@ from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
 from relquery.engine.executor import SCRATCH, Chunk, Segment
 from relquery.engine.interrupts import postponed
+from relquery.engine.request.pieces import Keep
 from relquery.engine.request.progress import spread
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.plan import Work
@@ -135,7 +136,9 @@ class Holdings:
         self._shelf.put(request)
         for piece in request.pieces:
             if piece.keep:
-                self._pool.keep(piece.blocks, piece.keep)
+                self._pool.keep(piece.blocks, Keep(piece.keep))
+        for blocks, keep in request.kept_blocks(size):
+            self._pool.keep(blocks, keep)
         self._pool.release(request.blocks)
         for piece in request.pieces:
             piece.let_go()

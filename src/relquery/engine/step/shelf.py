@@ -7,6 +7,7 @@ from typing import Protocol
 from relquery.arrays import Slots
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool, slots_of
+from relquery.engine.request.pieces import Keep
 from relquery.engine.request.progress import servable
 from relquery.engine.request.request import Request
 
@@ -84,6 +85,6 @@ class Shelf:
             if self._states.load(keys[-1], slots, start):
                 places = request.places(index, range(first, len(keys)), self._size)
                 self._pool.publish_all(keys[first:], fresh, places)
-                self._pool.keep(fresh, request.pieces[index].keep)
+                self._pool.keep(fresh, Keep(request.pieces[index].keep))
             self._pool.release(fresh)
         self._pool.release(there)

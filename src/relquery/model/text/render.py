@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,14 +15,15 @@ from tokenizers.decoders import DecodeStream
 from transformers import PreTrainedTokenizerBase
 
 from relquery.arrays import TokenIds
-from relquery.engine.request.pieces import At, Chain, Part, Placeholder
+from relquery.engine.request.pieces import At, Chain, Keep, Part, Placeholder
 from relquery.model.text.template import ChatTemplate
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
 _KEPT_SPANS = 2_000
-_Run: TypeAlias = "int | Span | At | list[str] | _Nested"
-"""A special token, a separate span, where the next run begins, text cut into pieces, or a nest."""
+_Run: TypeAlias = "int | Span | At | Keep | list[str] | _Marked | _Nested"
+"""A special token, a separate span, where the next run begins, what is kept, text cut into pieces,
+with what is kept in its midst or without, or a nest."""
 _AFTER_LINE = re.compile(r"\S\n\Z")
 
 
@@ -30,6 +33,21 @@ class _Nested(NamedTuple):
     span: Span
     runs: tuple[_Run, ...]
     known: Chain | None = None
+
+
+class _Mark(NamedTuple):
+    """A Keep in a text cut into pieces: the number of the piece, and its text before the Keep."""
+
+    number: int
+    before: str
+    keep: Keep
+
+
+class _Marked(NamedTuple):
+    """Text cut into pieces, and how long its beginnings are kept."""
+
+    pieces: list[str]
+    marks: list[_Mark]
 
 
 class Renderer:
@@ -99,8 +117,10 @@ class Renderer:
             match run:
                 case int():
                     parts.append(np.array([run], dtype=np.int32))
-                case At():
+                case At() | Keep():
                     parts.append(run)
+                case _Marked():
+                    parts += self._marked(run)
                 case Span(content=str(text), keep=keep):
                     parts.append(Chain((self._pieces[text],), keep))
                 case Span(content=Exchange() as exchange):
@@ -152,27 +172,55 @@ class Renderer:
         yield from () if is_plain or self._tokenizer.chat_template else self._start
         yield from self._grouped(self._parts(prompt))
 
-    def _grouped(self, parts: Iterable[str | int | Span | At]) -> Iterator[_Run]:
-        text: list[str] = []
+    def _marked(self, text: _Marked) -> Iterator[Part]:
+        """The tokens of a text, as they are without what is kept. A token that is only in part
+        before a Keep comes after it."""
+        marks = iter(text.marks)
+        mark = next(marks, None)
+        for number, piece in enumerate(text.pieces):
+            tokens, done = self._pieces[piece], 0
+            while mark is not None and mark.number == number:
+                before = max(done, _common(tokens, self._pieces[mark.before]))
+                yield from (tokens[done:before], mark.keep)
+                done, mark = before, next(marks, None)
+            yield tokens[done:]
+
+    def _grouped(self, parts: Iterable[str | int | Span | At | Keep]) -> Iterator[_Run]:
+        text: list[str | Keep] = []
         for part in parts:
-            if isinstance(part, str):
+            if isinstance(part, str | Keep):
                 text.append(part)
                 continue
-            if text:
-                yield self._cut(text)
-                text = []
+            yield from self._cut_marked(text)
+            text = []
             if isinstance(part, Span) and isinstance(part.content, Nest):
                 yield self._nest(part, part.content.spans)
             else:
                 yield part
-        if text:
-            yield self._cut(text)
+        yield from self._cut_marked(text)
 
     def _nest(self, span: Span, inside: Prompt) -> _Nested:
         if id(span) in self._spans:
             self._spans.move_to_end(id(span))
             return _Nested(span, (), self._spans[id(span)][1])
         return _Nested(span, tuple(self._grouped(_texts_and_spans(inside))))
+
+    def _cut_marked(self, parts: list[str | Keep]) -> Iterator[_Run]:
+        """Text with what is kept in its midst, cut as if that were not there."""
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) == len(parts):
+            yield from [self._cut(texts)] if texts else []
+            return
+        pieces = self._cut(texts or [""])
+        ends, at, marks = list(accumulate(map(len, pieces))), 0, []
+        for part in parts:
+            if isinstance(part, str):
+                at += len(part)
+                continue
+            number = bisect_left(ends, at)
+            begin = ends[number] - len(pieces[number])
+            marks.append(_Mark(number, pieces[number][: at - begin], part))
+        yield _Marked(pieces, marks)
 
     def _cut(self, texts: list[str]) -> list[str]:
         """Join texts wherever the tokenizer might merge across their boundary."""
@@ -186,7 +234,7 @@ class Renderer:
                 pieces[-1] += text
         return pieces
 
-    def _parts(self, prompt: Prompt) -> Iterator[str | int | Span | At]:
+    def _parts(self, prompt: Prompt) -> Iterator[str | int | Span | At | Keep]:
         """The template's text and special tokens around the spans' text, and separate spans."""
         said, literals = self._template.around(prompt)
         for literal, (_, spans) in zip(literals, said, strict=False):
@@ -221,14 +269,23 @@ class Renderer:
 _PLAIN: dict[str, Any] = {"split_special_tokens": True, "verbose": False}
 
 
-def _texts_and_spans(spans: Iterable[Span]) -> Iterator[str | Span | At]:
+def _common(one: TokenIds, other: TokenIds) -> int:
+    """How many tokens are the same at the beginning of both."""
+    length = min(len(one), len(other))
+    same = one[:length] == other[:length]
+    return length if same.all() else int(same.argmin())
+
+
+def _texts_and_spans(spans: Iterable[Span]) -> Iterator[str | Span | At | Keep]:
     """The texts of spans, to be joined with the text around them, and the spans that are separate,
-    after the positions of those that have one."""
+    after the positions of those that have one; and after a PREFIX span whether it is kept."""
     for span in spans:
         if span.position is not None:
             yield At(span.position)
         is_text = isinstance(span.content, str) and span.reuse is Reuse.PREFIX
         yield span.content if is_text and isinstance(span.content, str) else span
+        if span.keep > 0 and span.reuse is Reuse.PREFIX:
+            yield Keep(span.keep, span.keep_for)
 
 
 def _exchanges(prompt: Prompt) -> Iterator[Exchange]:
@@ -246,6 +303,9 @@ def _texts(runs: Iterable[_Run]) -> Iterator[str]:
         match run:
             case Span(content=str(text)):
                 yield text
+            case _Marked(pieces, marks):
+                yield from pieces
+                yield from (mark.before for mark in marks)
             case _Nested(runs=inside):
                 yield from _texts(inside)
             case list():

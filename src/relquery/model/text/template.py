@@ -27,9 +27,11 @@ class ChatTemplate:
         """The messages of a prompt, and the text before, between and after their contents.
 
         If the template refuses consecutive messages of one role, they are joined by a line break.
-        Spans of no role have nothing around them. Raises RequestError for a prompt that the
-        template refuses.
+        Spans of no role have nothing around them. What an open message says stands where the
+        answer would begin without it. Raises RequestError for a prompt that the template refuses.
         """
+        if any(span.open for span in prompt):
+            return self._around_open(prompt)
         if any(span.role is Role.NONE for span in prompt):
             return [(Role.NONE, _without_template(prompt))], ("", "")
         said = messages(prompt)
@@ -39,6 +41,17 @@ class ChatTemplate:
             literals = self._literals(tuple(role for role, _ in said))
             assert literals is not None, "neighbours of one role are left"
         return said, literals
+
+    def _around_open(self, prompt: Prompt) -> tuple[list[Message], _Literals]:
+        *head, (role, spans) = messages(prompt)
+        is_last = spans[-1].open and not any(span.open for span in prompt[:-1])
+        if role is not Role.ASSISTANT or not is_last:
+            raise RequestError(
+                "An open span does not end the prompt, or is not the assistant's. Only the last "
+                "span of a prompt may be open, with the role ASSISTANT."
+            )
+        said, literals = self.around(tuple(span for _, spans in head for span in spans))
+        return [*said, (role, spans)], (*literals, "")
 
     def _literals(self, roles: tuple[Role, ...]) -> _Literals | None:
         """The text around messages; None if the template refuses neighbours of one role."""

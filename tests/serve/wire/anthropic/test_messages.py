@@ -1,0 +1,334 @@
+"""Anthropic's SDK talks to the server: answers, streams, breakpoints, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.serve.conftest import Started
+
+RULES = "Say whether the review is good or bad, in one word. " * 10
+ASKED = [
+    {"role": "user", "content": "Extract the name: My name is Sara Miller and I live in Paris."}
+]
+"""The demo model answers with some names."""
+
+GREEDY = {"temperature": 0}  # the SDK does not name it any more
+
+
+@pytest.fixture(scope="module")
+def client(server: Started) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def ask(client: anthropic.Anthropic, **fields: Any) -> anthropic.types.Message:
+    usual = {"model": "demo", "max_tokens": 8, "messages": ASKED}
+    extra = {**GREEDY, **fields.pop("extra_body", {})}
+    return client.messages.create(**{**usual, **fields}, extra_body=extra)
+
+
+def text_of(message: anthropic.types.Message) -> str:
+    (block,) = message.content
+    assert block.type == "text"
+    return block.text
+
+
+def block(text: str, ttl: str = "") -> dict[str, Any]:
+    control = {"cache_control": {"type": "ephemeral", "ttl": ttl}} if ttl else {}
+    return {"type": "text", "text": text, **control}
+
+
+def test_a_message_has_all_that_the_sdk_reads(client: anthropic.Anthropic) -> None:
+    message = ask(client, max_tokens=3)
+    assert message.id.startswith("msg_")
+    assert (message.type, message.role, message.model) == ("message", "assistant", "demo")
+    assert (message.stop_reason, message.stop_sequence) == ("max_tokens", None)
+    assert text_of(message)
+    usage = message.usage
+    assert usage.output_tokens == 3
+    assert usage.input_tokens > 0
+    assert (usage.cache_creation_input_tokens, usage.cache_read_input_tokens) == (0, 0)
+
+
+def test_an_answer_that_ends_by_itself_says_so(client: anthropic.Anthropic) -> None:
+    assert ask(client, max_tokens=200).stop_reason == "end_turn"
+
+
+def test_blocks_of_a_message_are_one_text(client: anthropic.Anthropic) -> None:
+    parts = [block("Extract the name: My"), block(" name is Sara Miller and I live in Paris.")]
+    assert text_of(ask(client, messages=[{"role": "user", "content": parts}])) == text_of(
+        ask(client)
+    )
+
+
+def test_messages_of_one_role_in_a_row_are_one_turn(client: anthropic.Anthropic) -> None:
+    apart = [
+        {"role": "user", "content": text} for text in ("Extract the name:", "My name is Sara.")
+    ]
+    joined = [{"role": "user", "content": "Extract the name:\nMy name is Sara."}]
+    one, other = ask(client, messages=apart), ask(client, messages=joined)
+    assert text_of(one) == text_of(other)
+    assert one.usage.input_tokens == other.usage.input_tokens
+
+
+def test_the_stop_sequence_that_ended_an_answer_is_named(client: anthropic.Anthropic) -> None:
+    whole = text_of(ask(client, max_tokens=20))
+    stop = whole[1:3]
+    message = ask(client, max_tokens=20, stop_sequences=["never said", stop, whole[1:]])
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", stop)
+    assert text_of(message) == whole[: whole.index(stop)]
+
+
+def test_a_stream_gives_the_events_and_the_message_of_an_answer(
+    client: anthropic.Anthropic,
+) -> None:
+    asked: dict[str, Any] = {"model": "demo", "max_tokens": 12, "extra_body": GREEDY}
+    asked |= {"messages": ASKED, "system": [block(RULES, "5m")]}
+    whole = client.messages.create(**asked)
+    with client.messages.stream(**asked) as stream:
+        kinds = [event.type for event in stream]
+        message = stream.get_final_message()
+    assert kinds[:2] == ["message_start", "content_block_start"]
+    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+    assert "content_block_delta" in kinds
+    assert text_of(message) == text_of(whole)
+    assert (message.stop_reason, message.stop_sequence) == (whole.stop_reason, None)
+    assert message.usage.output_tokens == whole.usage.output_tokens
+    total = message.usage.input_tokens
+    total += message.usage.cache_creation_input_tokens or 0
+    total += message.usage.cache_read_input_tokens or 0
+    counted = client.messages.count_tokens(model="demo", messages=ASKED, system=RULES)  # type: ignore[arg-type]
+    assert total == counted.input_tokens
+
+
+def test_the_asynchronous_client_gets_the_same(
+    client: anthropic.Anthropic, server: Started
+) -> None:
+    async def both() -> tuple[anthropic.types.Message, str]:
+        async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none") as one:
+            asked: dict[str, Any] = {"model": "demo", "max_tokens": 8, "extra_body": GREEDY}
+            whole = await one.messages.create(**asked, messages=ASKED)
+            async with one.messages.stream(**asked, messages=ASKED) as stream:
+                pieces = [piece async for piece in stream.text_stream]
+            return whole, "".join(pieces)
+
+    whole, streamed = asyncio.run(both())
+    assert text_of(whole) == streamed == text_of(ask(client))
+
+
+def test_a_last_message_of_the_assistant_is_continued(client: anthropic.Anthropic) -> None:
+    whole = ask(client, max_tokens=16)
+    text = text_of(whole).rstrip()
+    cut = text.rindex(" ") if " " in text else len(text) // 2
+    rest = text_of(
+        ask(client, messages=[*ASKED, {"role": "assistant", "content": text[:cut]}], max_tokens=16)
+    )
+    assert rest.startswith(text[cut:])
+
+
+def test_an_empty_last_message_of_the_assistant_begins_the_answer(
+    client: anthropic.Anthropic,
+) -> None:
+    empty = [*ASKED, {"role": "assistant", "content": ""}]
+    assert text_of(ask(client, messages=empty)) == text_of(ask(client))
+
+
+def test_an_answer_follows_a_schema(client: anthropic.Anthropic) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"good": {"type": "boolean"}},
+        "required": ["good"],
+        "additionalProperties": False,
+    }
+    form = {"format": {"type": "json_schema", "schema": schema}}
+    message = ask(client, output_config=form, max_tokens=30)
+    assert set(json.loads(text_of(message))) == {"good"}
+
+
+def test_no_tokens_may_be_asked_to_fill_the_cache(client: anthropic.Anthropic) -> None:
+    system = [block("Warm. " * 60, "5m")]
+    warm = ask(client, system=system, max_tokens=0)
+    assert (warm.content, warm.stop_reason, warm.usage.output_tokens) == ([], "max_tokens", 0)
+    assert warm.usage.cache_creation_input_tokens
+    later = ask(client, system=system)
+    assert (later.usage.cache_read_input_tokens or 0) > 0
+
+
+def test_tokens_up_to_the_last_breakpoint_are_created_then_read(
+    client: anthropic.Anthropic,
+) -> None:
+    def usage(question: str) -> anthropic.types.Usage:
+        content = [block("A review. " * 30, "5m"), block(question)]
+        system = [block("Hear: " + RULES, "1h")]
+        return ask(client, system=system, messages=[{"role": "user", "content": content}]).usage
+
+    first, second = usage("Good?"), usage("Bad?")
+    assert first.cache_creation is not None
+    assert second.cache_creation is not None
+    assert first.cache_creation.ephemeral_1h_input_tokens > 0
+    assert first.cache_creation.ephemeral_5m_input_tokens > 0
+    end = (first.cache_creation_input_tokens or 0) + (first.cache_read_input_tokens or 0)
+    read, created = second.cache_read_input_tokens or 0, second.cache_creation_input_tokens or 0
+    assert read + created == end
+    assert created < 16, "all whole blocks are read"
+    assert second.cache_creation.ephemeral_1h_input_tokens == 0
+    counted = client.messages.count_tokens(
+        model="demo",
+        system=[block("Hear: " + RULES)],
+        messages=[  # type: ignore[list-item]
+            {"role": "user", "content": "A review. " * 30 + "Good?"}
+        ],
+    )
+    assert first.input_tokens + end == counted.input_tokens
+
+
+def test_the_request_s_own_breakpoint_is_on_its_last_block(client: anthropic.Anthropic) -> None:
+    usage = ask(client, cache_control={"type": "ephemeral"}, system="All is kept.").usage
+    created, read = usage.cache_creation_input_tokens or 0, usage.cache_read_input_tokens or 0
+    assert created + read > 10 * usage.input_tokens  # what the template ends with is left
+
+
+def test_breakpoints_change_no_answer(client: anthropic.Anthropic) -> None:
+    for cut in (3, 7, 12, 20):
+        text = str(ASKED[0]["content"])
+        content = [block(text[:cut], "5m"), block(text[cut:])]
+        message = ask(client, messages=[{"role": "user", "content": content}])
+        assert text_of(message) == text_of(ask(client))
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"tools": [{"name": "f", "input_schema": {"type": "object"}}]}, "tools"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"output_config": {"effort": "low"}}, "effort"),
+        ({"inference_geo": "eu"}, "inference_geo"),
+        ({"container": "c"}, "container"),
+        ({"extra_body": {"mcp_servers": [{"name": "x"}]}}, "mcp_servers"),
+        ({"extra_body": {"temprature": 1}}, "temperature"),
+        ({"extra_body": {"temperature": 1.5}}, "temperature"),
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "content": ""}]}, "messages.0"),
+        ({"messages": [*ASKED, {"role": "assistant", "content": "So "}]}, "white space"),
+        ({"stop_sequences": [""]}, "stop_sequences"),
+        ({"system": [block("a", "1h")] * 5}, "at most 4"),
+        ({"system": [block("a", "5m"), block("b", "1h")]}, "1h"),
+        ({"system": [block("a", "2h")]}, "ttl"),
+        ({"max_tokens": 0, "stream": True}, "stream"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(
+    client: anthropic.Anthropic, fields: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(anthropic.BadRequestError) as raised:
+        ask(client, **fields)
+    body: Any = raised.value.body
+    assert body["type"] == "error"
+    assert body["error"]["type"] == "invalid_request_error"
+    assert named in body["error"]["message"]
+    assert body["request_id"] == raised.value.request_id
+
+
+@pytest.mark.parametrize("kind", ["image", "document", "tool_result", "thinking", "search_result"])
+def test_other_blocks_than_text_are_refused_by_name(client: anthropic.Anthropic, kind: str) -> None:
+    content = [block("Look."), {"type": kind, "source": {"type": "text", "data": "x"}}]
+    with pytest.raises(anthropic.BadRequestError, match=kind):
+        ask(client, messages=[{"role": "user", "content": content}])
+
+
+def test_a_model_that_is_not_served_is_not_found(client: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.NotFoundError, match="Served: demo"):
+        ask(client, model="other")
+    with pytest.raises(anthropic.NotFoundError):
+        client.messages.count_tokens(model="other", messages=ASKED)  # type: ignore[arg-type]
+
+
+def test_a_prompt_that_is_too_long_is_refused_but_counted(client: anthropic.Anthropic) -> None:
+    long = [{"role": "user", "content": "word " * 20_000}]
+    with pytest.raises(anthropic.BadRequestError, match="context"):
+        ask(client, messages=long)
+    counted = client.messages.count_tokens(model="demo", messages=long)  # type: ignore[arg-type]
+    assert counted.input_tokens > 19_000
+    asked: Any = {"model": "demo", "max_tokens": 5, "messages": long}
+    with (
+        pytest.raises(anthropic.APIStatusError, match="context"),
+        client.messages.stream(**asked) as stream,
+    ):
+        stream.get_final_message()
+
+
+def test_max_tokens_is_needed(server: Started) -> None:
+    answer = httpx.post(f"{server.url}/v1/messages", json={"model": "demo", "messages": ASKED})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == {
+        "type": "invalid_request_error",
+        "message": "max_tokens: Field required",
+    }
+
+
+def test_a_client_that_leaves_a_stream_holds_up_nobody(client: anthropic.Anthropic) -> None:
+    for _ in range(3):
+        with client.messages.stream(
+            model="demo",
+            max_tokens=400,
+            extra_body=GREEDY,
+            messages=ASKED,  # type: ignore[arg-type]
+        ) as stream:
+            next(iter(stream.text_stream))
+    assert text_of(ask(client))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from(["", "a", "text", "user"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "role", "content", "cache_control", "ttl"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+TEXTS = st.text(max_size=8)
+BLOCKS = st.builds(block, TEXTS, st.sampled_from(["", "5m", "1h"]))
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["user", "assistant", "system"]),
+            "content": TEXTS | st.lists(BLOCKS, max_size=3) | JSON,
+        }
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(messages=MESSAGES | JSON, system=TEXTS | st.lists(BLOCKS, max_size=2) | st.none())
+def test_any_messages_are_answered_or_refused(
+    server: Started, web: httpx.Client, messages: Any, system: Any
+) -> None:
+    body = {"model": "demo", "max_tokens": 1, "messages": messages}
+    body |= {} if system is None else {"system": system}
+    content = json.dumps(body).encode()
+    answer = web.post(f"{server.url}/v1/messages", content=content)
+    assert answer.status_code in (200, 400), answer.text
+    if answer.status_code == 400:
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[httpx.Client]:
+    with httpx.Client(headers={"content-type": "application/json"}) as web:
+        yield web

@@ -1,0 +1,59 @@
+"""Tokens are counted by breakpoint, and endings are named, as Anthropic's API does."""
+
+from __future__ import annotations
+
+import pytest
+
+from relquery.prompt import Answer, Finish
+from relquery.serve.errors import HttpError
+from relquery.serve.wire.anthropic.usage import finish_of, usage_of
+
+
+@pytest.mark.parametrize(
+    ("cached", "kept", "ttls", "counted"),
+    [
+        (64, (), (), (100, 0, 0, 0)),  # nothing is cached without a breakpoint
+        (0, (80,), ("5m",), (20, 0, 80, 0)),
+        (64, (80,), ("5m",), (20, 64, 16, 0)),
+        (96, (80,), ("5m",), (20, 80, 0, 0)),  # what is reused after it is input
+        (0, (30, 80), ("1h", "5m"), (20, 0, 50, 30)),
+        (16, (30, 80), ("1h", "5m"), (20, 16, 50, 14)),
+        (48, (30, 80), ("1h", "5m"), (20, 48, 32, 0)),
+        (16, (30, 80), ("1h", "1h"), (20, 16, 0, 64)),
+    ],
+)
+def test_tokens_are_counted_by_breakpoint(
+    cached: int, kept: tuple[int, ...], ttls: tuple[str, ...], counted: tuple[int, ...]
+) -> None:
+    answer = Answer(
+        "a", Finish.STOP, prompt_tokens=100, cached_tokens=cached, output_tokens=7, kept=kept
+    )
+    usage = usage_of(answer, ttls, 7)
+    split = usage["cache_creation"]
+    found = (usage["input_tokens"], usage["cache_read_input_tokens"])
+    assert counted == (
+        *found,
+        split["ephemeral_5m_input_tokens"],
+        split["ephemeral_1h_input_tokens"],
+    )
+    assert usage["cache_creation_input_tokens"] == sum(split.values())
+
+
+@pytest.mark.parametrize(
+    ("answer", "ending"),
+    [
+        (Answer("a", Finish.STOP), ("end_turn", None)),
+        (Answer("a", Finish.STOP, stopped_by="."), ("stop_sequence", ".")),
+        (Answer("a", Finish.LENGTH, output_tokens=9), ("max_tokens", None)),
+        (Answer("a", Finish.LENGTH, output_tokens=8), ("model_context_window_exceeded", None)),
+    ],
+)
+def test_endings_are_named(answer: Answer, ending: tuple[str, str | None]) -> None:
+    assert finish_of(answer, 9) == ending
+
+
+def test_an_answer_that_could_not_be_served_is_an_error() -> None:
+    with pytest.raises(HttpError, match="Too long"):
+        finish_of(Answer(None, Finish.ERROR, "Too long."), 9)
+    with pytest.raises(HttpError, match="cancelled"):
+        finish_of(Answer(None, Finish.CANCELLED), 9)
