@@ -13,10 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from relquery.errors import RelqueryError
+from relquery.serve.console import page, state
 from relquery.serve.errors import HttpError, as_http, response_of
 from relquery.serve.wire.openai import chat
 
-ROUTERS = (chat.router,)
+ROUTERS = (chat.router, state.router, page.router)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 

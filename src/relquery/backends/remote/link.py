@@ -30,6 +30,7 @@ from relquery.backends.remote.messages import (
     receive,
     send,
 )
+from relquery.backends.remote.tally import Tally
 from relquery.backends.service.delivery import Sink
 from relquery.backends.service.serving import Facts, Submission
 from relquery.engine.clock import Clock, RealClock
@@ -49,6 +50,7 @@ class Link:
     When the process dies, what it was asked ends with EngineEndedError, and another one is started.
 
     facts: of the model. starts: how often the process was started. ready: whether it has its model.
+    tally: what it has answered, over all its processes.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Link:
         self.clock: Clock = RealClock()
         self.closed = False
         self.starts = 0
+        self.tally = Tally()
         self.hop = hop
         self._up = threading.Event()
         self._model, self._options = model, dict(options)
@@ -285,6 +288,7 @@ class Link:
                     if (sink := self._jobs.get(number)) is not None:
                         sink.piece(index, piece)
                 case Answered(number, index, answer):
+                    self.tally.add(answer)
                     if (sink := self._jobs.get(number)) is not None:
                         sink.add(index, answer)
                 case Ended(number, latency, error):
