@@ -34,7 +34,8 @@ router = APIRouter()
 class Query(Body):
     query: str
     stream: bool = False
-    record: bool = False
+    record: bool | int = False
+    order: str | None = None
 
 
 class LockedGate(Gate):
@@ -66,22 +67,28 @@ async def tables() -> dict[str, Any]:
     reviews = {"reviewcontent": "VARCHAR", "critic": "VARCHAR", "movietitle": "VARCHAR",
                "genre": "VARCHAR", "year": "BIGINT"}  # fmt: skip
     tickets = {"message": "VARCHAR", "ticketid": "BIGINT", "product": "VARCHAR"}
-    return {"tables": [_table("movies", 1536, reviews), _table("tickets", 1482, tickets)]}
+    data = [_table("movies", 1536, reviews), _table("tickets", 1482, tickets)]
+    return {"object": "list", "data": data}
 
 
 def _table(name: str, rows: int, columns: dict[str, str]) -> dict[str, Any]:
     listed = [{"name": column, "type": kind} for column, kind in columns.items()]
-    return {"name": name, "rows": rows, "columns": listed}
+    return {"name": name, "schema": "main", "rows": rows, "columns": listed}
 
 
 @router.post("/v1/sql/explain")
 async def explain(body: Query) -> dict[str, Any]:
     _check(body)
+    if "plain" in body.query:
+        return {"text": "SEQ_SCAN movies", "stages": [{"explain_key": "physical_plan"}]}
+    hit_rate = 0.31 if body.order == "original" else 0.72
+    unknown = {"rows": None, "calls": None, "from_ledger": None, "prompt_tokens": None,
+               "hit_rate": None, "seconds": None, "counts": None}  # fmt: skip
     stages = [
-        {"name": "filter 1", "rows": 1536, "calls": 1210, "prompt_tokens": 181_500,
-         "cached_tokens": 130_680, "seconds": 14.2},
-        {"name": "select 2", "rows": None, "calls": None, "prompt_tokens": None,
-         "cached_tokens": None, "seconds": None},
+        {"stage": "filter 1", "rows": 1536, "calls": 1210, "from_ledger": 0, "counts": "at most",
+         "prompt_tokens": 181_500, "hit_rate": hit_rate, "seconds": 14.2, "hint": None,
+         "note": "the guard asks 50 of them a second time", "prompt": "Is it positive?"},
+        {"stage": "select 2", "prompt": "Why?", "hint": None, "note": None, **unknown},
     ]  # fmt: skip
     text = "2 LLM calls, tree order\nstage     rows   calls\nfilter 1  1,536  1,210"
     return {"text": text, "stages": stages}
@@ -124,10 +131,12 @@ async def _lines(body: Query) -> AsyncIterator[str]:
     for start in range(0, ROWS, 500):
         yield _line("rows", rows=[_row(number) for number in range(start, start + 500)])
     yield _line("report", report={"stages": [_stage()], "seconds": 3.42})
-    missing = {"row": 7, "stage": "filter 1", "message": "The answer was cut off after 256 tokens."}
-    yield _line("errors", errors=[missing])
+    missing = {"row": 7, "stage": "filter 1", "error": "The answer was cut off after 256 tokens.",
+               "inputs": {"reviewcontent": "A slow start"}}  # fmt: skip
     if body.record:
-        yield _line("prompts", stages=[{"name": "filter 1", "prompts": _prompts()}])
+        stage = {"stage": "filter 1", "sent": 1480, "prompts": _prompts()}
+        yield _line("recording", recording=[stage])
+    yield _line("errors", errors=[missing])
 
 
 def _row(number: int) -> list[Any]:
@@ -156,6 +165,9 @@ def _prompts() -> list[dict[str, Any]]:
     return [
         {
             "text": f"You are a data analyst. Is the review positive? number {at}",
+            "answer": "Yes",
+            "error": None,
+            "reused_characters": 0 if at == 0 else 23,
             "reused": 0 if at == 0 else 40 + 7 * (at % 6),
             "computed": 90 + (at * 37) % 50 if at % 6 == 0 else 20 + (at * 13) % 40,
             "decoded": 1 + at % 12,

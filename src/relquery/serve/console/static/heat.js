@@ -1,13 +1,17 @@
 // All prompts of a run in the order sent, a line each: tokens reused, computed and decoded.
 
-import { at, h, legend, s } from "./dom.js";
+import { h, legend, s } from "./dom.js";
 import { count, many, percent } from "./format.js";
 
 const PARTS = ["reused", "computed", "decoded"];
-const MOST = 20_000; // prompts of a stage that are drawn
-const BEGINNING = 600; // characters of a prompt that are shown
+const REUSED = 240; // characters of a prompt's reused part that are shown
+const COMPUTED = 600; // and of the rest
+const ANSWER = 300;
 
-/** Draw them. stages: [{name, prompts: [{text, reused, computed, decoded}]}]. */
+/**
+ * Draw them. stages: [{stage, sent, prompts}], where a prompt has its text, its answer, its tokens
+ * (reused, computed, decoded), and how many characters of its text were reused, if that is known.
+ */
 export function drawHeat(place, stages) {
   const full = stages.filter((stage) => stage.prompts.length);
   if (!full.length) {
@@ -24,7 +28,7 @@ export function drawHeat(place, stages) {
 const tokens = (prompt) => PARTS.reduce((sum, part) => sum + (prompt[part] || 0), 0);
 
 function drawStage(stage, widest) {
-  const prompts = stage.prompts.slice(0, MOST);
+  const { prompts } = stage;
   const height = prompts.length > 150 ? 4 : prompts.length > 40 ? 8 : 12;
   const cursor = s("rect", { class: "cursor", x: 0, width: widest, height, y: -height });
   const picture = s("svg", {
@@ -42,7 +46,7 @@ function drawStage(stage, widest) {
   };
   const box = h("div", {
     className: "heat", tabIndex: 0, role: "group",
-    "aria-label": `${stage.name}: ${many(stage.prompts.length, "prompt")}. Arrow keys move.`,
+    "aria-label": `${stage.stage}: ${many(prompts.length, "prompt")}. Arrow keys move.`,
     onmousemove: (event) => {
       const { top } = picture.getBoundingClientRect();
       show(Math.floor((event.clientY - top) / height));
@@ -61,7 +65,7 @@ function drawStage(stage, widest) {
   }, picture);
   box.addEventListener("focus", () => show(Math.max(active, 0)));
   return h("section", { className: "stage" },
-    h("h3", {}, stage.name, " ", h("span", { className: "hint" }, summary(stage, widest))),
+    h("h3", {}, stage.stage, " ", h("span", { className: "hint" }, summary(stage, widest))),
     h("div", { className: "heat-pair" }, box, about));
 }
 
@@ -77,20 +81,31 @@ function path(prompts, part, height) {
 
 function summary(stage, widest) {
   const sums = PARTS.map((part) => stage.prompts.reduce((sum, each) => sum + (each[part] || 0), 0));
-  const more = stage.prompts.length > MOST ? `, the first ${count(MOST)} drawn` : "";
-  return `${many(stage.prompts.length, "prompt")}${more}, ` +
+  const drawn = stage.prompts.length;
+  const of = stage.sent > drawn ? `the first ${count(drawn)} of ` : "";
+  return `${of}${many(stage.sent, "prompt")}, ` +
     `${percent(sums[0], sums[0] + sums[1])} of prompt tokens reused; full width is ${count(widest)} tokens`;
 }
 
 function describe(prompt, number) {
   const figures = PARTS.flatMap((part) => [
     h("dt", {}, h("span", { className: `swatch ${part}` }), part), h("dd", {}, count(prompt[part]))]);
-  const text = prompt.text || "";
   return [
     h("h4", {}, `Prompt ${count(number + 1)}`),
     h("dl", { className: "counts" }, ...figures),
-    text
-      ? h("pre", {}, text.length > BEGINNING ? `${text.slice(0, BEGINNING)} ...` : text)
-      : h("p", { className: "hint" }, "The text of this prompt was not kept."),
+    h("pre", {}, ...marked(prompt)),
+    h("p", { className: "hint" }, "Answer"),
+    h("pre", {}, cut(prompt.answer ?? prompt.error ?? "", ANSWER)),
   ];
 }
+
+/** The text, with its reused part marked and shortened in the middle: many prompts begin alike. */
+function marked({ text, reused_characters: reused }) {
+  const [known, rest] = [text.slice(0, reused ?? 0), text.slice(reused ?? 0)];
+  const shown = known.length > REUSED
+    ? `${known.slice(0, REUSED / 2)} [${count(known.length - REUSED)} more] ${known.slice(-REUSED / 2)}`
+    : known;
+  return [...(shown ? [h("mark", { title: "reused" }, shown)] : []), cut(rest, COMPUTED)];
+}
+
+const cut = (text, most) => (text.length > most ? `${text.slice(0, most)} ...` : text);

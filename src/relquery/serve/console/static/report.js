@@ -57,11 +57,25 @@ function saved(stages, plan) {
   if (known > 0) found.push(`${many(known, "answer")} came from the ledger.`);
   if (cached > 0)
     found.push(`${count(cached)} of ${count(prompt)} prompt tokens were reused, not computed.`);
-  const inOrder = plan ? sum(plan.stages, "table_order_cached_tokens") : 0;
-  if (inOrder > 0)
-    found.push(`In table order, EXPLAIN expected ${count(inOrder)} reused tokens.`);
+  if (plan && isPlanned(plan)) {
+    const [planned, plain] = [expected(plan.stages, "hit_rate"), expected(plan.stages, "plain")];
+    if (planned !== null && plain !== null && planned > plain)
+      found.push(`EXPLAIN expected ${percent(planned, 1)} of prompt tokens to be reused, and ` +
+        `${percent(plain, 1)} with rows and fields in table order.`);
+  }
   return found.length ? found : ["Nothing: each row was a prompt of its own."];
 }
+
+/** The share of prompt tokens that EXPLAIN expects to be reused; null if it cannot tell. */
+function expected(stages, name) {
+  const known = stages.filter((stage) => stage.prompt_tokens && typeof stage[name] === "number");
+  const tokens = sum(known, "prompt_tokens");
+  const hits = known.reduce((total, stage) => total + stage[name] * stage.prompt_tokens, 0);
+  return tokens ? hits / tokens : null;
+}
+
+/** Whether a plan has stages that ask the model. */
+export const isPlanned = (plan) => plan.stages.some((stage) => stage.stage);
 
 /** A plan as EXPLAIN told it: {text, stages}. */
 export function drawPlan(place, plan) {
@@ -70,22 +84,30 @@ export function drawPlan(place, plan) {
       "Explain shows what a query would ask and cost, before it asks anything."));
     return;
   }
-  const stages = plan.stages || [];
-  const text = h("pre", { className: "plan" }, plan.text || "");
+  const text = h("pre", { className: "plan", tabIndex: 0 }, plan.text);
+  if (!isPlanned(plan)) {
+    place.replaceChildren(h("p", { className: "hint" },
+      "The query asks the model nothing. This is DuckDB's own plan."), text);
+    return;
+  }
+  const notes = plan.stages.flatMap((stage) =>
+    [stage.hint, stage.note].filter(Boolean).map((note) => `${stage.stage}: ${note}`));
   place.replaceChildren(
-    ...(stages.length ? [stageTable(stages)] : []),
-    stages.length
-      ? h("details", {}, h("summary", {}, "As text"), text)
-      : text);
+    stageTable(plan.stages),
+    h("ul", { className: "saved hint" }, ...notes.map((note) => h("li", {}, note))),
+    h("details", {}, h("summary", {}, "As text"), text));
 }
 
+const BOUNDS = { "at most": "at most ", expected: "about " };
+
 function stageTable(stages) {
-  const hits = (stage) =>
-    stage.cached_tokens !== undefined && stage.cached_tokens !== null
-      ? percent(stage.cached_tokens, stage.prompt_tokens)
-      : percent(stage.hit_rate ?? 0, stage.hit_rate === null || stage.hit_rate === undefined ? 0 : 1);
+  const bound = (stage, value) =>
+    value === null ? "–" : `${BOUNDS[stage.counts] || ""}${count(value)}`;
+  const share = (value) => (typeof value === "number" ? percent(value, 1) : "–");
   return table("Stages of the plan", [["Stage", false], ["Rows", true], ["Calls", true],
-    ["Prompt tokens", true], ["Expected hits", true], ["Time", true]],
-  stages.map((stage) => [stage.name ?? stage.stage, count(stage.rows), count(stage.calls),
-    count(stage.prompt_tokens), hits(stage), seconds(stage.seconds)]));
+    ["From ledger", true], ["Prompt tokens", true], ["Expected hits", true],
+    ["In table order", true], ["Time at most", true], ["Asks", false]],
+  stages.map((stage) => [stage.stage, bound(stage, stage.rows), bound(stage, stage.calls),
+    count(stage.from_ledger), bound(stage, stage.prompt_tokens), share(stage.hit_rate),
+    share(stage.plain), seconds(stage.seconds), stage.prompt]));
 }

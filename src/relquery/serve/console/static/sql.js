@@ -5,8 +5,9 @@ import { at, h, table, tabs } from "./dom.js";
 import { cell, count, many, seconds } from "./format.js";
 import { Grid } from "./grid.js";
 import { drawHeat } from "./heat.js";
-import { drawPlan, drawReport, figures } from "./report.js";
+import { drawPlan, drawReport, figures, isPlanned } from "./report.js";
 
+const RECORDED = 1000; // prompts of each stage that are kept
 const TEXT = /^(VARCHAR|TEXT)/i;
 
 export function startSql(refused) {
@@ -27,8 +28,8 @@ export function startSql(refused) {
 
 async function loadTables(refused) {
   try {
-    const { tables } = await get("/v1/tables");
-    showTables(tables);
+    const { data } = await get("/v1/tables");
+    showTables(data);
   } catch (error) {
     at("tables").replaceChildren(h("p", { className: "hint" }, error.message));
     refused(error);
@@ -42,7 +43,7 @@ function showTables(tables) {
   } else {
     at("tables").replaceChildren(...tables.map((each, place) =>
       h("details", { className: "table", open: place === 0 },
-        h("summary", {}, each.name, h("small", {}, many(each.rows, "row"))),
+        h("summary", {}, path(each), h("small", {}, many(each.rows, "row"))),
         h("ul", { className: "plain" }, ...each.columns.map(({ name, type }) =>
           h("li", {}, h("button", {
             type: "button", className: "column", title: `Insert ${name}`, onclick: () => insert(ident(name)),
@@ -56,19 +57,24 @@ function showTables(tables) {
 
 const ident = (name) => (/^[A-Za-z_]\w*$/.test(name) ? name : `"${name.replaceAll('"', '""')}"`);
 
+/** The name of a table in SQL. */
+const path = ({ schema, name }) =>
+  schema && schema !== "main" ? `${ident(schema)}.${ident(name)}` : ident(name);
+
 /** Queries to begin with, made from the tables. */
 function examples(tables) {
-  return tables.slice(0, 4).flatMap(({ name, columns }) => {
+  return tables.slice(0, 4).flatMap(({ columns, ...table }) => {
+    const name = path(table);
     const texts = columns.filter(({ type }) => TEXT.test(type)).map((column) => column.name);
-    if (!texts.length) return [[`First rows of ${name}`, `SELECT *\nFROM ${ident(name)}\nLIMIT 20`]];
+    if (!texts.length) return [[`First rows of ${name}`, `SELECT *\nFROM ${name}\nLIMIT 20`]];
     const [text, other] = [texts[0], texts.find((each) => /title|name/i.test(each)) || texts.at(-1)];
     return [
       [`Filter ${name}`,
-        `SELECT ${ident(other)}, ${ident(text)}\nFROM (FROM ${ident(name)} LIMIT 60)\n` +
+        `SELECT ${ident(other)}, ${ident(text)}\nFROM (FROM ${name} LIMIT 60)\n` +
         `WHERE AI_FILTER('Is {${text}} positive?')`],
       [`Classify ${name}`,
         `SELECT AI_CLASSIFY(${ident(text)}, ['positive', 'negative']) AS mood, count(*) AS rows\n` +
-        `FROM (FROM ${ident(name)} LIMIT 60)\nGROUP BY mood`],
+        `FROM (FROM ${name} LIMIT 60)\nGROUP BY mood`],
     ];
   });
 }
@@ -118,7 +124,7 @@ function run(view) {
     begin(view, query);
     view.ran = query;
     const found = { rows: 0, report: null, prompts: null, errors: [] };
-    const body = { query, stream: true, record: true };
+    const body = { query, stream: true, record: RECORDED };
     for await (const line of lines(await post("/v1/sql", body, signal)))
       take(view, JSON.parse(line), found, elapsed);
     at("progress").hidden = true;
@@ -158,7 +164,7 @@ function take(view, line, found, elapsed) {
       at("figures").hidden = false;
       return drawReport(at("report"), line.report, view.plan);
     case "errors": return drawErrors(line.errors);
-    case "prompts": return drawHeat(at("prompts"), line.stages);
+    case "recording": return drawHeat(at("prompts"), line.recording);
     case "error": throw new Error(line.error.message);
     default: return undefined;
   }
@@ -182,14 +188,18 @@ function progress({ stage, answered, total }) {
 
 function explain(view) {
   return guarded(view, "Explaining", async (query, signal) => {
-    const plan = await (await post("/v1/sql/explain", { query }, signal)).json();
+    const ask = async (body) => (await post("/v1/sql/explain", { query, ...body }, signal)).json();
+    const plan = await ask({});
+    // What the model reuses if rows and fields are sent as they are.
+    const plain = isPlanned(plan) ? await ask({ order: "original" }) : null;
+    if (plain) plan.stages.forEach((stage, i) => { stage.plain = plain.stages[i]?.hit_rate; });
     if (view.ran !== query) begin(view, query); // what is shown is of another query
     [view.plan, view.planned] = [plan, query];
     drawPlan(at("plan"), plan);
     at("empty").hidden = true;
     at("results").hidden = false;
     view.open("plan");
-    return many((plan.stages || []).length, "stage");
+    return isPlanned(plan) ? many(plan.stages.length, "stage") : "It asks the model nothing";
   });
 }
 
@@ -204,7 +214,7 @@ function drawErrors(errors) {
     h("p", { className: "hint" }, "These values are missing: NULL in the result. Rows are counted " +
       "from 0 in the input of the first stage, and are not rows of the result."),
     table("Values that are missing", [["Stage", false], ["Row", true], ["Why", false], ["Input", false]],
-      errors.map((each) => [each.stage ?? "–", count(each.row), each.message ?? each.error ?? "",
+      errors.map((each) => [each.stage, count(each.row), each.error,
         h("code", {}, (cell(each.inputs) ?? "").slice(0, 200))])));
 }
 
