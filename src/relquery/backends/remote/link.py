@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
@@ -105,12 +106,14 @@ class Link:
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
         """See Serving."""
+        # Prompts that are built when they are read cannot be sent.
+        whole = replace(submission, prompts=list(submission.prompts))
         with self._lock:
             if self.closed:
                 return False
             number = next(self._numbers)
             self._jobs[number], self._number_of[sink] = sink, number
-            self._outgoing.put(Submit(number, submission))
+            self._outgoing.put(Submit(number, whole))
         return True
 
     def cancel(self, sink: Sink) -> bool:
