@@ -11,6 +11,7 @@ RelqueryError
 ├── TableError               a file or object cannot be read as a table
 ├── UnknownVerbError         a frame has no method of this name
 ├── ConfigError              a setting is out of range or contradicts another
+├── CancelledError           what was asked has been cancelled
 ├── ModelError               a model cannot be found, loaded or run
 │   ├── EngineEndedError     the process of an engine has ended
 │   ├── UnsupportedNetworkError  a network that the local engine cannot compute
@@ -125,6 +126,10 @@ class UnknownVerbError(RelqueryError, AttributeError):
 
 class ConfigError(RelqueryError, ValueError):
     """A setting that is out of range, or that contradicts another."""
+
+
+class CancelledError(RelqueryError):
+    """What was asked has been cancelled, so there is no answer."""
 
 
 class ModelError(RelqueryError):

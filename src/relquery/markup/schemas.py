@@ -13,7 +13,7 @@ from relquery.markup.plain import as_text
 from relquery.markup.read.imports import MarkupPrompt
 from relquery.markup.read.schema import Schema
 from relquery.markup.tokens import Tokens
-from relquery.prompt import Answer, Finish, Sampling, Span
+from relquery.prompt import Answer, Finish, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,11 @@ class Schemas:
             chosen = [laid for laid in layout.all() if laid.module.is_cached]
             self.backend.prepare([(span,) for span in module_spans(layout, chosen, self._tokens)])
 
+    def remove(self, name: str) -> None:
+        """Forget a schema. Does nothing if it is not known."""
+        self._known.pop(name, None)
+        self._layouts.pop(name, None)
+
     def layout(self, name: str) -> Layout:
         """The layout of a known schema. Raises MarkupError."""
         if name not in self._layouts:
@@ -108,19 +113,22 @@ class Schemas:
 
     def ask(self, text: str, sampling: Sampling, *, independent: bool = True) -> PromptResult:
         """Answer a prompt. Raises MarkupError, and RequestError if it has no answer."""
-        prompt, names = self.lower(text, independent=independent)
-        used = tuple(self._used(prompt, names)) if names else ()
-        answers = self.backend.answer([prompt], sampling)
+        lowered = self.lower(text, independent=independent)
+        used = self.used(lowered)
+        answers = self.backend.answer([lowered.prompt], sampling)
         with cancelling(answers):
             ((_, answer),) = answers
         if answer.text is None or answer.finish not in (Finish.STOP, Finish.LENGTH):
             raise RequestError(answer.error or f"It ended without an answer ({answer.finish}).")
-        return PromptResult(answer.text, answer, used)
+        return PromptResult(answer.text, answer, tuple(used))
 
-    def _used(self, prompt: tuple[Span, ...], names: tuple[str, ...]) -> list[Used]:
-        states = self.backend.inspect(prompt) or ()
+    def used(self, lowered: Lowered) -> list[Used]:
+        """What the tokens of a prompt come from, if it is asked now; nothing without modules."""
+        if not lowered.names:
+            return []
+        states = self.backend.inspect(lowered.prompt) or ()
         used = []
-        for number, name in (*enumerate(names, 1), (0, "prompt")):
+        for number, name in (*enumerate(lowered.names, 1), (0, "prompt")):
             mine = [state for state in states if state.span == number]
             sources = dict.fromkeys(state.source for state in mine if state.source)
             tokens, cached = (sum(getattr(s, n) for s in mine) for n in ("tokens", "cached"))

@@ -25,7 +25,7 @@ class ClientGoneError(HttpError):
 async def whole(request: Request, flow: Flow) -> list[Answer]:
     """All answers. Raises ClientGoneError if the client leaves, and what broke the job."""
     answers = asyncio.ensure_future(flow.answers())
-    leaving = asyncio.ensure_future(_left(request.receive))
+    leaving = asyncio.ensure_future(left(request.receive))
     try:
         await asyncio.wait((answers, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not answers.done():
@@ -64,7 +64,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until the flow ends or the client leaves."""
-        leaving = asyncio.ensure_future(_left(receive))
+        leaving = asyncio.ensure_future(left(receive))
         has_left = False
 
         def leave(_: object) -> None:
@@ -98,7 +98,7 @@ async def _send(send: Send, content: bytes, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": content, "more_body": more})
 
 
-async def _left(receive: Receive) -> None:
+async def left(receive: Receive) -> None:
     """Returns when the client has closed the connection."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -13,11 +13,25 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from relquery.errors import RelqueryError
+from relquery.serve.console import page, state
 from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.ours.markup import routes as markup
+from relquery.serve.ours.relqueries import routes as relqueries
+from relquery.serve.ours.sql import routes as sql
+from relquery.serve.ours.trees import routes as trees
 from relquery.serve.wire.anthropic import messages
 from relquery.serve.wire.openai import chat
 
-ROUTERS = (chat.router, messages.router)
+ROUTERS = (
+    chat.router,
+    messages.router,
+    sql.router,
+    relqueries.router,
+    trees.router,
+    markup.router,
+    state.router,
+    page.router,
+)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 

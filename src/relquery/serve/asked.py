@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from relquery.backends.service.served import ServedBackend
 from relquery.serve.access.gate import Asker
 from relquery.serve.body import Declared
 from relquery.serve.flow import Flow
@@ -33,3 +34,8 @@ class Caller:
         header may. Raises HttpError."""
         del declared
         return self.server.start(groups, self.asker, streamed=streamed, **more)
+
+    def backend(self, declared: Declared | None = None) -> ServedBackend:
+        """The engine for one thread. declared: the relQuery that all of its calls belong to."""
+        del declared
+        return self.server.backend(self.asker)

@@ -47,6 +47,7 @@ _WORDS = {
     422: "The deadline cannot be met",
     429: "Too many requests; Retry-After says when to ask again",
     503: "The engine or the server is not ready",
+    504: "It took too long, or was cancelled",
 }
 
 

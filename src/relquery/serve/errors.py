@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from relquery.errors import (
+    CancelledError,
     ConfigError,
     EngineEndedError,
     PromptTooLongError,
@@ -58,6 +59,7 @@ _Kinds = tuple[type[BaseException], ...]
 _MEANINGS: tuple[tuple[_Kinds, int, str], ...] = (
     ((PromptTooLongError,), 400, "context_length_exceeded"),
     ((EngineEndedError,), 503, "engine_ended"),
+    ((CancelledError,), 504, "cancelled"),
     ((QueryError, RequestError, ConfigError, TableError), 400, "invalid_request"),
 )
 """What errors mean: the first that fits counts."""

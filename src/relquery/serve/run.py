@@ -13,6 +13,7 @@ from relquery.backends.remote.link import Link
 from relquery.serve.access.gate import Gate
 from relquery.serve.app import Lifespan, make_app
 from relquery.serve.middleware import Front
+from relquery.serve.ours.opening import opened
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 
@@ -27,7 +28,8 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     try:
         server = Server(config, link, Gate())
         app = Front(make_app(_lifespan(server)), server)
-        uvicorn.Server(_Uvicorn.settings(app, config)).run()
+        with opened(server):
+            uvicorn.Server(_Uvicorn.settings(app, config)).run()
     finally:
         link.stop()
     del told

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from relquery.backends.base import Backend
 from relquery.backends.local.streaming import Piece
 from relquery.backends.remote.link import Link
 from relquery.backends.service.served import ServedBackend
@@ -18,6 +17,7 @@ from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow
 from relquery.serve.settings import ServeConfig
 
+T = TypeVar("T")
 Asked = tuple[Sequence[Prompt], Sampling]
 """Prompts that are asked with one sampling."""
 
@@ -32,6 +32,17 @@ class Server:
         self.config, self.link, self.gate = config, link, gate
         self.open = 0
         self.stopping = False
+        self._kept: dict[type, object] = {}
+
+    def keep(self, thing: object) -> None:
+        """Keep what routes need for the life of the server; `kept` gives it by its class."""
+        self._kept[type(thing)] = thing
+
+    def kept(self, kind: type[T]) -> T:
+        """What was kept of a class."""
+        thing = self._kept[kind]
+        assert isinstance(thing, kind)
+        return thing
 
     @property
     def facts(self) -> Facts:
@@ -78,7 +89,7 @@ class Server:
                 raise _stopping()
         return flow
 
-    def backend(self, asker: Asker) -> Backend:
+    def backend(self, asker: Asker) -> ServedBackend:
         """The engine for one thread that asks for somebody."""
         return ServedBackend(self.link, self.facts, asker.tenant)
 
@@ -86,11 +97,13 @@ class Server:
         """See Serving.ask; does not hold up the event loop."""
         return await asyncio.to_thread(self.link.ask, question, *given)
 
-    def _admit(self, size: int) -> None:
+    def check_open(self) -> None:
+        """Raises HttpError if the server takes no more requests."""
         if self.stopping:
-            raise HttpError(
-                503, "The server is stopping.", "stopping", headers={"Retry-After": "5"}
-            )
+            raise _stopping()
+
+    def _admit(self, size: int) -> None:
+        self.check_open()
         if size > self.config.max_rows:
             raise HttpError(
                 400,

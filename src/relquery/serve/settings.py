@@ -26,6 +26,8 @@ class ServeConfig:
     origins: web pages that may call the server from a browser (CORS).
     max_waiting: requests that may be open at once; more are answered 429. max_body: bytes of a
         request's body. max_rows: prompts of one relQuery or batch.
+    sql_memory: what DuckDB may take for the tables and all statements, such as "2GB". sql_seconds:
+        how long a statement may run.
     grace: seconds that running requests have to end when the server is stopped.
     """
 
@@ -42,6 +44,8 @@ class ServeConfig:
     max_waiting: int = 20_000
     max_body: int = 64 * MIB
     max_rows: int = 100_000
+    sql_memory: str = "2GB"
+    sql_seconds: float = 600.0
     grace: float = 30.0
 
     def __post_init__(self) -> None:

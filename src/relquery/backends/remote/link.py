@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
@@ -30,6 +31,7 @@ from relquery.backends.remote.messages import (
     receive,
     send,
 )
+from relquery.backends.remote.tally import Tally
 from relquery.backends.service.delivery import Sink
 from relquery.backends.service.serving import Facts, Submission
 from relquery.engine.clock import Clock, RealClock
@@ -49,6 +51,7 @@ class Link:
     When the process dies, what it was asked ends with EngineEndedError, and another one is started.
 
     facts: of the model. starts: how often the process was started. ready: whether it has its model.
+    tally: what it has answered, over all its processes.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Link:
         self.clock: Clock = RealClock()
         self.closed = False
         self.starts = 0
+        self.tally = Tally()
         self.hop = hop
         self._up = threading.Event()
         self._model, self._options = model, dict(options)
@@ -102,12 +106,14 @@ class Link:
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
         """See Serving."""
+        # Prompts that are built when they are read cannot be sent.
+        whole = replace(submission, prompts=list(submission.prompts))
         with self._lock:
             if self.closed:
                 return False
             number = next(self._numbers)
             self._jobs[number], self._number_of[sink] = sink, number
-            self._outgoing.put(Submit(number, submission))
+            self._outgoing.put(Submit(number, whole))
         return True
 
     def cancel(self, sink: Sink) -> bool:
@@ -285,6 +291,7 @@ class Link:
                     if (sink := self._jobs.get(number)) is not None:
                         sink.piece(index, piece)
                 case Answered(number, index, answer):
+                    self.tally.add(answer)
                     if (sink := self._jobs.get(number)) is not None:
                         sink.add(index, answer)
                 case Ended(number, latency, error):

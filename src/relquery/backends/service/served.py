@@ -10,7 +10,7 @@ from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.service.delivery import Delivery
 from relquery.backends.service.job import Job
 from relquery.backends.service.serving import Facts, Serving, Submission
-from relquery.errors import ConfigError
+from relquery.errors import CancelledError, ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
 
 
@@ -24,6 +24,16 @@ class ServedBackend(Backend):
         self._serving, self._facts, self._tenant = serving, facts, tenant
         self._token_bytes: int | None = None
         self._known_as: tuple[str, ...] | None = None
+        self._jobs: set[Job] = set()
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """End what is open, from any thread. Whoever waits for it, or asks later, gets a
+        CancelledError. Waits for the step that runs.
+        """
+        self._cancelled = True
+        for job in list(self._jobs):
+            job.cancel()
 
     @property
     def name(self) -> str:
@@ -38,12 +48,12 @@ class ServedBackend(Backend):
 
     def answer(self, prompts: Sequence[Prompt], sampling: Sampling) -> Answers:
         """See Backend. The job is submitted at once."""
-        return _taken(self._submit(prompts, sampling, Delivery(len(prompts), keep=self)))
+        return self._taken(self._submit(prompts, sampling, Delivery(len(prompts), keep=self)))
 
     def deliver(self, prompts: Sequence[Prompt], sampling: Sampling, heard: Heard) -> Answers:
         """See Backend."""
         delivery = _Heard(len(prompts), self, heard)
-        return _taken(self._submit(prompts, sampling, delivery))
+        return self._taken(self._submit(prompts, sampling, delivery))
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
@@ -83,7 +93,7 @@ class ServedBackend(Backend):
 
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int] | None:
         """See Backend."""
-        found: list[int] | None = self._serving.ask("prompt_tokens", prompts, sampling)
+        found: list[int] | None = self._serving.ask("prompt_tokens", list(prompts), sampling)
         return found
 
     def predict(
@@ -111,25 +121,36 @@ class ServedBackend(Backend):
         return found
 
     def _submit(self, prompts: Sequence[Prompt], sampling: Sampling, delivery: Delivery) -> Job:
+        self._check()
         asked = Submission(prompts, sampling, self._tenant)
         if not self._serving.submit(asked, delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
-        return Job(self._serving, delivery)
+        job = Job(self._serving, delivery)
+        self._jobs.add(job)
+        if self._cancelled:  # in the meantime
+            job.cancel()
+        return job
 
+    def _check(self) -> None:
+        if self._cancelled:
+            raise CancelledError("What was asked has been cancelled.")
 
-def _taken(job: Job) -> Iterator[tuple[int, Answer]]:
-    """A job's answers; closing the iterator cancels what is open, whether it was begun or not."""
-    taking = _take(job)
-    next(taking)
-    return taking  # type: ignore[return-value]
+    def _taken(self, job: Job) -> Iterator[tuple[int, Answer]]:
+        """A job's answers; closing the iterator, begun or not, cancels what is open."""
+        taking = self._take(job)
+        next(taking)
+        return taking  # type: ignore[return-value]
 
-
-def _take(job: Job) -> Iterator[tuple[int, Answer] | None]:
-    try:
-        yield None
-        yield from job
-    finally:
-        job.cancel()
+    def _take(self, job: Job) -> Iterator[tuple[int, Answer] | None]:
+        try:
+            yield None
+            for each in job:
+                self._check()
+                yield each
+            self._check()
+        finally:
+            job.cancel()
+            self._jobs.discard(job)
 
 
 class _Heard(Delivery):

@@ -1,0 +1,1 @@
+"""/v1/relqueries: a table and a template."""

@@ -1,0 +1,147 @@
+"""The body of /v1/relqueries and what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+from base64 import b64decode
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, Field, JsonValue, ValidationError, model_validator
+from starlette.requests import Request
+
+from relquery.config import Order
+from relquery.errors import ConfigError, TableError, unknown
+from relquery.serve.body import Inner
+from relquery.serve.errors import HttpError
+from relquery.serve.ours.sampled import Sampled
+from relquery.table.prompts.template import Template
+
+Rows = list[dict[str, JsonValue]]
+Columns = dict[str, list[JsonValue]]
+_SOURCES = ("rows", "columns", "arrow")
+_QUESTIONS = ("template", "prompt")
+MOST_CELLS = 5_000_000
+
+
+class TemplateBody(Inner):
+    """See rq.Template."""
+
+    text: str = "{fields}"
+    system: str = ""
+    field: str = "{name}: {value}"
+
+
+class RelQueryBody(Sampled):
+    """A table, as one of rows, columns, and arrow (a Base64 Arrow IPC stream); and a question, as
+    one of template and prompt.
+
+    template: `{fields}` stands for the fields of a row. prompt: a text that the fields follow.
+    fields: columns that are sent; all by default. order: of rows and fields; see rq.reorder.
+    answers: as rows of the table, or as they come.
+    """
+
+    rows: Rows | None = None
+    columns: Columns | None = None
+    arrow: str | None = None
+    template: str | TemplateBody | None = None
+    prompt: Annotated[str, Field(min_length=1)] | None = None
+    fields: Annotated[list[str], Field(min_length=1)] | None = None
+    order: Order = "tree"
+    stream: bool = False
+    as_: Annotated[Literal["rows", "come"], Field(alias="as")] = "rows"
+    format: Literal["json", "arrow"] = "json"
+
+    @model_validator(mode="after")
+    def _check(self) -> RelQueryBody:
+        if sum(getattr(self, name) is not None for name in _QUESTIONS) != 1:
+            raise HttpError(400, "Give one of template and prompt.", "invalid_request", "template")
+        return self
+
+    @property
+    def form(self) -> Template:
+        """The text around the fields. Raises ConfigError."""
+        if self.prompt is not None:
+            return Template(self.prompt.replace("{", "{{").replace("}", "}}"))
+        if isinstance(self.template, TemplateBody):
+            return Template(self.template.text, self.template.system, self.template.field)
+        return Template.of(self.template)
+
+
+class RowAnswer(BaseModel):
+    """The answer to a row. error: why there is none."""
+
+    row: int
+    answer: str | None
+    error: str | None
+    finish_reason: str
+    usage: dict[str, Any]
+
+
+class RelQueryResult(BaseModel):
+    """The answers in the order of the rows, and what they cost."""
+
+    answers: list[RowAnswer]
+    report: dict[str, Any]
+
+
+async def read_body(request: Request) -> tuple[RelQueryBody, bytes | None]:
+    """The body, and the Arrow stream beside it in a multipart form.
+
+    A form has the parts `request`, which is the JSON, and `table`. Raises HttpError.
+    """
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        return await asyncio.to_thread(_valid, await request.body()), None
+    async with request.form(max_files=1, max_fields=2, max_part_size=1 << 20) as form:
+        asked, table = form.get("request"), form.get("table")
+        if asked is None or table is None or isinstance(table, str):
+            raise HttpError(
+                400, "The form must have the parts request (JSON) and table (a file).", "form"
+            )
+        text = asked if isinstance(asked, str) else await asked.read()
+        return await asyncio.to_thread(_valid, text), await table.read()
+
+
+def _valid(text: str | bytes) -> RelQueryBody:
+    try:
+        return RelQueryBody.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = f"{where}: {first['msg']}" if where else first["msg"]
+        raise HttpError(400, message, first["type"], where or None) from error
+
+
+def table_of(body: RelQueryBody, beside: bytes | None) -> pa.Table:
+    """The table with the wanted columns. Raises HttpError, ConfigError and TableError."""
+    given = [name for name in _SOURCES if getattr(body, name) is not None]
+    if len(given) + (beside is not None) != 1:
+        raise HttpError(
+            400, "Give one table: rows, columns or arrow, or the part table of a form.", "table"
+        )
+    table = _read(body, beside)
+    if table.num_rows * table.num_columns > MOST_CELLS:
+        raise TableError(f"The table has more than {MOST_CELLS:,} cells. Send fewer at once.")
+    if not table.num_columns:
+        raise TableError("The table has no columns. Give at least one.")
+    wanted = table.column_names if body.fields is None else body.fields
+    for name in wanted:
+        if table.column_names.count(name) != 1:
+            raise ConfigError(unknown("column", name, dict.fromkeys(table.column_names)))
+    return table.select(wanted)
+
+
+def _read(body: RelQueryBody, beside: bytes | None) -> pa.Table:
+    try:
+        if body.rows is not None:
+            names = dict.fromkeys(name for row in body.rows for name in row)
+            return pa.table({name: [row.get(name) for row in body.rows] for name in names})
+        if body.columns is not None:
+            return pa.table(body.columns)
+        content = beside if body.arrow is None else b64decode(body.arrow, validate=True)
+        table = pa.ipc.open_stream(content).read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, binascii.Error, ValueError, TypeError, OverflowError) as error:
+        raise TableError(f"The table cannot be read: {error}") from error
+    return table

@@ -1,0 +1,1 @@
+"""/v1/sql: statements that read the registered tables."""

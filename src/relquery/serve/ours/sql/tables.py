@@ -1,0 +1,122 @@
+"""The tables of a server: read into memory once, then out of reach of files and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import duckdb
+
+from relquery.demo.files import table_path
+from relquery.errors import ConfigError
+from relquery.sql import tables as hosts
+from relquery.sql.host.database import Database
+from relquery.sql.tables import quoted, text
+
+_DEMO = "demo:"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A registered table. schema: "main", or the name of the DuckDB file that it comes from.
+
+    columns: names and types.
+    """
+
+    schema: str
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    rows: int
+
+
+class Tables:
+    """One DuckDB database in memory. Its cursors can be used by a thread each.
+
+    memory: what it may take, such as "2GB".
+    """
+
+    def __init__(self, files: Mapping[str, str], memory: str) -> None:
+        """Read files, or bundled tables as "demo:movies", by the names of the tables.
+
+        Raises TableError for what cannot be read, and ConfigError for a wrong memory.
+        """
+        self._connection: Any = duckdb.connect()
+        self._lock = Lock()
+        try:
+            self._connection.execute(f"SET memory_limit = {text(memory)}")
+        except duckdb.Error as error:
+            raise ConfigError(
+                f"sql_memory is {memory!r}; it must be a size such as '2GB'."
+            ) from error
+        database = Database(self._connection)
+        for name, file in files.items():
+            is_demo = file.startswith(_DEMO)
+            path = table_path(file.removeprefix(_DEMO)) if is_demo else file
+            hosts.register(database, name, path)
+            _take_in(self._connection, name)
+        self.all = tuple(_tables(self._connection))
+        for setting in _LOCKED:
+            self._connection.execute(f"SET {setting}")
+
+    def cursor(self) -> Any:
+        """A connection of its own to the database."""
+        with self._lock:
+            return self._connection.cursor()
+
+    def close(self) -> None:
+        """Free the tables."""
+        self._connection.close()
+
+
+_LOCKED = (
+    # No statement reaches a file, not even those in which DuckDB keeps what memory cannot hold.
+    "temp_directory = ''",
+    "enable_external_access = false",
+    "autoinstall_known_extensions = false",
+    "autoload_known_extensions = false",
+    "allow_community_extensions = false",
+    # Nor a variable of this program.
+    "python_enable_replacements = false",
+    "lock_configuration = true",
+)
+
+
+def _take_in(connection: Any, name: str) -> None:
+    """Make tables of what was registered, which reads its file each time."""
+    attached = f"SELECT 1 FROM duckdb_databases() WHERE database_name = {text(name)}"
+    if not connection.execute(attached).fetchall():
+        whole = f"CREATE TABLE main.{quoted(name)} AS SELECT * FROM temp.{quoted(name)}"
+        connection.execute(whole)
+        connection.execute(f"DROP VIEW temp.{quoted(name)}")
+        return
+    connection.execute(f"CREATE SCHEMA {quoted('memory')}.{quoted(name)}")
+    for schema, table in _named(connection, name):
+        place = f"memory.{quoted(name)}.{quoted(table)}"
+        source = ".".join(map(quoted, (name, schema, table)))
+        connection.execute(f"CREATE TABLE {place} AS SELECT * FROM {source}")
+        connection.execute(f"DROP VIEW IF EXISTS temp.{quoted(table)}")
+        view = f"CREATE VIEW IF NOT EXISTS memory.main.{quoted(table)} AS SELECT * FROM {place}"
+        connection.execute(view)
+    connection.execute(f"DETACH {quoted(name)}")
+
+
+def _named(connection: Any, database: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = connection.execute(
+        "SELECT DISTINCT schema_name, table_name FROM duckdb_columns() "
+        f"WHERE database_name = {text(database)} AND NOT internal ORDER BY ALL"
+    ).fetchall()
+    return found
+
+
+def _tables(connection: Any) -> Iterator[Table]:
+    columns = connection.execute(
+        "SELECT schema_name, table_name, list((column_name, data_type) ORDER BY column_index) "
+        "FROM duckdb_columns() WHERE database_name = 'memory' AND NOT internal "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    for schema, name, pairs in columns:
+        place = f"{quoted(schema)}.{quoted(name)}"
+        ((rows,),) = connection.execute(f"SELECT count(*) FROM {place}").fetchall()
+        yield Table(schema, name, tuple((str(one), str(kind)) for one, kind in pairs), rows)

@@ -1,0 +1,1 @@
+"""/v1/query: trees of generations in the wire form of the spnl package."""

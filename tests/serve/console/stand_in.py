@@ -1,0 +1,187 @@
+"""A server with the demo model whose SQL routes follow a script, so that the page can be tested.
+
+    python -m tests.serve.console.stand_in PORT
+
+A query with the word `slow` makes progress and never ends, `broken` fails in the midst of it,
+`wrong` is refused; every other query gives the same 2,000 rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from relquery.serve import app, run
+from relquery.serve.access.gate import Asker, Gate
+from relquery.serve.body import Body
+from relquery.serve.errors import HttpError
+from relquery.serve.settings import ServeConfig
+
+ROWS = 2_000
+KEY = "sesame"
+NASTY = '<img src=x onerror="document.title=1">'
+"""A value that must be shown as text."""
+
+router = APIRouter()
+
+
+class Query(Body):
+    query: str
+    stream: bool = False
+    record: bool | int = False
+    order: str | None = None
+
+
+class LockedGate(Gate):
+    """Lets in who has the key, once it is locked. left: clients that left a slow query."""
+
+    locked = False
+    left = 0
+
+    def asker(self, headers: Iterable[tuple[bytes, bytes]]) -> Asker:
+        given = dict(headers).get(b"authorization", b"").decode()
+        if self.locked and given != f"Bearer {KEY}":
+            raise HttpError(401, "No valid key. Send one as Authorization.", "invalid_key")
+        return Asker("tenant-a" if self.locked else "")
+
+
+@router.post("/stand-in/lock/{word}")
+async def lock(word: str, request: Request) -> None:
+    request.state.server.gate.locked = word == "on"
+
+
+@router.get("/stand-in/left")
+async def left(request: Request) -> int:
+    count: int = request.state.server.gate.left
+    return count
+
+
+@router.get("/v1/tables")
+async def tables() -> dict[str, Any]:
+    reviews = {"reviewcontent": "VARCHAR", "critic": "VARCHAR", "movietitle": "VARCHAR",
+               "genre": "VARCHAR", "year": "BIGINT"}  # fmt: skip
+    tickets = {"message": "VARCHAR", "ticketid": "BIGINT", "product": "VARCHAR"}
+    data = [_table("movies", 1536, reviews), _table("tickets", 1482, tickets)]
+    return {"object": "list", "data": data}
+
+
+def _table(name: str, rows: int, columns: dict[str, str]) -> dict[str, Any]:
+    listed = [{"name": column, "type": kind} for column, kind in columns.items()]
+    return {"name": name, "schema": "main", "rows": rows, "columns": listed}
+
+
+@router.post("/v1/sql/explain")
+async def explain(body: Query) -> dict[str, Any]:
+    _check(body)
+    if "plain" in body.query:
+        return {"text": "SEQ_SCAN movies", "stages": [{"explain_key": "physical_plan"}]}
+    hit_rate = 0.31 if body.order == "original" else 0.72
+    unknown = {"rows": None, "calls": None, "from_ledger": None, "prompt_tokens": None,
+               "hit_rate": None, "seconds": None, "counts": None}  # fmt: skip
+    stages = [
+        {"stage": "filter 1", "rows": 1536, "calls": 1210, "from_ledger": 0, "counts": "at most",
+         "prompt_tokens": 181_500, "hit_rate": hit_rate, "seconds": 14.2, "hint": None,
+         "note": "the guard asks 50 of them a second time", "prompt": "Is it positive?"},
+        {"stage": "select 2", "prompt": "Why?", "hint": None, "note": None, **unknown},
+    ]  # fmt: skip
+    text = "2 LLM calls, tree order\nstage     rows   calls\nfilter 1  1,536  1,210"
+    return {"text": text, "stages": stages}
+
+
+@router.post("/v1/sql")
+async def sql(body: Query, request: Request) -> Response:
+    _check(body)
+    lines = _slow(request) if "slow" in body.query else _lines(body)
+    return StreamingResponse(lines, media_type="application/x-ndjson")
+
+
+def _check(body: Query) -> None:
+    if "wrong" in body.query:
+        raise HttpError(400, "Column 'titel' is not in table movies.\n  SELECT titel\n         ^")
+
+
+async def _slow(request: Request) -> AsyncIterator[str]:
+    answered = 0
+    try:
+        while True:
+            yield _line("progress", stage="filter 1", answered=answered, total=400)
+            yield _line("progress", stage="select 2", answered=answered // 3, total=None)
+            answered = min(answered + 3, 390)
+            await asyncio.sleep(0.05)
+    finally:
+        request.state.server.gate.left += 1
+
+
+async def _lines(body: Query) -> AsyncIterator[str]:
+    for answered in (0, 100, 200):
+        yield _line("progress", stage="filter 1", answered=answered, total=200)
+        await asyncio.sleep(0.01)
+    if "broken" in body.query:
+        yield _line("error", error={"message": "The engine's process ended. Ask again."})
+        return
+    columns = [("movietitle", "VARCHAR"), ("year", "BIGINT"), ("score", "DOUBLE"),
+               ("mood", "VARCHAR"), ("review", "VARCHAR")]  # fmt: skip
+    yield _line("columns", columns=[{"name": name, "type": kind} for name, kind in columns])
+    for start in range(0, ROWS, 500):
+        yield _line("rows", rows=[_row(number) for number in range(start, start + 500)])
+    yield _line("report", report={"stages": [_stage()], "seconds": 3.42})
+    missing = {"row": 7, "stage": "filter 1", "error": "The answer was cut off after 256 tokens.",
+               "inputs": {"reviewcontent": "A slow start"}}  # fmt: skip
+    if body.record:
+        stage = {"stage": "filter 1", "sent": 1480, "prompts": _prompts()}
+        yield _line("recording", recording=[stage])
+    yield _line("errors", errors=[missing])
+
+
+def _row(number: int) -> list[Any]:
+    review = (
+        NASTY if number == 0 else 'A slow start, then, as she said, "a marvel" of a film.\n' * 2
+    )
+    mood = None if number % 7 == 3 else ("positive", "negative")[number % 2]
+    return [f"The Winter Castle, part {number:,}", 1950 + number % 70, number / ROWS, mood, review]
+
+
+def _stage() -> dict[str, Any]:
+    return {
+        "name": "filter 1",
+        "expression": "AI_FILTER('Is {reviewcontent} positive?')",
+        "rows": 2000,
+        "calls": 1480,
+        "ledger_hits": 120,
+        "prompt_tokens": 222_000,
+        "cached_tokens": 168_720,
+        "output_tokens": 1480,
+        "seconds": 3.4,
+    }
+
+
+def _prompts() -> list[dict[str, Any]]:
+    return [
+        {
+            "text": f"You are a data analyst. Is the review positive? number {at}",
+            "answer": "Yes",
+            "error": None,
+            "reused_characters": 0 if at == 0 else 23,
+            "reused": 0 if at == 0 else 40 + 7 * (at % 6),
+            "computed": 90 + (at * 37) % 50 if at % 6 == 0 else 20 + (at * 13) % 40,
+            "decoded": 1 + at % 12,
+        }
+        for at in range(90)
+    ]
+
+
+def _line(kind: str, **fields: Any) -> str:
+    return json.dumps({"type": kind, **fields}) + "\n"
+
+
+if __name__ == "__main__":
+    # Those of the stand-in come first, so that they answer in place of the server's own.
+    app.ROUTERS = (router, *app.ROUTERS)  # type: ignore[assignment]
+    run.Gate = LockedGate  # type: ignore[misc]
+    run.serve(ServeConfig("demo", port=int(sys.argv[1])))

@@ -1,0 +1,82 @@
+"""The Queue and Try views, over the real engine; and the route that they read."""
+
+from __future__ import annotations
+
+import json
+from http.client import HTTPConnection
+from urllib.request import urlopen
+
+import pytest
+
+from relquery.backends.service.state import EngineState, OpenQuery
+from relquery.serve.access.gate import Asker
+from relquery.serve.console.state import shown_to
+from tests.serve.console.page import Page
+
+
+def ask(url: str, number: int) -> HTTPConnection:
+    """A request with a long prompt of its own; it is cancelled when the connection is closed."""
+    connection = HTTPConnection(url.removeprefix("http://"))
+    words = " ".join(f"castle {number * 1000 + at}" for at in range(250))
+    message = {"role": "user", "content": f"Tell me about {words}."}
+    body = {"model": "demo", "n": 8, "temperature": 1, "max_tokens": 200, "messages": [message]}
+    connection.request(
+        "POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"}
+    )
+    return connection
+
+
+def state(url: str) -> dict[str, object]:
+    with urlopen(f"{url}/console/state") as response:
+        found: dict[str, object] = json.load(response)
+    return found
+
+
+def test_the_state_says_what_the_cache_holds_and_which_model_is_served(console_url: str) -> None:
+    found = state(console_url)
+    cache = found["cache"]
+    assert isinstance(cache, dict)
+    assert cache["tokens"] == cache["held"] + cache["cached"] + cache["free"]
+    assert found["models"] == ["demo"]
+
+
+def query(number: int, tenant: str) -> OpenQuery:
+    return OpenQuery(number, tenant, 5, 2, 1, 2, age=9.0, waited=2.0, computing=3.0, estimate=None)
+
+
+@pytest.mark.parametrize(("tenant", "numbers"), [("", [1, 2, 3]), ("a", [1, 3]), ("c", [])])
+def test_a_tenant_sees_only_its_own_queries(tenant: str, numbers: list[int]) -> None:
+    queries = (query(1, "a"), query(2, "b"), query(3, "a"))
+    moment = EngineState(6, 3, cache_tokens=100, held=10, cached=20, queries=queries)
+    listed, more = shown_to(Asker(tenant), moment)
+    assert [each.number for each in listed] == numbers
+    assert not more
+
+
+def test_the_queue_shows_what_is_open_as_it_comes_and_goes(page: Page) -> None:
+    page.click("tab-queue")
+    page.wait(lambda: "Nothing is open" in page.text("queue"))
+    connections = [ask(page.url, number) for number in range(16)]
+    page.wait(lambda: "running" in page.read("#queue .open tbody tr"))
+    for connection in connections:
+        connection.close()
+    page.wait(lambda: "Nothing is open" in page.text("queue"))
+    assert "free" in page.text("queue")
+
+
+def test_an_answer_is_written_as_it_comes(page: Page) -> None:
+    page.click("tab-try")
+    page.write("try-message", "Is this review positive? I loved it.")
+    page.click("send")
+    page.wait(lambda: "answer tokens in" in page.text("try-status"))
+    assert page.text("answer")
+
+
+def test_an_answer_that_is_refused_says_why(page: Page) -> None:
+    page.click("tab-try")
+    page.write("try-message", "Hello")
+    page.script("document.getElementById('try-warmth').value = 99")
+    page.script("document.querySelector('#try form').noValidate = true")
+    page.click("send")
+    page.wait(lambda: "temperature" in page.text("answer"))
+    page.expect("status of 400")
