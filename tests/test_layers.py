@@ -82,8 +82,8 @@ ROOMS: dict[str, list[str]] = {
         "scheduling", "step", "calibration",
     ],
     "model": [
-        "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "sampling",
-        "torch_executor", "networks", "footprint", "text",
+        "slices", "cache", "kernels", "attention", "forward", "grammar", "matching", "logprobs",
+        "sampling", "torch_executor", "networks", "footprint", "text",
     ],
     "backends": [
         "base", "arguments", "tokenizer", "schemas", "scoring", "local", "service", "remote",

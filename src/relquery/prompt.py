@@ -29,6 +29,8 @@ class Role(Enum):
     NONE = "none"
 
 
+MOST_LOGPROBS = 20
+"""Likeliest tokens whose log-probabilities can be asked for."""
 SPEAKERS = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 
 
@@ -121,6 +123,8 @@ class Sampling:
     schema: the text of a JSON Schema; the answer is JSON that is valid under it. An object's keys
     come in the order of its `properties`, all of them, and no others.
     scored: answers say how likely each label is (`Answer.scores`); needs labels and temperature 0.
+    logprobs: answers say how likely each of their tokens was, and as many of the likeliest tokens
+    at its place, 0 to 20 (`Answer.logprobs`); None for nothing. It changes no answer.
     """
 
     max_tokens: int = 256
@@ -132,6 +136,7 @@ class Sampling:
     labels: tuple[str, ...] = ()
     schema: str | None = None
     scored: bool = False
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -170,6 +175,11 @@ class Sampling:
                 f"scored is given with temperature {self.temperature}; labels are weighed, not "
                 "drawn. Leave the temperature at 0."
             )
+        if self.scored and self.logprobs is not None:
+            raise ConfigError(
+                "scored and logprobs are both given; labels that are weighed are not drawn token "
+                "by token. Give only one of them."
+            )
 
     def _check_schema(self, schema: str) -> None:
         for name in ("labels", "stop"):
@@ -200,6 +210,11 @@ class Sampling:
             raise ConfigError(f"top_p is {self.top_p}; it must be in (0, 1].")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}; it must not be negative (0 keeps all).")
+        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_LOGPROBS:
+            raise ConfigError(
+                f"logprobs is {self.logprobs}; it must be from 0 to {MOST_LOGPROBS}, or None for "
+                "no log-probabilities."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +253,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
     "temperature": (int, float),
     "top_p": (int, float),
     "seed": (int, type(None)),
+    "logprobs": (int, type(None)),
 }
 
 
@@ -249,6 +265,23 @@ class Finish(Enum):
     LENGTH = "length"  # cut by max_tokens or by the model's context
     ERROR = "error"  # could not be served
     CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely the model found a token of an answer, given all before it.
+
+    The distribution is the model's own: the log-softmax of its logits over the whole vocabulary, in
+    float64, before temperature, top_p and top_k, and before labels or a schema restrict it. So a
+    token that these allow may have a small log-probability, and need not be in `top`.
+
+    token: its id. logprob: its natural log-probability. top: (id, log-probability) of the likeliest
+    tokens at its place, likeliest first, of equally likely ones the smaller id first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +297,7 @@ class Answer:
     scores: log-probability of each of `Sampling.labels` among all labels, normalised as requested;
         by default as drawn by decoding restricted to the labels at temperature 1. None if labels
         were not weighed.
+    logprobs: of each of `tokens`, as `Sampling.logprobs` asks for; None if it asks for none.
     """
 
     text: str | None
@@ -276,3 +310,4 @@ class Answer:
     tokens: tuple[int, ...] | None = None
     scores: Mapping[str, float] | None = field(default=None, hash=False)
     first_token: float | None = field(default=None, compare=False)
+    logprobs: tuple[TokenLogprob, ...] | None = None

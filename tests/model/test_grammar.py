@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any, NamedTuple, cast
@@ -32,6 +33,7 @@ from relquery.model.networks.random import byte_tokenizer
 from relquery.model.sampling import follow_draws
 from relquery.prompt import Finish
 from tests.model.oracle.architectures import engine_of, finished
+from tests.model.test_logprobs import check as check_logprobs
 from tests.schemas import STRUCT, as_text, bounded
 
 LENGTH = 200
@@ -173,6 +175,41 @@ def test_answers_are_the_same_in_every_setting(name: str, limits: dict[str, Any]
     used = side(name)
     requests = requests_of(used, STRUCT, used.prompts(6))
     assert outputs(used, requests, **limits) == expected(name, "struct")
+
+
+@pytest.mark.parametrize("most", [1, 9, LENGTH])
+@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("name", ["bytes", "demo"])
+def test_asking_for_log_probabilities_tells_those_of_forced_tokens_too(
+    name: str, schema: str, most: int
+) -> None:
+    used = side(name)
+    plain = requests_of(used, SCHEMAS[schema], used.prompts(6), most)
+    asking = requests_of(used, SCHEMAS[schema], used.prompts(6), most, logprobs=2)
+    for request in asking:
+        request.draw = replace(
+            request.draw, matcher=used.grammar(SCHEMAS[schema]).matcher(stepwise=True)
+        )
+    mixed = outputs(used, [*plain, *asking])
+    assert mixed[:6] == mixed[6:] == [each[:most] for each in expected(name, schema)]
+    assert [each.finish for each in asking] == [each.finish for each in plain]
+    for request in asking:
+        check_logprobs(request, used.stock)
+
+
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_sampled_answers_are_the_same_where_forced_tokens_are_drawn(limits: dict[str, Any]) -> None:
+    used, found = side("demo"), []
+    for stepwise in False, True:
+        made = requests_of(used, STRUCT, used.prompts(6))
+        for request in made:
+            matcher = used.grammar(STRUCT).matcher(stepwise)
+            logprobs = 1 if stepwise else None
+            request.draw = Draw(1.4, 0.95, 300, 7, matcher=matcher, logprobs=logprobs)
+        found.append(outputs(used, made, **limits))
+    assert found[0] == found[1]
+    for request in made:
+        check_logprobs(request, used.stock)
 
 
 def test_the_networks_answers_differ_from_prompt_to_prompt() -> None:

@@ -13,10 +13,11 @@ from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.request import Draw
+from relquery.prompt import TokenLogprob
 
-Drawn = int | tuple[float, ...]
-"""The result of a chunk's draws: a token id, or the log-probabilities of the allowed tokens, draw
-by draw."""
+Drawn = int | TokenLogprob | tuple[float, ...]
+"""The result of a chunk's draws: a token id, for a draw with `logprobs` with its log-probabilities;
+or the log-probabilities of the allowed tokens, draw by draw."""
 
 NOT_FINITE = -1
 """What is drawn from logits that are not finite numbers."""
@@ -126,7 +127,8 @@ class SimulatedExecutor:
 
     answer: (request id, position of the new token) -> token id. If only some tokens are allowed,
     the number picks one of them, modulo their count. If tokens are weighed, that one is twice as
-    likely as any other.
+    likely as any other. If log-probabilities are asked for, a drawn token's probability is a half,
+    and those of the smallest other ids are a quarter, an eighth and so on.
     """
 
     def __init__(
@@ -158,6 +160,14 @@ class SimulatedExecutor:
         """Takes no time."""
 
     def _draw(self, chunk: Chunk, draw: Draw) -> Drawn:
+        token = self._choose(chunk, draw)
+        if draw.logprobs is None or not isinstance(token, int):
+            return token
+        others = [each for each in range(draw.logprobs + 1) if each != token]
+        top = [(each, -at * log(2)) for at, each in enumerate([token, *others], 1)]
+        return TokenLogprob(token, -log(2), tuple(top[: draw.logprobs]))
+
+    def _choose(self, chunk: Chunk, draw: Draw) -> int | tuple[float, ...]:
         token = self._answer(chunk.request, chunk.position + len(chunk.tokens))
         if draw.matcher is not None:
             ids = draw.matcher.allowed()

@@ -76,8 +76,10 @@ def _after(start: hashlib._Hash, keys: Iterable[bytes]) -> list[bytes]:
 
 
 def has_one_answer(sampling: Sampling) -> bool:
-    """Whether asking again would give the same answer."""
-    return sampling.temperature == 0 or sampling.seed is not None
+    """Whether an answer can be kept: asking again would give the same, and nothing but its text and
+    its scores is asked for. A ledger keeps no log-probabilities of tokens."""
+    is_same = sampling.temperature == 0 or sampling.seed is not None
+    return is_same and sampling.logprobs is None
 
 
 def answer_keys(model: str, prompts: Iterable[Prompt], sampling: Sampling) -> list[bytes]:

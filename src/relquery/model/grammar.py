@@ -8,6 +8,7 @@ https://github.com/guidance-ai/llguidance.
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
@@ -117,9 +118,9 @@ class Grammar:
     def __init__(self, tokenizer: Any, matcher: Any, unused: int | None) -> None:
         self._tokenizer, self._matcher, self._unused = tokenizer, matcher, unused
 
-    def matcher(self) -> SchemaMatcher:
-        """The state of a new answer."""
-        return SchemaMatcher(self._tokenizer, self._matcher.deep_copy(), self._unused)
+    def matcher(self, stepwise: bool = False) -> SchemaMatcher:
+        """The state of a new answer. stepwise: forced tokens are drawn too, and are the same."""
+        return SchemaMatcher(self._tokenizer, self._matcher.deep_copy(), self._unused, stepwise)
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer; the end of one that was cut may be half a character."""
@@ -133,10 +134,17 @@ class Grammar:
 
 
 class SchemaMatcher:
-    """The state of one answer in a grammar. See Matcher."""
+    """The state of one answer in a grammar. See Matcher.
 
-    def __init__(self, tokenizer: Any, inner: Any, unused: int | None) -> None:
-        self.inner, self.unused = inner, unused
+    stepwise: it gives no forced tokens; each is the only one allowed when it is drawn. pending:
+    those that the grammar has taken and that are not drawn yet.
+    """
+
+    def __init__(
+        self, tokenizer: Any, inner: Any, unused: int | None, stepwise: bool = False
+    ) -> None:
+        self.inner, self.unused, self._stepwise = inner, unused, stepwise
+        self.pending: deque[int] = deque()
         self.words = -(-int(tokenizer.vocab_size) // 32)
 
     def begin(self, most: int) -> list[int]:
@@ -145,11 +153,16 @@ class SchemaMatcher:
         kept = forced[: max(0, min(most, len(forced) - self.inner.is_stopped()))]
         if len(kept) < len(forced):
             self.inner.rollback(len(forced) - len(kept))
-        return kept
+        return self._given(kept)
 
     def take(self, token: int) -> list[int]:
         """See Matcher."""
-        return [token, *self._forced()] if self.inner.consume_token(token) else [token]
+        if self.pending:
+            assert token == self.pending.popleft(), "a token was drawn that is not allowed"
+            return [token]
+        if not self.inner.consume_token(token):
+            return [token]
+        return [token, *self._given(self._forced())]
 
     def allowed(self) -> Int64s:
         """See Matcher."""
@@ -158,7 +171,8 @@ class SchemaMatcher:
     @property
     def is_over(self) -> bool:
         """See Matcher."""
-        return bool(self.inner.is_stopped()) and not self.inner.is_error()
+        is_stopped = bool(self.inner.is_stopped()) and not self.inner.is_error()
+        return is_stopped and not self.pending
 
     @property
     def error(self) -> str | None:
@@ -166,6 +180,13 @@ class SchemaMatcher:
         if not self.inner.is_error():
             return None
         return f"The answer could not be continued under its schema: {self.inner.get_error()}."
+
+    def _given(self, forced: list[int]) -> list[int]:
+        """Those forced tokens that need no draw."""
+        if not self._stepwise:
+            return forced
+        self.pending.extend(forced)
+        return []
 
     def _forced(self) -> list[int]:
         """Take all tokens that are forced now, and return them."""
@@ -187,9 +208,12 @@ def masks(matchers: Sequence[Matcher]) -> Words:
     assert len(ours) == len(matchers), "the network has grammars of another kind"
     words = ours[0].words
     found = np.zeros((len(ours), words), np.uint32)
-    inner = [(matcher.inner, row) for row, matcher in enumerate(ours)]
-    _executor().unsafe_compute_mask_ptr(inner, found.ctypes.data, words * 4, len(inner))
+    inner = [(matcher.inner, row) for row, matcher in enumerate(ours) if not matcher.pending]
+    if inner:
+        _executor().unsafe_compute_mask_ptr(inner, found.ctypes.data, words * 4, len(ours))
     for row, matcher in enumerate(ours):
+        if matcher.pending:
+            found[row, matcher.pending[0] // 32] = 1 << matcher.pending[0] % 32
         if matcher.unused is not None:
             found[row, matcher.unused // 32] &= ~np.uint32(1 << matcher.unused % 32)
     return found

@@ -14,6 +14,7 @@ from relquery.engine.executor import NOT_FINITE, Drawn
 from relquery.engine.request.request import Draw
 from relquery.model.forward.stock import Logits
 from relquery.model.kernels.largest import places_of_largest
+from relquery.model.logprobs import token_logprobs
 from relquery.model.matching import hide_disallowed, largest_allowed
 
 COLDEST, HOTTEST = 1e-30, 1e30  # temperatures that float32 can tell apart from 0 and infinity
@@ -21,13 +22,33 @@ ROWS_AT_ONCE = 16
 
 
 def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
-    """The result of each row's draw: a token id, the weights of the allowed tokens, or NOT_FINITE.
+    """The result of each row's draw: a token id, also with log-probabilities, the weights of
+    the allowed tokens, or NOT_FINITE.
 
     A row's result depends only on its own logits and draw.
     """
-    if given.largest is not None and are_free(draws):
+    kinds = _kinds(draws)
+    if not any(draw.logprobs is not None for draw in kinds):
+        return _choose(given, draws, kinds)
+    counts = {row: draw.logprobs for row, draw in enumerate(draws) if draw.logprobs is not None}
+    raw = given.rows[list(counts)]  # a copy, as choosing may change the logits
+    results = _choose(given, draws, kinds)
+    for row, told in zip(counts, _told(raw, results, counts), strict=True):
+        results[row] = told
+    return results
+
+
+def _told(raw: Tensor, results: Sequence[Drawn], counts: Mapping[int, int]) -> list[Drawn]:
+    """Some rows' tokens with their log-probabilities. raw: logits of these rows; counts: by row."""
+    tokens = [cast(int, results[row]) for row in counts]
+    return list(token_logprobs(raw, tokens, list(counts.values())))
+
+
+def _choose(given: Logits, draws: Sequence[Draw], kinds: Collection[Draw]) -> list[Drawn]:
+    """The same without log-probabilities. kinds: see _kinds."""
+    if given.largest is not None and not any(map(_is_restricted, kinds)):
         return list(given.largest.tolist())
-    kinds, logits = _kinds(draws), given.rows
+    logits = given.rows
     if not any(draw.weigh or draw.matcher for draw in kinds):
         return list(draw_tokens(logits, draws))
     results: dict[int, Drawn] = {}
@@ -53,6 +74,11 @@ def follow_draws(given: Logits, draws: Sequence[Draw]) -> list[Drawn]:
 def are_free(draws: Sequence[Draw]) -> bool:
     """Whether each draw is of the likeliest of all tokens."""
     return not any(map(_is_restricted, _kinds(draws)))
+
+
+def are_plain(draws: Sequence[Draw]) -> bool:
+    """Whether each draw is of the likeliest of all tokens, and returns nothing but it."""
+    return are_free(draws) and all(draw.logprobs is None for draw in _kinds(draws))
 
 
 def _kinds(draws: Sequence[Draw]) -> Collection[Draw]:

@@ -26,7 +26,7 @@ from relquery.model.cache.host import HostCache
 from relquery.model.cache.rotary import PositionScheme, Rotate
 from relquery.model.cache.store import StateStore
 from relquery.model.forward.stock import Forward, Logits, StockForward
-from relquery.model.sampling import are_free, follow_draws
+from relquery.model.sampling import are_plain, follow_draws
 from relquery.model.slices.allocator import return_freed_memory
 from relquery.model.slices.release import NOTHING, Release, begin, find_release, let_go, watch
 from relquery.model.slices.turns import Wait, cut, leave, take_turns
@@ -90,7 +90,7 @@ class TorchExecutor:
         if last is None or not last.batch.advance(slots):
             return None
         logits = self._compute(np.array(tokens), last.batch, range(len(tokens)))
-        if logits.largest is not None and last.is_free:
+        if logits.largest is not None and last.is_plain:
             drawn: list[Drawn | None] = logits.largest.tolist()
         else:
             drawn = _drawn([logits], last.batch.chunks)
@@ -189,9 +189,9 @@ class _Last:
         self.batch = batch
 
     @cached_property
-    def is_free(self) -> bool:
-        """Whether each chunk's draw is of the likeliest of all tokens."""
-        return are_free([draw for chunk in self.batch.chunks for draw in chunk.draws])
+    def is_plain(self) -> bool:
+        """Whether each chunk's draw is of the likeliest of all tokens, and returns no more."""
+        return are_plain([draw for chunk in self.batch.chunks for draw in chunk.draws])
 
 
 def _wanted(chunks: Sequence[Chunk]) -> list[int]:

@@ -10,7 +10,8 @@ from typing import Any
 from relquery.errors import ConfigError, unknown
 from relquery.prompt import Sampling
 
-SETTINGS = [setting.name for setting in fields(Sampling) if setting.name != "scored"]
+_NOT_FOR_QUERIES = {"scored", "logprobs"}
+SETTINGS = [each.name for each in fields(Sampling) if each.name not in _NOT_FOR_QUERIES]
 
 
 def keywords_of(function: Callable[..., object]) -> list[str]:

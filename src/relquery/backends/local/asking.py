@@ -29,7 +29,8 @@ class Asking:
     placing: see relquery.engine.request.pieces. Stop strings do not cut an answer among labels.
     scored: the labels must be weighed, normalised so; None where they need not. Then they are
     where it is faster, branch by branch, which changes no answer. grammar: of the schema, if there
-    is one; then texts that answers are compared with end none early.
+    is one; then texts that answers are compared with end none early. If log-probabilities are
+    asked for, every token of an answer is drawn: nothing is weighed unasked, drafted or skipped.
 
     Raises ConfigError for labels that must be weighed and cannot be.
     """
@@ -55,12 +56,13 @@ class Asking:
         self._must_score, self._trie = scored is not None, None
         if scored is not None:
             self._trie = self._labels.to_score(scored)
-        elif sampling.temperature == 0:
+        elif sampling.temperature == 0 and sampling.logprobs is None:
             self._trie = self._labels.to_score_unasked()
         self._compared, self._drafts = None, None
         if isinstance(sampling, Compared) and not sampling.labels and grammar is None:
             self._compared = Comparison(renderer, model.end, sampling.texts, self._stop)
-            if sampling.temperature == 0 and sampling.max_tokens > 1:
+            is_drafted = sampling.max_tokens > 1 and sampling.logprobs is None
+            if sampling.temperature == 0 and is_drafted:
                 self._drafts = self._compared.drafts()
 
         self._rules = Rules(
@@ -85,9 +87,16 @@ class Asking:
         )
         sampling = self._sampling
         seed = _seed_of(request, sampling.seed)
-        matcher = None if self._grammar is None else self._grammar.matcher()
+        matcher = None
+        if self._grammar is not None:
+            matcher = self._grammar.matcher(stepwise=sampling.logprobs is not None)
         request.draw = Draw(
-            sampling.temperature, sampling.top_p, sampling.top_k, seed, matcher=matcher
+            sampling.temperature,
+            sampling.top_p,
+            sampling.top_k,
+            seed,
+            matcher=matcher,
+            logprobs=sampling.logprobs,
         )
         return request
 
@@ -136,6 +145,7 @@ class Asking:
             tokens=tuple(request.output),
             scores=self._labels.scores(request.scores),
             first_token=None if request.first_at is None else request.first_at - request.arrival,
+            logprobs=None if request.logprobs is None else tuple(request.logprobs),
         )
 
     def stream(self) -> TextStream:

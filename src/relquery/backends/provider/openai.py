@@ -37,6 +37,11 @@ class OpenAIBackend(Backend):
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
+        if sampling.logprobs is not None:
+            raise ConfigError(
+                f"logprobs is {sampling.logprobs}; a provider does not tell the token ids that "
+                "log-probabilities are given for. Leave it out, or use the embedded engine."
+            )
         if len(sampling.stop) > _MOST_STOPS:
             raise ConfigError(
                 f"stop has {len(sampling.stop)} strings; a provider accepts at most {_MOST_STOPS}."

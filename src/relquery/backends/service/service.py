@@ -89,6 +89,7 @@ class Engine:
         stop: Sequence[str] = (),
         labels: Sequence[str] | None = None,
         schema: str | None = None,
+        logprobs: int | None = None,
         tenant: str = "",
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
@@ -96,6 +97,8 @@ class Engine:
         prompts: texts, each a user's message, or tuples of Spans. labels: where given, each
         answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
         schema: the text of a JSON Schema, under which answers are valid JSON.
+        logprobs: answers have the `logprobs` of their tokens, and of so many of the likeliest ones,
+        0 to 20; labels then have no `scores`.
         tenant: who asks, see `weights` and `prepare`. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
@@ -114,6 +117,7 @@ class Engine:
             texts_of("stop", stop),
             given,
             schema,
+            logprobs=logprobs,
         )
         return self._submit(found, sampling, tenant, scored=None)
 

@@ -11,7 +11,8 @@ class Matcher(Protocol):
     """The state of one answer in a grammar. It moves on as the answer grows.
 
     A token is *forced* if no other token may come next. Forced tokens need no draw: they are
-    computed together with the token before them.
+    computed together with the token before them. Where each is to be drawn nevertheless, a matcher
+    gives none, and allows them one after the other.
     """
 
     def begin(self, most: int) -> list[int]:

@@ -14,7 +14,7 @@ from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.matcher import Matcher
 from relquery.engine.request.pieces import Chain, Piece, Placing, find_root, lay_out
 from relquery.engine.request.rules import Rules
-from relquery.prompt import Finish
+from relquery.prompt import Finish, TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Draw:
     allowed: the only token ids to choose from; empty for all. weigh: choose no token, but return
     the log-probabilities of the allowed tokens at temperature 1, among themselves or, with
     among_all, among all tokens. matcher: only tokens that it allows when they are drawn.
+    logprobs: also return the token's log-probability among all tokens, and that of so many of the
+    likeliest; None for neither. Then a matcher must not give several tokens at a time.
     """
 
     temperature: float = 0.0
@@ -35,6 +37,7 @@ class Draw:
     weigh: bool = False
     among_all: bool = False
     matcher: Matcher | None = None
+    logprobs: int | None = None
 
 
 _ANY = Rules()
@@ -78,6 +81,8 @@ class Request:
     """Prompt tokens served from the cache at first admission; None before that."""
     scores: tuple[float, ...] | None = None
     """Log-probability of each label, once a scored request has ended."""
+    logprobs: list[TokenLogprob] | None = None
+    """Of each token of the output, where its draws return them."""
 
     def __post_init__(self, source: TokenIds | Chain, placing: Placing) -> None:
         chain = source if isinstance(source, Chain) else Chain((source,))
@@ -88,6 +93,8 @@ class Request:
 
     def begin(self) -> None:
         """Begin the answer with the tokens that its grammar forces; for a new request."""
+        if self.draw.logprobs is not None:
+            self.logprobs = []
         if self.draw.matcher is not None:
             self.output = self.draw.matcher.begin(self.max_tokens - 1)
 

@@ -8,7 +8,7 @@ from relquery.engine.executor import Drawn
 from relquery.engine.request.labels import LabelTrie
 from relquery.engine.request.matcher import Matcher
 from relquery.engine.request.request import Request
-from relquery.prompt import Finish
+from relquery.prompt import Finish, TokenLogprob
 
 
 def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
@@ -18,6 +18,8 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
     """
     if request.trie is not None:
         return _weigh(request, request.trie, drawn)
+    if request.logprobs is not None:
+        return _take_told(request, request.logprobs, drawn)
     tokens = [one for one in drawn if isinstance(one, int)]
     if request.draw.matcher is not None:
         return _match(request, request.draw.matcher, tokens[0])
@@ -28,6 +30,17 @@ def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
         if finish is not None:  # ignore tokens after the end
             return finish
     return None
+
+
+def _take_told(request: Request, kept: list[TokenLogprob], drawn: Sequence[Drawn]) -> Finish | None:
+    """Add a drawn token; if it is part of the answer, its log-probabilities are kept."""
+    (told,) = (one for one in drawn if isinstance(one, TokenLogprob))
+    matcher, before = request.draw.matcher, len(request.output)
+    finish = _take(request, told.token) if matcher is None else _match(request, matcher, told.token)
+    if len(request.output) > before:
+        kept.append(told)
+    assert len(request.output) == len(kept), "a token was not drawn"
+    return finish
 
 
 def _weigh(request: Request, labels: LabelTrie, drawn: Sequence[Drawn]) -> Finish:
@@ -53,7 +66,10 @@ def _match(request: Request, matcher: Matcher, token: int) -> Finish | None:
 
 
 def _take(request: Request, token: int) -> Finish | None:
-    """Add a drawn token, and all further tokens that the labels then force."""
+    """Add a drawn token, and all further tokens that the labels then force.
+
+    Where log-probabilities are asked for, these are drawn too.
+    """
     rules = request.rules
     while True:
         if token in rules.end:
@@ -65,7 +81,8 @@ def _take(request: Request, token: int) -> Finish | None:
                 return finish
         if len(request.output) >= request.max_tokens:
             return Finish.LENGTH
-        forced = rules.forced(request.output) if rules.labels else None
+        is_skipped = rules.labels and request.logprobs is None
+        forced = rules.forced(request.output) if is_skipped else None
         if forced is None:
             return None
         token = forced

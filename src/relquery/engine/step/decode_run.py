@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -12,6 +12,7 @@ from relquery.engine.executor import Chunk, Drawn
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.plan import Plan
 from relquery.engine.step.allocation import Holdings
+from relquery.prompt import TokenLogprob
 
 
 class DecodeRun:
@@ -41,6 +42,11 @@ class DecodeRun:
             request.max_tokens if request.rules.is_free and request.draw.matcher is None else 0
             for request in self.requests
         ]
+        self._logprobs = [
+            (number, request.logprobs)
+            for number, request in enumerate(self.requests)
+            if request.logprobs is not None
+        ]
         self._slots = np.concatenate([chunk.writes for chunk in chunks])
 
     @property
@@ -66,6 +72,8 @@ class DecodeRun:
         """
         rest = []
         tokens = cast("Sequence[int]", drawn)
+        if self._logprobs:
+            tokens = [one.token if isinstance(one, TokenLogprob) else one for one in tokens]
         given = zip(tokens, self._outputs, self._ends, self._mosts, self._pieces, strict=True)
         for number, (token, output, end, most, piece) in enumerate(given):
             piece.done += 1
@@ -74,7 +82,17 @@ class DecodeRun:
             else:
                 output.append(token)
                 self.relqueries[number].drawn_tokens += 1
+        if self._logprobs:
+            self._keep_logprobs(drawn, rest)
         return rest
+
+    def _keep_logprobs(self, drawn: Sequence[Drawn | None], rest: Collection[int]) -> None:
+        """Keep those of tokens that were added. rest: the requests whose token was not."""
+        others = set(rest)
+        for number, kept in self._logprobs:
+            told = drawn[number]
+            if number not in others and isinstance(told, TokenLogprob):
+                kept.append(told)
 
 
 def can_begin(plan: Plan, chunks: Sequence[Sequence[Chunk]]) -> bool:
