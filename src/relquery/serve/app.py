@@ -14,9 +14,18 @@ from starlette.responses import Response
 
 from relquery.errors import RelqueryError
 from relquery.serve.errors import HttpError, as_http, response_of
-from relquery.serve.wire.openai import chat
+from relquery.serve.ours import scores, tokens
+from relquery.serve.wire.openai import chat, completions, models
+from relquery.serve.wire.openai.responses import route as responses
 
-ROUTERS = (chat.router,)
+ROUTERS = (
+    chat.router,
+    completions.router,
+    responses.router,
+    models.router,
+    scores.router,
+    tokens.router,
+)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
