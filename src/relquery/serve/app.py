@@ -16,6 +16,7 @@ from relquery.errors import RelqueryError
 from relquery.serve.errors import HttpError, as_http, response_of
 from relquery.serve.ours import scores, tokens
 from relquery.serve.wire.openai import chat, completions, models
+from relquery.serve.wire.openai.batches import batch_routes, file_routes
 from relquery.serve.wire.openai.responses import route as responses
 
 ROUTERS = (
@@ -23,6 +24,8 @@ ROUTERS = (
     completions.router,
     responses.router,
     models.router,
+    file_routes.router,
+    batch_routes.router,
     scores.router,
     tokens.router,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, inf
 from typing import Annotated
 
@@ -84,7 +85,7 @@ async def score(body: ScoreBody, request: Request) -> ScoreList:
     return ScoreList(
         model=body.model,
         data=_scored(answers, body.temperature),
-        usage=Usage.model_validate(usage_of(answers)),
+        usage=Usage.model_validate(usage_of(replace(each, output_tokens=0) for each in answers)),
     )
 
 

@@ -87,6 +87,8 @@ async def detokenize(body: DetokenizeBody, request: Request) -> Detokenized:
     """The text of tokens."""
     server = Caller(request).server
     server.check_model(body.model or server.models[0])
+    if body.tokens:  # refuses ids that the model does not have
+        await server.ask("tokens", (Span(tuple(body.tokens), Role.NONE),))
     await server.spelling.learn(body.tokens)
     spelt = b"".join(server.spelling[token] for token in body.tokens)
     return Detokenized(prompt=spelt.decode(errors="replace"))

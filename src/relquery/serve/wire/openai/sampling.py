@@ -22,6 +22,7 @@ ACCEPTED: dict[str, Any] = {
     "metadata": ANY,
     "service_tier": ANY,
     "prompt_cache_key": ANY,
+    "prompt_cache_options": ANY,
     "prompt_cache_retention": ANY,
     "safety_identifier": ANY,
     # what would change answers, where it asks for nothing

@@ -59,6 +59,7 @@ class ResponseBody(Body):
         "user": ANY,
         "service_tier": ANY,
         "prompt_cache_key": ANY,
+        "prompt_cache_options": ANY,
         "prompt_cache_retention": ANY,
         "safety_identifier": ANY,
         "parallel_tool_calls": (None, True, False),
