@@ -99,11 +99,11 @@ def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str])
     """What is wrong with a request, the first thing first; without a fault, its id is known."""
     if not isinstance(given, dict):
         yield Wrong("invalid_json_line", "This line is not a JSON object.")
-    for name, kind in _FIELDS.items():
+    for name, (kind, called) in _FIELDS.items():
         if name not in given:
             yield Wrong("missing_required_parameter", f"{name} is required.", name)
         if not isinstance(given[name], kind):
-            yield Wrong("invalid_type", f"{name} must be {_NAMES[kind]}.", name)
+            yield Wrong("invalid_type", f"{name} must be {called}.", name)
     if given["method"] != "POST":
         yield Wrong("invalid_method", "method must be POST.", "method")
     if given["url"] != endpoint:
@@ -117,5 +117,9 @@ def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str])
         yield Wrong("model_not_found", message, "body.model")
 
 
-_FIELDS: dict[str, type] = {"custom_id": str, "method": str, "url": str, "body": dict}
-_NAMES = {str: "text", dict: "an object"}
+_FIELDS: dict[str, tuple[type, str]] = {
+    "custom_id": (str, "text"),
+    "method": (str, "text"),
+    "url": (str, "text"),
+    "body": (dict, "an object"),
+}

@@ -32,7 +32,8 @@ class Results:
 
     def add(self, lines: Iterable[tuple[str, dict[str, Any] | HttpError]]) -> None:
         """Write answers: (custom_id, body or error). Each is on disk, or on its way, after this."""
-        good, bad = [], []
+        good: list[bytes] = []
+        bad: list[bytes] = []
         for custom_id, found in lines:
             (bad if isinstance(found, HttpError) else good).append(_line(custom_id, found))
         with self._lock:

@@ -38,7 +38,8 @@ class TextOptions(Body):
 class InputMessage(ChatMessage):
     """A message of the input, also one that an earlier response gave."""
 
-    ACCEPTED: ClassVar[Mapping[str, Any]] = ChatMessage.ACCEPTED | {
+    ACCEPTED: ClassVar[Mapping[str, Any]] = {
+        **ChatMessage.ACCEPTED,
         "id": ANY,
         "status": ANY,
         "phase": NOTHING,

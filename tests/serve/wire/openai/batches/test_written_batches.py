@@ -1,0 +1,46 @@
+"""The files that `write_batch` writes are batches of this server, with OpenAI's client alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import openai
+import pyarrow.parquet
+import pytest
+
+import relquery as rq
+from tests.serve.wire.openai.batches.conftest import Run
+
+
+@pytest.mark.parametrize("waves", [1, 3])
+@pytest.mark.parametrize("price", [None, "gpt-6-luna"])
+def test_each_row_gets_its_answer(
+    client: openai.OpenAI, run: Run, tmp_path: Path, waves: int, price: str | None
+) -> None:
+    """With marked prefixes, too; each wave is sent when the one before it is answered."""
+    reviews = pyarrow.parquet.read_table(rq.demo_table("movies")).slice(0, 30)
+    template = rq.Template("Is the review positive?\n{fields}\n", system="You read reviews. " * 60)
+    order = rq.reorder(reviews)
+    batch = order.write_batch(
+        tmp_path / "batch.jsonl",
+        template,
+        form="openai",
+        model="demo",
+        max_tokens=100,
+        price=price,
+        waves=waves,
+        temperature=0,
+    )
+    answered = []
+    for path in batch.paths:
+        done = run(path.read_text().splitlines())
+        assert done.status == "completed"
+        for kind in (done.output_file_id, done.error_file_id):
+            if kind is not None:
+                answered.append(tmp_path / f"{kind}.jsonl")
+                answered[-1].write_bytes(client.files.content(kind).content)
+    answers = order.read_answers(answered)
+    assert len(answers.values) == 30
+    assert not answers.failed, answers
+    assert ("prompt_cache_breakpoint" in batch.paths[0].read_text()) is (price is not None)
+    assert len(batch.waves) <= waves
