@@ -10,21 +10,19 @@ import openai
 from tests.serve.conftest import running
 from tests.serve.wire.openai.batches.conftest import CHAT, ended, line, results, uploaded
 
-ROWS = 600
+ROWS = 300
 
 
 def test_answers_from_before_are_kept_and_all_others_asked(tmp_path: Path) -> None:
-    lines = [line(at, temperature=2, seed=at, max_tokens=60, n=2) for at in range(ROWS)]
+    lines = [line(at, temperature=2, seed=at, max_tokens=60) for at in range(ROWS)]
     with running(str(tmp_path)) as server:
         with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
             batch = client.batches.create(
                 input_file_id=uploaded(client, lines), endpoint=CHAT, completion_window="24h"
             )
-            while not (counts := client.batches.retrieve(batch.id).request_counts):
-                pass
-            while not counts or counts.completed == 0:
+            while not (batch.request_counts and batch.request_counts.completed):
                 time.sleep(0.01)
-                counts = client.batches.retrieve(batch.id).request_counts
+                batch = client.batches.retrieve(batch.id)
         server.process.kill()
         server.process.wait()
     (written,) = (
@@ -34,11 +32,13 @@ def test_answers_from_before_are_kept_and_all_others_asked(tmp_path: Path) -> No
     )
     before = written[: written.rfind(b"\n") + 1]
     assert 0 < before.count(b"\n") < ROWS
-    with running(str(tmp_path)) as server:
-        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
-            batch = ended(client, client.batches.retrieve(batch.id))
-            assert batch.status == "completed"
-            assert set(results(client, batch.output_file_id)) == {f"row-{at}" for at in range(ROWS)}
-            assert batch.output_file_id is not None
-            assert client.files.content(batch.output_file_id).content.startswith(before)
-            assert [each.id for each in client.batches.list()] == [batch.id]
+    with (
+        running(str(tmp_path)) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
+    ):
+        batch = ended(client, client.batches.retrieve(batch.id))
+        assert batch.status == "completed"
+        assert set(results(client, batch.output_file_id)) == {f"row-{at}" for at in range(ROWS)}
+        assert batch.output_file_id is not None
+        assert client.files.content(batch.output_file_id).content.startswith(before)
+        assert [each.id for each in client.batches.list()] == [batch.id]
