@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import openai
@@ -9,20 +10,22 @@ import pyarrow.parquet
 import pytest
 
 import relquery as rq
+from relquery.table.cost.price import PRICES, Price
 from tests.serve.wire.openai.batches.conftest import Run
 
+MARKED = replace(PRICES["gpt-6-luna"], name="demo", minimum=16)
 ANSWER = {"name": "answer", "schema": {"type": "string", "enum": ["Yes", "No"]}}
 
 
 @pytest.mark.parametrize("waves", [1, 3])
-@pytest.mark.parametrize("price", [None, "gpt-6-luna"])
+@pytest.mark.parametrize("price", [None, MARKED])
 def test_each_row_gets_its_answer(
-    client: openai.OpenAI, run: Run, tmp_path: Path, waves: int, price: str | None
+    client: openai.OpenAI, run: Run, tmp_path: Path, waves: int, price: Price | None
 ) -> None:
     """With marked prefixes, too; each wave is sent when the one before it is answered."""
     reviews = pyarrow.parquet.read_table(rq.demo_table("movies")).slice(0, 30)
     template = rq.Template("Is the review positive?\n{fields}\n", system="You read reviews. " * 60)
-    order = rq.reorder(reviews)
+    order = rq.reorder(reviews, prefix=template.prefix)
     batch = order.write_batch(
         tmp_path / "batch.jsonl",
         template,
@@ -46,4 +49,4 @@ def test_each_row_gets_its_answer(
     assert set(answers.values.to_pylist()) <= {'"Yes"', '"No"'}
     assert len(answers.failed) == 0, answers
     assert ("prompt_cache_breakpoint" in batch.paths[0].read_text()) is (price is not None)
-    assert len(batch.waves) <= waves
+    assert (len(batch.waves) > 1) is (waves > 1)
