@@ -95,7 +95,7 @@ ROOMS: dict[str, list[str]] = {
         "lotus",
     ],
     "serve": [
-        "settings", "errors", "access", "flow", "body", "server", "answering", "asked",
+        "settings", "errors", "access", "flow", "body", "spelling", "server", "answering", "asked",
         "documented", "wire", "ours", "operation", "console", "middleware", "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],

@@ -1,7 +1,8 @@
-"""A server in a process of its own, with the demo model."""
+"""Servers in processes of their own."""
 
 from __future__ import annotations
 
+import pickle
 import socket
 import subprocess
 import sys
@@ -13,41 +14,49 @@ from typing import Any
 
 import pytest
 
+from relquery.serve.settings import ServeConfig
+
 pytest.importorskip("torch", reason="needs relquery[local]")
 pytest.importorskip("fastapi", reason="needs relquery[serve]")
 
 _MAIN = """
-import sys
+import pickle, sys
 from relquery.serve.run import serve
-from relquery.serve.settings import ServeConfig
 
-serve(ServeConfig("demo", **eval(sys.argv[1])))
+serve(pickle.loads(bytes.fromhex(sys.argv[1])))
 """
-STARTING = 240.0  # seconds that a server has to take requests
+STARTING = 240.0  # seconds that a server has to take requests: the first in a tree compiles
 
 
 @dataclass(frozen=True)
-class Started:
-    """Where a server listens."""
+class Running:
+    """A server process, and where it listens."""
 
     port: int
+    process: subprocess.Popen[bytes]
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
 
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
 @contextmanager
-def started(**config: Any) -> Iterator[Started]:
-    """A server with further settings of ServeConfig, until the end of the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = repr({"port": port, "grace": 2.0, **config})
-    with subprocess.Popen([sys.executable, "-c", _MAIN, settings]) as process:
+def started(model: str = "demo", **config: Any) -> Iterator[Running]:
+    """A server until the end of the block. config: fields of ServeConfig."""
+    port = free_port()
+    settings = ServeConfig(model, **{"port": port, "grace": 2.0, **config})
+    with subprocess.Popen([sys.executable, "-c", _MAIN, pickle.dumps(settings).hex()]) as process:
         try:
             _wait(process, port)
-            yield Started(port)
+            yield Running(port, process)
         finally:
             process.terminate()
             try:
@@ -66,7 +75,7 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Started]:
-    """The demo model behind a server."""
+def server() -> Iterator[Running]:
+    """A server of the demo model."""
     with started() as found:
         yield found

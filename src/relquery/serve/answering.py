@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from relquery.prompt import Answer
-from relquery.serve.errors import HttpError, as_http
+from relquery.serve.errors import HttpError, as_http, response_of
 from relquery.serve.flow import Flow, Part
 
 
@@ -39,10 +39,12 @@ async def whole(request: Request, flow: Flow) -> list[Answer]:
 
 
 class EventStream(Response):
-    """A flow as server-sent events.
+    """A flow as server-sent events. It begins with the first part; what fails before that is
+    answered with the status of the error.
 
-    first: bytes that are sent at once. events: the bytes for what has come, maybe none. last: what
-    ends the stream. failed: the event for an error in the midst of it.
+    first: bytes that are sent before the first part. events: the bytes for what has come, maybe
+    none. last: what ends the stream. failed: the event for an error in the midst of it. prepare:
+    awaited before `events`.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class EventStream(Response):
         first: bytes = b"",
         last: Callable[[], bytes] = bytes,
         failed: Callable[[HttpError], bytes],
+        prepare: Callable[[list[Part]], Awaitable[None]] | None = None,
         media_type: str = "text/event-stream",
     ) -> None:
         super().__init__(media_type=media_type)
@@ -60,7 +63,7 @@ class EventStream(Response):
         self.raw_headers = [each for each in self.raw_headers if each[0] != b"content-length"]
         self.raw_headers += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         self._flow, self._events, self._failed = flow, events, failed
-        self._first, self._last = first, last
+        self._first, self._last, self._prepare = first, last, prepare
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until the flow ends or the client leaves."""
@@ -74,24 +77,41 @@ class EventStream(Response):
                 self._flow.leave()
 
         leaving.add_done_callback(leave)
+        begun = False
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            if self._first:
-                await _send(send, self._first)
             try:
                 while not has_left and (parts := await self._flow.some()):
-                    if content := self._events(parts):
+                    content = await self._shown(parts)
+                    if not begun:
+                        begun = True
+                        await send(_start(self.raw_headers))
+                        content = self._first + content
+                    if content:
                         await _send(send, content)
                 content = self._last()
             except Exception as error:
-                content = self._failed(as_http(error))
-            if not has_left:
+                found = as_http(error)
+                if not begun:
+                    refusal = response_of(found, scope["path"], scope["state"]["request_id"])
+                    await refusal(scope, receive, send)
+                    return
+                content = self._failed(found)
+            if begun and not has_left:
                 await _send(send, content, more=False)
         finally:
             leaving.cancel()
             self._flow.close()
             with suppress(asyncio.CancelledError):
                 await leaving
+
+    async def _shown(self, parts: list[Part]) -> bytes:
+        if self._prepare is not None:
+            await self._prepare(parts)
+        return self._events(parts)
+
+
+def _start(headers: list[tuple[bytes, bytes]]) -> Message:
+    return {"type": "http.response.start", "status": 200, "headers": headers}
 
 
 async def _send(send: Send, content: bytes, more: bool = True) -> None:

@@ -15,16 +15,26 @@ from starlette.responses import Response
 from relquery.errors import RelqueryError
 from relquery.serve.console import page, state
 from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.ours import scores, tokens
 from relquery.serve.ours.markup import routes as markup
 from relquery.serve.ours.relqueries import routes as relqueries
 from relquery.serve.ours.sql import routes as sql
 from relquery.serve.ours.trees import routes as trees
 from relquery.serve.wire.anthropic import messages
-from relquery.serve.wire.openai import chat
+from relquery.serve.wire.openai import chat, completions, models
+from relquery.serve.wire.openai.batches import batch_routes, file_routes
+from relquery.serve.wire.openai.responses import route as responses
 
 ROUTERS = (
     chat.router,
+    completions.router,
+    responses.router,
+    models.router,
+    file_routes.router,
+    batch_routes.router,
     messages.router,
+    scores.router,
+    tokens.router,
     sql.router,
     relqueries.router,
     trees.router,

@@ -16,6 +16,7 @@ from relquery.serve.middleware import Front
 from relquery.serve.ours.opening import opened
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
+from relquery.serve.wire.openai.batches.batches import batching
 
 
 def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None) -> None:
@@ -37,11 +38,12 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
 
 def _lifespan(server: Server) -> Lifespan:
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         server.link.hop = loop.call_soon_threadsafe
-        yield
-        server.stopping = True
+        async with batching(server) as app.state.batches:
+            yield
+            server.stopping = True
 
     return lifespan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from relquery.serve.access.gate import Asker, Gate
 from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow
 from relquery.serve.settings import ServeConfig
+from relquery.serve.spelling import Spelling
 
 T = TypeVar("T")
 Asked = tuple[Sequence[Prompt], Sampling]
@@ -26,12 +28,15 @@ class Server:
     """One engine and those who ask it. Made in the event loop that serves.
 
     link: to the engine's process. gate: who may ask. open: requests that have no answer yet.
+    began: seconds since 1970. spelling: of the model's tokens.
     """
 
     def __init__(self, config: ServeConfig, link: Link, gate: Gate) -> None:
         self.config, self.link, self.gate = config, link, gate
         self.open = 0
         self.stopping = False
+        self.began = int(time.time())
+        self.spelling = Spelling(self.ask)
         self._kept: dict[type, object] = {}
 
     def keep(self, thing: object) -> None:

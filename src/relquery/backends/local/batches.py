@@ -152,7 +152,7 @@ class Batches:
         """Add what a step has drawn to a batch's pieces."""
         assert batch.streams is not None
         for request, stream in batch.streams.items():
-            piece = stream.take(request.output)
+            piece = stream.take(request.output, request.logprobs)
             if piece is not None:
                 batch.pieces.append((batch.open[request], piece))
 

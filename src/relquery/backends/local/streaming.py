@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relquery.prompt import Answer
+from relquery.prompt import Answer, TokenLogprob
 
 Spell = Callable[[list[int]], str]
 """The text that further tokens of an answer add; what is not yet whole comes with later ones."""
@@ -15,11 +15,13 @@ Spell = Callable[[list[int]], str]
 class Piece(NamedTuple):
     """A part of an answer. All pieces of an answer, joined, are its text.
 
-    text: may be empty. tokens: ids drawn since the piece before.
+    text: may be empty. tokens: ids drawn since the piece before. logprobs: of each of them; None
+    where they were not asked for.
     """
 
     text: str
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -37,8 +39,10 @@ class TextStream:
     _sent: int = 0  # characters
     _held: str = ""
 
-    def take(self, output: list[int]) -> Piece | None:
-        """What is new in an answer's tokens so far; None if nothing is."""
+    def take(
+        self, output: list[int], logprobs: Sequence[TokenLogprob] | None = None
+    ) -> Piece | None:
+        """What is new in an answer's tokens so far; None if nothing is. logprobs: of the output."""
         if len(output) == self._seen:
             return None
         new = output[self._seen :]
@@ -50,7 +54,7 @@ class TextStream:
             text, self._held = text[: len(text) - kept], text[len(text) - kept :]
         if not text:
             return None
-        return self._piece(text, output)
+        return self._piece(text, output, logprobs)
 
     def end(self, answer: Answer) -> Piece | None:
         """The rest of an answer that has ended; None if all of it was told."""
@@ -58,13 +62,16 @@ class TextStream:
         tokens = list(answer.tokens or ())
         if not text and len(tokens) <= self._told:
             return None
-        return self._piece(text, tokens)
+        return self._piece(text, tokens, answer.logprobs)
 
-    def _piece(self, text: str, output: list[int]) -> Piece:
+    def _piece(
+        self, text: str, output: list[int], logprobs: Sequence[TokenLogprob] | None
+    ) -> Piece:
         tokens = tuple(output[self._told :])
+        new = None if logprobs is None else tuple(logprobs[self._told :])
         self._told = len(output)
         self._sent += len(text)
-        return Piece(text, tokens)
+        return Piece(text, tokens, new)
 
 
 def _may_begin(text: str, stops: Sequence[str]) -> int:

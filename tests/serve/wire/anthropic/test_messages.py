@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.serve.conftest import Started
+from tests.serve.conftest import Running
 
 RULES = "Say whether the review is good or bad, in one word. " * 10
 ASKED = [
@@ -25,7 +25,7 @@ GREEDY = {"temperature": 0}  # the SDK does not name it any more
 
 
 @pytest.fixture(scope="module")
-def client(server: Started) -> Iterator[anthropic.Anthropic]:
+def client(server: Running) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
         yield client
 
@@ -111,7 +111,7 @@ def test_a_stream_gives_the_events_and_the_message_of_an_answer(
 
 
 def test_the_asynchronous_client_gets_the_same(
-    client: anthropic.Anthropic, server: Started
+    client: anthropic.Anthropic, server: Running
 ) -> None:
     async def both() -> tuple[anthropic.types.Message, str]:
         async with anthropic.AsyncAnthropic(base_url=server.url, api_key="none") as one:
@@ -268,7 +268,7 @@ def test_a_prompt_that_is_too_long_is_refused_but_counted(client: anthropic.Anth
         stream.get_final_message()
 
 
-def test_max_tokens_is_needed(server: Started) -> None:
+def test_max_tokens_is_needed(server: Running) -> None:
     answer = httpx.post(f"{server.url}/v1/messages", json={"model": "demo", "messages": ASKED})
     assert answer.status_code == 400
     assert answer.json()["error"] == {
@@ -317,7 +317,7 @@ MESSAGES = st.lists(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=MESSAGES | JSON, system=TEXTS | st.lists(BLOCKS, max_size=2) | st.none())
 def test_any_messages_are_answered_or_refused(
-    server: Started, web: httpx.Client, messages: Any, system: Any
+    server: Running, web: httpx.Client, messages: Any, system: Any
 ) -> None:
     body = {"model": "demo", "max_tokens": 1, "messages": messages}
     body |= {} if system is None else {"system": system}

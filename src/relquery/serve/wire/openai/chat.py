@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from relquery.prompt import Answer
+from relquery.prompt import Answer, TokenLogprob
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.body import NONE_OF, NOTHING, Inner
+from relquery.serve.body import NONE_OF, NOTHING
 from relquery.serve.documented import errors
-from relquery.serve.errors import HttpError, openai_body
+from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow, Part
+from relquery.serve.server import Server
+from relquery.serve.wire.openai.choices import Question, choices_of
+from relquery.serve.wire.openai.events import Events, StreamOptions
+from relquery.serve.wire.openai.logprobs import for_chat, told_by, told_of
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
 from relquery.serve.wire.openai.sampling import (
     ACCEPTED,
@@ -27,16 +31,10 @@ from relquery.serve.wire.openai.sampling import (
     samplings,
     schema_of,
 )
+from relquery.serve.wire.openai.types import ChatCompletion, streamed
 from relquery.serve.wire.openai.usage import finish_of, usage_of
 
 router = APIRouter(tags=["OpenAI"])
-
-
-class StreamOptions(Inner):
-    """include_usage: a last event with the tokens of all choices."""
-
-    include_usage: bool | None = None
-    include_obfuscation: bool | None = None
 
 
 class ChatBody(Sampled):
@@ -64,95 +62,88 @@ class ChatBody(Sampled):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
 
-@router.post("/v1/chat/completions", responses=errors(400, 404, 413, 429, 503))
+@router.post(
+    "/v1/chat/completions", responses=errors(400, 404, 413, 429, 503) | streamed(ChatCompletion)
+)
 async def complete_chat(body: ChatBody, request: Request) -> Response:
     """Answer a chat."""
     caller = Caller(request)
-    caller.server.check_model(body.model)
-    limit = body.max_completion_tokens or body.max_tokens or caller.server.facts.context
-    prompt = prompt_of(body.messages)
-    chosen = samplings(body, limit, schema_of(body.response_format))
-    copies = body.n // len(chosen)
-    groups = [([prompt] * copies, sampling) for sampling in chosen]
-    flow = caller.start(groups, streamed=bool(body.stream), declared=body.relquery)
-    form = _Form(body)
+    question = read_chat(body, caller.server)
+    flow = caller.start(question.groups, streamed=bool(body.stream), declared=body.relquery)
     if body.stream:
-        return form.stream(flow)
+        return question.form.stream(flow)
     answers = await whole(request, flow)
-    return JSONResponse(form.whole(answers))
+    return JSONResponse(await question.form.whole(question.in_order(answers)))
+
+
+def read_chat(body: ChatBody, server: Server) -> Question:
+    """What a chat asks for. Raises HttpError."""
+    server.check_model(body.model)
+    limit = body.max_completion_tokens or body.max_tokens or server.facts.context
+    told = _logprobs(body)
+    chosen = samplings(body, limit, schema_of(body.response_format), told)
+    groups, places = choices_of([prompt_of(body.messages)], chosen, body.n)
+    return Question(groups, places, _Form(body, server, places))
+
+
+def _logprobs(body: ChatBody) -> int | None:
+    if body.logprobs:
+        return body.top_logprobs or 0
+    if body.top_logprobs:
+        raise HttpError(
+            400, "top_logprobs needs logprobs = true.", "invalid_request", "top_logprobs"
+        )
+    return None
 
 
 class _Form:
-    """One completion in OpenAI's form."""
+    """One completion in OpenAI's form. See Form."""
 
-    def __init__(self, body: ChatBody) -> None:
-        self._body = body
+    def __init__(self, body: ChatBody, server: Server, places: Sequence[int]) -> None:
+        self._body, self._spelling, self._places = body, server.spelling, places
         self._id, self._created = f"chatcmpl-{secrets.token_hex(12)}", int(time.time())
-        self._answers: dict[int, Answer] = {}
-        options = body.stream_options
-        self._with_usage = bool(options and options.include_usage)
-        head = self._head("chat.completion.chunk")
-        self._opening = json.dumps(head, separators=(",", ":"))[:-1]
 
-    def whole(self, answers: list[Answer]) -> dict[str, Any]:
-        """The body of an answer that is sent at once."""
-        choices = [
-            {
-                "index": at,
-                "message": {
-                    "role": "assistant",
-                    "content": answer.text or "",
-                    "refusal": None,
-                },
-                "logprobs": None,
-                "finish_reason": finish_of(answer),
-            }
-            for at, answer in enumerate(answers)
-        ]
+    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
+        await self._spelling.learn_told(told_of(answers))
         return self._head("chat.completion") | {
-            "choices": choices,
+            "choices": [self._choice(at, answer) for at, answer in enumerate(answers)],
             "usage": usage_of(answers, self._body.n),
         }
 
     def stream(self, flow: Flow) -> EventStream:
-        """The answer as events."""
-        first = "".join(
-            self._event(
-                f'{{"index":{at},"delta":{{"role":"assistant","content":""}},'
-                '"logprobs":null,"finish_reason":null}'
-            )
+        head = self._head("chat.completion.chunk")
+        events = Events(head, self._body.stream_options, self._places, self._body.n, self._part)
+        first = [
+            f'{{"index":{at},"delta":{{"role":"assistant","content":""}},'
+            '"logprobs":null,"finish_reason":null}'
             for at in range(self._body.n)
-        )
-        return EventStream(
-            flow, self._events, first=first.encode(), last=self._last, failed=_failed
-        )
+        ]
+        return events.stream(flow, first, prepare=self._learn if self._body.logprobs else None)
 
-    def _events(self, parts: list[Part]) -> bytes:
-        return "".join(map(self._shown, parts)).encode()
+    def _choice(self, at: int, answer: Answer) -> dict[str, Any]:
+        return {
+            "index": at,
+            "message": {"role": "assistant", "content": answer.text or "", "refusal": None},
+            "logprobs": self._told(answer.logprobs),
+            "finish_reason": finish_of(answer),
+        }
 
-    def _shown(self, part: Part) -> str:
+    async def _learn(self, parts: list[Part]) -> None:
+        await self._spelling.learn_told(told_by(parts))
+
+    def _part(self, at: int, part: Part) -> str:
         if part.piece is not None:
-            return self._event(
-                f'{{"index":{part.at},"delta":{{"content":{json.dumps(part.piece.text)}}},'
-                '"logprobs":null,"finish_reason":null}'
+            told = json.dumps(self._told(part.piece.logprobs))
+            return (
+                f'{{"index":{at},"delta":{{"content":{json.dumps(part.piece.text)}}},'
+                f'"logprobs":{told},"finish_reason":null}}'
             )
         assert part.answer is not None
-        self._answers[part.at] = part.answer
         reason = finish_of(part.answer)
-        return self._event(
-            f'{{"index":{part.at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"}}'
-        )
+        return f'{{"index":{at},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"}}'
 
-    def _event(self, choice: str, usage: str = "") -> str:
-        more = f',"usage":{usage or "null"}' if self._with_usage else ""
-        return f'data: {self._opening},"choices":[{choice}]{more}}}\n\n'
-
-    def _last(self) -> bytes:
-        usage = ""
-        if self._with_usage:
-            answers = [self._answers[at] for at in sorted(self._answers)]
-            usage = self._event("", json.dumps(usage_of(answers, self._body.n)))
-        return f"{usage}data: [DONE]\n\n".encode()
+    def _told(self, told: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
+        return None if told is None else for_chat(told, self._spelling)
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {
@@ -163,7 +154,3 @@ class _Form:
             "system_fingerprint": None,
             "service_tier": "default",
         }
-
-
-def _failed(error: HttpError) -> bytes:
-    return f"data: {json.dumps(openai_body(error))}\n\n".encode()

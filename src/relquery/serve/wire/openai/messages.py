@@ -13,10 +13,11 @@ from relquery.serve.errors import HttpError
 
 
 class TextPart(Inner):
-    """Text in a message."""
+    """Text in a message. prompt_cache_breakpoint: all prefixes are cached, with or without it."""
 
     type: Literal["text", "input_text", "output_text"]
     text: str
+    prompt_cache_breakpoint: Any = None
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
 

@@ -22,6 +22,7 @@ ACCEPTED: dict[str, Any] = {
     "metadata": ANY,
     "service_tier": ANY,
     "prompt_cache_key": ANY,
+    "prompt_cache_options": ANY,
     "prompt_cache_retention": ANY,
     "safety_identifier": ANY,
     # what would change answers, where it asks for nothing
@@ -99,7 +100,7 @@ def samplings(
     body: Sampled, max_tokens: int, schema: str | None = None, logprobs: int | None = None
 ) -> list[Sampling]:
     """How the answers of each choice are chosen: one for all of them, or one each if they have
-    seeds. Raises HttpError."""
+    seeds. logprobs: see Sampling. Raises HttpError."""
     labels: tuple[str, ...] = ()
     given = body.structured_outputs
     if given is not None and given.json_ is not None:
@@ -107,7 +108,6 @@ def samplings(
     if given is not None and given.choice is not None:
         labels = tuple(given.choice)
     temperature = 1.0 if body.temperature is None else body.temperature
-    del logprobs
     try:
         found = [
             Sampling(
@@ -119,6 +119,7 @@ def samplings(
                 stop=body.stops if schema is None and not labels else (),
                 labels=labels,
                 schema=schema,
+                logprobs=logprobs,
             )
             for seed in _seeds(body, temperature)
         ]

@@ -1,0 +1,108 @@
+"""/v1/score: how likely each label is as the answer to each prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import exp, inf
+from typing import Annotated
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from relquery.backends.scoring.calibration import corrected
+from relquery.engine.request.labels import Normalization
+from relquery.errors import ConfigError
+from relquery.prompt import Answer, Prompt, Sampling, Span
+from relquery.serve.answering import whole
+from relquery.serve.asked import Caller
+from relquery.serve.body import Body, Declared
+from relquery.serve.documented import errors
+from relquery.serve.errors import HttpError
+from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
+from relquery.serve.wire.openai.types import Usage
+from relquery.serve.wire.openai.usage import finish_of, usage_of
+
+router = APIRouter(tags=["relquery"])
+
+Label = Annotated[str, Field(min_length=1)]
+
+
+class ScoreBody(Body):
+    """Prompts, each a user's message, or one chat; and labels to be weighed.
+
+    normalization, temperature: see relquery.Engine.score.
+    """
+
+    model: str
+    prompts: Annotated[list[str], Field(min_length=1)] | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
+    labels: Annotated[list[Label], Field(min_length=1)]
+    normalization: Normalization = "joint"
+    temperature: Annotated[float, Field(gt=0, lt=inf)] = 1.0
+    relquery: Declared | None = None
+
+    @property
+    def asked(self) -> list[Prompt]:
+        """The prompts. Raises HttpError unless there is one kind of them."""
+        if (self.prompts is None) == (self.messages is None):
+            raise HttpError(400, "Give either prompts or messages.", "invalid_request", "prompts")
+        if self.messages is not None:
+            return [prompt_of(self.messages)]
+        return [(Span(text),) for text in self.prompts or ()]
+
+
+class ScoreObject(BaseModel):
+    """Of one prompt, by label. log_probabilities: null for a label of probability 0."""
+
+    index: int
+    best: str
+    probabilities: dict[str, float]
+    log_probabilities: dict[str, float | None]
+
+
+class ScoreList(BaseModel):
+    """Of all prompts."""
+
+    object: str = "list"
+    model: str
+    data: list[ScoreObject]
+    usage: Usage
+
+
+@router.post("/v1/score", responses=errors(404))
+async def score(body: ScoreBody, request: Request) -> ScoreList:
+    """Weigh labels as answers, without decoding."""
+    caller = Caller(request)
+    caller.server.check_model(body.model)
+    prompts = body.asked
+    try:
+        sampling = Sampling(labels=tuple(body.labels))
+    except ConfigError as error:
+        raise HttpError(400, str(error), "invalid_request", "labels") from error
+    flow = caller.start([(prompts, sampling)], declared=body.relquery, scored=body.normalization)
+    answers = await whole(request, flow)
+    return ScoreList(
+        model=body.model,
+        data=_scored(answers, body.temperature),
+        usage=Usage.model_validate(usage_of(replace(each, output_tokens=0) for each in answers)),
+    )
+
+
+def _scored(answers: Sequence[Answer], temperature: float) -> list[ScoreObject]:
+    found = []
+    for at, answer in enumerate(answers):
+        finish_of(answer)
+        assert answer.scores is not None, "it was not scored"
+        logs = corrected(answer.scores, None, temperature)
+        found.append(
+            ScoreObject(
+                index=at,
+                best=max(logs, key=logs.__getitem__),
+                probabilities={label: exp(log) for label, log in logs.items()},
+                log_probabilities={
+                    label: None if log == -inf else log for label, log in logs.items()
+                },
+            )
+        )
+    return found

@@ -1,0 +1,182 @@
+"""All batches of a server: they are made, run and cancelled, and outlive the server's process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from relquery.serve.access.gate import Asker
+from relquery.serve.errors import HttpError
+from relquery.serve.server import Server
+from relquery.serve.wire.openai.batches.files import Files, StoredFile
+from relquery.serve.wire.openai.batches.folder import Folder
+from relquery.serve.wire.openai.batches.lines import Line, portions, validate
+from relquery.serve.wire.openai.batches.record import Record, Status
+from relquery.serve.wire.openai.batches.results import Results
+from relquery.serve.wire.openai.batches.running import Portion
+
+_LOG = logging.getLogger(__name__)
+AT_ONCE = 2
+"""Portions of batches that are asked at once; each takes a quarter of the queue."""
+
+
+class Batches:
+    """The batches of a server, and the files. The event loop uses it.
+
+    Its constructor reads the folder, and waits for the disk.
+    """
+
+    def __init__(self, server: Server, folder: Path) -> None:
+        self.files = Files(folder)
+        self._server, self._folder = server, Folder(folder / "batches")
+        found = (Record(**each) for each in self._folder.all())
+        self._known = {each.id: each for each in sorted(found, key=lambda each: each.created_at)}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._turns, self._saving = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
+
+    def resume(self) -> None:
+        """Go on with all batches that have not ended."""
+        for record in self._known.values():
+            if not record.is_over:
+                self._begin(record)
+
+    async def stop(self) -> None:
+        """Stop running; what is not answered is answered after the next start."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def of(self, tenant: str) -> list[Record]:
+        """A tenant's batches, the latest last."""
+        return [each for each in self._known.values() if each.tenant == tenant]
+
+    def find(self, name: str, tenant: str) -> Record:
+        """A tenant's batch. Raises HttpError if there is none."""
+        found = self._known.get(name)
+        if found is None or found.tenant != tenant:
+            raise HttpError(404, f"No batch found with id '{name}'.", "not_found", "batch_id")
+        return found
+
+    def reads(self, file: StoredFile) -> bool:
+        """Whether a batch that has not ended still reads a file."""
+        return any(each.input == file.id and not each.is_over for each in self._known.values())
+
+    async def create(
+        self, file: StoredFile, endpoint: str, metadata: dict[str, str] | None
+    ) -> Record:
+        """A new batch, which begins to run."""
+        record = Record(file.tenant, endpoint, file.id, Files.new_id(), Files.new_id(), metadata)
+        self._known[record.id] = record
+        await self._save(record)
+        self._begin(record)
+        return record
+
+    async def cancel(self, record: Record) -> None:
+        """End a batch; the answers that it has can be read. Raises HttpError if it has ended."""
+        if record.is_over:
+            raise HttpError(
+                409, f"The batch is {record.status} and cannot be cancelled.", "conflict"
+            )
+        if record.status == "cancelling":
+            return
+        record.become("cancelling")
+        await self._save(record)
+        if (task := self._tasks.get(record.id)) is not None:
+            task.cancel()
+
+    def _begin(self, record: Record) -> None:
+        task = asyncio.create_task(self._drive(record), name=record.id)
+        self._tasks[record.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(record.id, None))
+
+    async def _drive(self, record: Record) -> None:
+        """From where a batch is to its end."""
+        results = Results(self.files.path(record.output), self.files.path(record.errors))
+        try:
+            answered = await asyncio.to_thread(results.recover)
+            await self._run(record, results, answered)
+        except asyncio.CancelledError:
+            if record.status != "cancelling":
+                raise
+            await self._finish(record, results, "cancelled")
+        except Exception:
+            if self._server.stopping:
+                return
+            _LOG.exception("batch %s failed", record.id)
+            await self._finish(record, results, "failed")
+
+    async def _run(self, record: Record, results: Results, answered: set[str]) -> None:
+        if record.status == "validating" and not await self._validate(record):
+            return
+        if record.status == "in_progress":
+            await self._answer(record, results, answered)
+        is_cancelled = record.status == "cancelling"
+        await self._finish(record, results, "cancelled" if is_cancelled else "completed")
+
+    async def _validate(self, record: Record) -> bool:
+        path = self.files.path(record.input)
+        count, wrong = await asyncio.to_thread(validate, path, record.endpoint, self._server)
+        record.total = count if not wrong else 0
+        record.wrong = [each._asdict() for each in wrong]
+        record.become("failed" if wrong else "in_progress")
+        await self._save(record)
+        return not wrong
+
+    async def _answer(self, record: Record, results: Results, answered: set[str]) -> None:
+        """Ask all lines that have no answer."""
+
+        def count() -> None:
+            record.completed, record.failed = results.succeeded, results.failed
+
+        count()
+        path, most = self.files.path(record.input), max(1, self._server.config.max_waiting // 4)
+        reading = portions(path, record.endpoint, self._server, answered, most)
+        nothing: list[Line] = []
+        while lines := await asyncio.to_thread(next, reading, nothing):
+            async with self._turns:
+                await Portion(lines, self._server, Asker(record.tenant), results, count).run()
+
+    async def _finish(self, record: Record, results: Results, status: Status) -> None:
+        """Make known what was written."""
+        if status == "completed":
+            record.become("finalizing")
+            await self._save(record)
+        record.completed, record.failed = results.succeeded, results.failed
+        if results.succeeded:
+            await self._adopt(record, record.output, "output")
+            record.has_output = True
+        if results.failed:
+            await self._adopt(record, record.errors, "error")
+            record.has_errors = True
+        record.become(status)
+        await self._save(record)
+
+    async def _adopt(self, record: Record, name: str, kind: str) -> None:
+        await self.files.adopt(name, f"{record.id}_{kind}.jsonl", "batch_output", record.tenant)
+
+    async def _save(self, record: Record) -> None:
+        async with self._saving:  # so that the latest is the last
+            await asyncio.to_thread(self._folder.save, record.id, record.kept())
+
+
+@asynccontextmanager
+async def batching(server: Server) -> AsyncIterator[Batches]:
+    """The batches of a server that runs, in `config.state` or in a temporary folder."""
+    temporary = None
+    folder = server.config.state
+    if folder is None:
+        temporary = TemporaryDirectory(prefix="relquery-serve-")
+        folder = Path(temporary.name)
+    batches = await asyncio.to_thread(Batches, server, folder)
+    batches.resume()
+    try:
+        yield batches
+    finally:
+        await batches.stop()
+        if temporary is not None:
+            await asyncio.to_thread(temporary.cleanup)

@@ -1,0 +1,99 @@
+"""Files that clients have uploaded, or that batches have written."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from relquery.serve.errors import HttpError
+from relquery.serve.wire.openai.batches.folder import Folder
+
+MOST_FILES = 1_000
+"""Of one tenant."""
+MOST_BYTES = 4 << 30
+"""Of all files of one tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a tenant. bytes: its size. created_at: seconds since 1970."""
+
+    id: str
+    tenant: str
+    filename: str
+    purpose: str
+    bytes: int
+    created_at: int
+
+
+class Files:
+    """All files of a server. The event loop uses it; the disk is used by threads.
+
+    Its constructor reads the folder, and waits for the disk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = Folder(folder / "files")
+        found = (StoredFile(**each) for each in self._folder.all())
+        self._known = {each.id: each for each in sorted(found, key=lambda each: each.created_at)}
+
+    @staticmethod
+    def new_id() -> str:
+        """A name for a file that is to be written."""
+        return f"file-{secrets.token_hex(12)}"
+
+    def path(self, known: str) -> Path:
+        """Where the content lies. known: an id that was made here."""
+        return self._folder.path / f"{known}.content"
+
+    def of(self, tenant: str) -> list[StoredFile]:
+        """A tenant's files, the latest last."""
+        return [each for each in self._known.values() if each.tenant == tenant]
+
+    def find(self, name: str, tenant: str) -> StoredFile:
+        """A tenant's file. Raises HttpError if there is none."""
+        found = self._known.get(name)
+        if found is None or found.tenant != tenant:
+            raise HttpError(404, f"No such File object: {name}", "not_found", "id")
+        return found
+
+    async def upload(
+        self, source: BinaryIO, filename: str, purpose: str, tenant: str
+    ) -> StoredFile:
+        """Keep a copy of what a client has sent. Raises HttpError if it has too much already."""
+        there = self.of(tenant)
+        if len(there) >= MOST_FILES or sum(each.bytes for each in there) >= MOST_BYTES:
+            raise HttpError(
+                400,
+                f"There are {len(there):,} files, which is all that the server keeps for one "
+                "user. Delete files that are no longer needed.",
+                "too_many_files",
+            )
+        name = self.new_id()
+        await asyncio.to_thread(_copy, source, self.path(name))
+        return await self.adopt(name, filename, purpose, tenant)
+
+    async def adopt(self, name: str, filename: str, purpose: str, tenant: str) -> StoredFile:
+        """Make a file known whose content lies where it belongs."""
+        size = (await asyncio.to_thread(self.path(name).stat)).st_size
+        found = StoredFile(name, tenant, filename, purpose, size, int(time.time()))
+        await asyncio.to_thread(self._folder.save, name, asdict(found))
+        self._known[name] = found
+        return found
+
+    async def delete(self, file: StoredFile) -> None:
+        """Remove a file and its content."""
+        self._known.pop(file.id, None)
+        await asyncio.to_thread(self._folder.delete, file.id)
+        await asyncio.to_thread(self.path(file.id).unlink, missing_ok=True)
+
+
+def _copy(source: BinaryIO, target: Path) -> None:
+    source.seek(0)
+    with target.open("wb") as file:
+        shutil.copyfileobj(source, file)

@@ -1,0 +1,125 @@
+"""The lines of a batch's input."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from relquery.serve.errors import HttpError
+from relquery.serve.server import Server
+from relquery.serve.wire.openai.batches.endpoints import read_body
+from relquery.serve.wire.openai.choices import Question
+
+MOST_ERRORS = 100
+"""That are told of one file."""
+
+
+class Line(NamedTuple):
+    """A request of a batch. question: what it asks for, or why it cannot be asked."""
+
+    custom_id: str
+    question: Question | HttpError
+
+    @property
+    def prompts(self) -> int:
+        """How many the engine is asked."""
+        return 0 if isinstance(self.question, HttpError) else len(self.question.places)
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a line. line: counted from 1; None for the file."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+def validate(path: Path, endpoint: str, server: Server) -> tuple[int, list[Wrong]]:
+    """(how many requests there are, what is wrong with them). Reads the file."""
+    known: set[str] = set()
+    wrong: list[Wrong] = []
+    count = 0
+    for number, text in _texts(path):
+        count += 1
+        found = _check(text, endpoint, server.models, known)
+        if found is not None:
+            wrong.append(found._replace(line=number))
+        if len(wrong) >= MOST_ERRORS:
+            break
+    if not count:
+        wrong.append(Wrong("empty_file", "The input file has no requests."))
+    most = server.config.max_rows
+    if count > most:
+        message = f"The input file has {count:,} requests; a batch may have {most:,}."
+        wrong.insert(0, Wrong("too_many_tasks", message))
+    return count, wrong
+
+
+def portions(
+    path: Path, endpoint: str, server: Server, answered: set[str], most: int
+) -> Iterator[list[Line]]:
+    """The requests that have no answer, in the order of the file, some at a time.
+
+    most: prompts of a portion; a request that has more is alone.
+    """
+    some: list[Line] = []
+    for _, text in _texts(path):
+        given = json.loads(text)
+        if given["custom_id"] in answered:
+            continue
+        line = Line(given["custom_id"], read_body(endpoint, given["body"], server))
+        if some and sum(each.prompts for each in some) + line.prompts > most:
+            yield some
+            some = []
+        some.append(line)
+    if some:
+        yield some
+
+
+def _texts(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number, text) of each line that is not blank."""
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if text.strip():
+                yield number, text
+
+
+def _check(text: bytes, endpoint: str, models: tuple[str, ...], known: set[str]) -> Wrong | None:
+    try:
+        given: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return Wrong("invalid_json_line", "This line is not parseable as valid JSON.")
+    return next(_faults(given, endpoint, models, known), None)
+
+
+def _faults(given: Any, endpoint: str, models: tuple[str, ...], known: set[str]) -> Iterator[Wrong]:
+    """What is wrong with a request, the first thing first; without a fault, its id is known."""
+    if not isinstance(given, dict):
+        yield Wrong("invalid_json_line", "This line is not a JSON object.")
+    for name, (kind, called) in _FIELDS.items():
+        if name not in given:
+            yield Wrong("missing_required_parameter", f"{name} is required.", name)
+        if not isinstance(given[name], kind):
+            yield Wrong("invalid_type", f"{name} must be {called}.", name)
+    if given["method"] != "POST":
+        yield Wrong("invalid_method", "method must be POST.", "method")
+    if given["url"] != endpoint:
+        yield Wrong("mismatched_endpoint", f"url must be the batch's endpoint, {endpoint}.", "url")
+    if given["custom_id"] in known:
+        message = f"The custom_id {given['custom_id']!r} is not unique."
+        yield Wrong("duplicate_custom_id", message, "custom_id")
+    known.add(given["custom_id"])
+    if given["body"].get("model") not in models:
+        message = f"The model is not served. Served: {', '.join(models)}."
+        yield Wrong("model_not_found", message, "body.model")
+
+
+_FIELDS: dict[str, tuple[type, str]] = {
+    "custom_id": (str, "text"),
+    "method": (str, "text"),
+    "url": (str, "text"),
+    "body": (dict, "an object"),
+}

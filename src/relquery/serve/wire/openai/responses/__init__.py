@@ -1,0 +1,1 @@
+"""/v1/responses in its text form."""

@@ -1,0 +1,120 @@
+"""What answers look like, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+
+class PromptTokensDetails(BaseModel):
+    """cached_tokens: whose states came from the cache."""
+
+    cached_tokens: int
+
+
+class Usage(BaseModel):
+    """Counted tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class Message(BaseModel):
+    """What the model says."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None
+
+
+class ChatChoice(BaseModel):
+    """One answer to a chat."""
+
+    index: int
+    message: Message
+    logprobs: dict[str, Any] | None
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatCompletion(BaseModel):
+    """The answers to a chat."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class Choice(BaseModel):
+    """One completion."""
+
+    index: int
+    text: str
+    logprobs: dict[str, Any] | None
+    finish_reason: Literal["stop", "length"]
+
+
+class Completion(BaseModel):
+    """The completions of texts."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+
+
+class ResponseUsage(BaseModel):
+    """Counted tokens of a response."""
+
+    input_tokens: int
+    input_tokens_details: PromptTokensDetails
+    output_tokens: int
+    output_tokens_details: dict[str, int]
+    total_tokens: int
+
+
+class ResponseObject(BaseModel):
+    """A response; see OpenAI's reference for all of its fields."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    status: Literal["completed", "incomplete"]
+    model: str
+    output: list[dict[str, Any]]
+    usage: ResponseUsage
+
+
+class ModelObject(BaseModel):
+    """A model. max_model_len: tokens of a prompt and its answer together, as in vLLM."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "relquery"
+    max_model_len: int
+
+
+class ModelList(BaseModel):
+    """All models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelObject]
+
+
+def streamed(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route whose answers are whole, or events."""
+    return {
+        200: {
+            "model": model,
+            "description": "The answers; with stream = true as server-sent events",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        }
+    }

@@ -1,0 +1,157 @@
+"""Batches, with OpenAI's client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+
+from tests.serve.wire.openai.batches.conftest import (
+    CHAT,
+    REVIEW,
+    Run,
+    ended,
+    line,
+    results,
+    uploaded,
+)
+
+
+def test_each_request_is_answered_as_by_itself(client: openai.OpenAI, run: Run) -> None:
+    """Lines may have samplings of their own, and several choices."""
+    lines = [
+        line(at, temperature=temperature, seed=at, n=n, max_tokens=20)
+        for at, (temperature, n) in enumerate([(0, 1), (2, 2), (0, 1), (1.5, 3), (2, 1)])
+    ]
+    batch = run(lines)
+    assert batch.status == "completed"
+    assert batch.request_counts is not None
+    assert batch.request_counts.model_dump() == {"total": 5, "completed": 5, "failed": 0}
+    assert batch.error_file_id is None
+    found = results(client, batch.output_file_id)
+    for each in lines:
+        alone: Any = client.chat.completions.create(**each["body"])
+        texts = [
+            choice["message"]["content"] for choice in found[each["custom_id"]]["body"]["choices"]
+        ]
+        assert texts == [choice.message.content for choice in alone.choices]
+
+
+def test_completions_and_responses_can_be_asked_too(client: openai.OpenAI, run: Run) -> None:
+    body = {"model": "demo", "prompt": ["The film", "Anna"], "temperature": 0}
+    plain = run([line(0, "/v1/completions") | {"body": body}], "/v1/completions")
+    choices = results(client, plain.output_file_id)["row-0"]["body"]["choices"]
+    assert [choice["index"] for choice in choices] == [0, 1]
+    body = {"model": "demo", "input": REVIEW, "temperature": 0}
+    answered = run([line(0, "/v1/responses") | {"body": body}], "/v1/responses")
+    (message,) = results(client, answered.output_file_id)["row-0"]["body"]["output"]
+    assert message["content"][0]["text"] == "Yes"
+
+
+def test_a_request_that_cannot_be_served_is_in_the_error_file(
+    client: openai.OpenAI, run: Run
+) -> None:
+    """The others are answered, also where the engine cannot follow a schema."""
+    schema = {"name": "x", "schema": {"type": "object", "not": {}}}
+    long = [{"role": "user", "content": "word " * 5000}]
+    batch = run(
+        [
+            line(0),
+            line(1, tools=[{"type": "function"}]),
+            line(2, response_format={"type": "json_schema", "json_schema": schema}),
+            line(3, messages=long),
+            line(4, stream=True),
+            line(5),
+        ]
+    )
+    assert batch.status == "completed"
+    assert set(results(client, batch.output_file_id)) == {"row-0", "row-5"}
+    wrong = results(client, batch.error_file_id)
+    assert {name: each["status_code"] for name, each in wrong.items()} == dict.fromkeys(
+        ["row-1", "row-2", "row-3", "row-4"], 400
+    )
+    errors = {name: each["body"]["error"] for name, each in wrong.items()}
+    assert errors["row-1"]["param"] == "tools"
+    assert "schema cannot be followed" in errors["row-2"]["message"]
+    assert errors["row-3"]["code"] == "context_length_exceeded"
+    assert errors["row-4"]["param"] == "stream"
+
+
+def test_lines_that_are_no_requests_fail_the_batch(run: Run) -> None:
+    batch = run(
+        [
+            line(0),
+            "{",
+            line(0),
+            line(2, model="gpt-4o"),
+            line(3, "/v1/completions"),
+            {"custom_id": "x"},
+            line(4) | {"method": "GET"},
+        ]
+    )
+    assert batch.status == "failed"
+    assert batch.errors is not None
+    assert [(each.line, each.code, each.param) for each in batch.errors.data or []] == [
+        (2, "invalid_json_line", None),
+        (3, "duplicate_custom_id", "custom_id"),
+        (4, "model_not_found", "body.model"),
+        (5, "mismatched_endpoint", "url"),
+        (6, "missing_required_parameter", "method"),
+        (7, "invalid_method", "method"),
+    ]
+
+
+def test_an_empty_file_fails_the_batch(run: Run) -> None:
+    batch = run([""])
+    assert batch.errors is not None
+    assert [each.code for each in batch.errors.data or []] == ["empty_file"]
+
+
+def test_a_cancelled_batch_keeps_the_answers_that_it_has(client: openai.OpenAI, run: Run) -> None:
+    lines = [line(at, temperature=2, seed=at, max_tokens=500, n=4) for at in range(400)]
+    batch = client.batches.create(
+        input_file_id=uploaded(client, lines), endpoint=CHAT, completion_window="24h"
+    )
+    assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
+    batch = ended(client, batch)
+    assert batch.status == "cancelled"
+    assert batch.request_counts is not None
+    assert batch.request_counts.completed < 400
+    with pytest.raises(openai.ConflictError):
+        client.batches.cancel(batch.id)
+    assert run([line(0)]).status == "completed"
+
+
+def test_batches_are_listed_by_pages_the_latest_first(client: openai.OpenAI, run: Run) -> None:
+    mine = [run([line(0)]).id for _ in range(3)]
+    page = client.batches.list(limit=2)
+    assert [batch.id for batch in page.data] == [mine[2], mine[1]]
+    assert page.has_more
+    assert page.get_next_page().data[0].id == mine[0]
+
+
+def test_metadata_come_back(client: openai.OpenAI) -> None:
+    batch = client.batches.create(
+        input_file_id=uploaded(client, [line(0)]),
+        endpoint=CHAT,
+        completion_window="24h",
+        metadata={"night": "1"},
+    )
+    assert client.batches.retrieve(batch.id).metadata == {"night": "1"}
+
+
+def test_what_does_not_exist_is_not_found(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError):
+        client.batches.retrieve("batch_1")
+    with pytest.raises(openai.NotFoundError):
+        client.batches.create(
+            input_file_id="../../etc/passwd", endpoint=CHAT, completion_window="24h"
+        )
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.batches.create(
+            input_file_id=uploaded(client, [line(0)]),
+            endpoint="/v1/embeddings",
+            completion_window="24h",
+        )
+    assert caught.value.param == "endpoint"

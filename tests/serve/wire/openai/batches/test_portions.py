@@ -1,0 +1,98 @@
+"""A portion of a batch under an engine that breaks, without an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relquery.errors import ConfigError, EngineEndedError
+from relquery.prompt import Answer, Finish, Sampling, Span
+from relquery.serve.access.gate import Asker
+from relquery.serve.errors import HttpError
+from relquery.serve.flow import Flow
+from relquery.serve.wire.openai.batches import running
+from relquery.serve.wire.openai.batches.lines import Line
+from relquery.serve.wire.openai.batches.results import Results
+from relquery.serve.wire.openai.choices import Question
+
+Broken = Callable[[list[Any]], BaseException | None]
+BAD = Sampling(schema="{}")
+
+
+class Form:
+    async def whole(self, answers: list[Answer]) -> dict[str, Any]:
+        return {"text": answers[0].text}
+
+
+class Breaking:
+    """A server that breaks if it is told to. If its engine ends, one prompt is answered before."""
+
+    stopping = False
+    config = SimpleNamespace(max_waiting=100)
+
+    def __init__(self, broken: Broken) -> None:
+        self.asked: list[list[Any]] = []
+        self._broken = broken
+
+    def start(self, groups: list[Any], asker: Asker) -> Flow:
+        texts = [prompt[0].content for prompts, _ in groups for prompt in prompts]
+        self.asked.append(texts)
+        error = self._broken(groups)
+        if isinstance(error, HttpError):
+            raise error
+        flow = Flow(len(texts), lambda _: None)
+        flow.shares = [SimpleNamespace()]  # type: ignore[list-item]
+        answered = texts if error is None else texts[: isinstance(error, EngineEndedError)]
+        for at, text in enumerate(answered):
+            flow.add(at, Answer(text, Finish.STOP))
+        flow.end(None, error)
+        return flow
+
+
+def run(tmp_path: Path, server: Any, samplings: list[Sampling]) -> Results:
+    """The results of one line for each sampling."""
+    results = Results(tmp_path / "output", tmp_path / "errors")
+    lines = [
+        Line(f"{at}", Question([([(Span(f"{at}"),)], sampling)], [0], Form()))  # type: ignore[arg-type]
+        for at, sampling in enumerate(samplings)
+    ]
+    asyncio.run(running.Portion(lines, server, Asker(), results, lambda: None).run())
+    return results
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PAUSE", 0)
+
+
+def test_what_an_engine_has_not_answered_when_it_ends_is_asked_again(tmp_path: Path) -> None:
+    server = Breaking(lambda _: EngineEndedError("gone") if len(server.asked) == 1 else None)
+    results = run(tmp_path, server, [Sampling()] * 3)
+    assert server.asked == [["0", "1", "2"], ["1", "2"]]
+    assert (results.succeeded, results.failed) == (3, 0)
+
+
+def test_an_engine_that_ends_again_and_again_is_an_error(tmp_path: Path) -> None:
+    server = Breaking(lambda _: EngineEndedError("gone"))
+    results = run(tmp_path, server, [Sampling()] * 5)
+    assert (results.succeeded, results.failed) == (3, 2)
+
+
+def test_a_sampling_that_breaks_spares_the_lines_with_others(tmp_path: Path) -> None:
+    def broken(groups: list[Any]) -> BaseException | None:
+        return ConfigError("no") if any(sampling == BAD for _, sampling in groups) else None
+
+    results = run(tmp_path, Breaking(broken), [Sampling(), Sampling(), BAD, Sampling(top_k=1)])
+    assert results.recover() == {"0", "1", "2", "3"}
+    assert (results.succeeded, results.failed) == (3, 1)
+
+
+def test_a_full_queue_is_waited_for(tmp_path: Path) -> None:
+    server = Breaking(lambda _: HttpError(429, "full") if len(server.asked) < 4 else None)
+    assert run(tmp_path, server, [Sampling()]).succeeded == 1
+    assert len(server.asked) == 4

@@ -1,0 +1,44 @@
+"""A server that is killed goes on with its batches when it is started again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import openai
+
+from tests.serve.conftest import started
+from tests.serve.wire.openai.batches.conftest import CHAT, ended, line, results, uploaded
+
+ROWS = 300
+
+
+def test_answers_from_before_are_kept_and_all_others_asked(tmp_path: Path) -> None:
+    lines = [line(at, temperature=2, seed=at, max_tokens=60) for at in range(ROWS)]
+    with started(state=tmp_path) as server:
+        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+            batch = client.batches.create(
+                input_file_id=uploaded(client, lines), endpoint=CHAT, completion_window="24h"
+            )
+            while not (batch.request_counts and batch.request_counts.completed):
+                time.sleep(0.01)
+                batch = client.batches.retrieve(batch.id)
+        server.process.kill()
+        server.process.wait()
+    (written,) = (
+        path.read_bytes()
+        for path in (tmp_path / "files").glob("*.content")
+        if path.read_bytes().startswith(b'{"id": "batch_req_')
+    )
+    before = written[: written.rfind(b"\n") + 1]
+    assert 0 < before.count(b"\n") < ROWS
+    with (
+        started(state=tmp_path) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client,
+    ):
+        batch = ended(client, client.batches.retrieve(batch.id))
+        assert batch.status == "completed"
+        assert set(results(client, batch.output_file_id)) == {f"row-{at}" for at in range(ROWS)}
+        assert batch.output_file_id is not None
+        assert client.files.content(batch.output_file_id).content.startswith(before)
+        assert [each.id for each in client.batches.list()] == [batch.id]

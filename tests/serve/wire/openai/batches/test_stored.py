@@ -1,0 +1,54 @@
+"""What files and batches leave on disk, and whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from relquery.serve.errors import HttpError
+from relquery.serve.wire.openai.batches.files import Files
+from relquery.serve.wire.openai.batches.folder import Folder
+from relquery.serve.wire.openai.batches.results import Results
+
+
+def test_a_file_is_found_by_its_tenant_alone_also_after_a_restart(tmp_path: Path) -> None:
+    upload = Files(tmp_path).upload(io.BytesIO(b"x"), "a.jsonl", "batch", "ours")
+    kept = asyncio.run(upload)
+    for files in (Files(tmp_path), Files(tmp_path)):
+        assert files.find(kept.id, "ours") == kept
+        assert files.of("theirs") == []
+        with pytest.raises(HttpError, match=kept.id) as caught:
+            files.find(kept.id, "theirs")
+        assert caught.value.status == 404
+
+
+def test_a_deleted_file_leaves_nothing(tmp_path: Path) -> None:
+    async def keep_and_delete() -> None:
+        files = Files(tmp_path)
+        await files.delete(await files.upload(io.BytesIO(b"x"), "a.jsonl", "batch", ""))
+
+    asyncio.run(keep_and_delete())
+    assert list((tmp_path / "files").iterdir()) == []
+
+
+def test_a_damaged_object_is_passed_over(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.save("a", {"x": 1})
+    (tmp_path / "b.json").write_text("{")
+    assert list(folder.all()) == [{"x": 1}]
+
+
+def test_half_a_line_is_removed_and_its_request_has_no_answer(tmp_path: Path) -> None:
+    results = Results(tmp_path / "output", tmp_path / "errors")
+    results.add([("a", {"x": 1}), ("b", HttpError(400, "Wrong.")), ("c", {"x": 2})])
+    (tmp_path / "output").write_bytes((tmp_path / "output").read_bytes()[:-3])
+    later = Results(tmp_path / "output", tmp_path / "errors")
+    assert later.recover() == {"a", "b"}
+    assert (later.succeeded, later.failed) == (1, 1)
+    later.add([("c", {"x": 3})])
+    lines = map(json.loads, (tmp_path / "output").read_text().splitlines())
+    assert [each["response"]["body"] for each in lines] == [{"x": 1}, {"x": 3}]

@@ -1,0 +1,183 @@
+"""Chat completions, with OpenAI's client."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletion
+from pydantic import BaseModel
+
+REVIEW = "Is the review positive?\nreviewcontent: A wonderful film with a strong plot.\n"
+STORY = "Tell me about the films that you have seen, and the people in them."
+
+
+def asked(text: str = REVIEW) -> Any:
+    return [{"role": "user", "content": text}]
+
+
+def ask(client: openai.OpenAI, text: str = REVIEW, **more: Any) -> ChatCompletion:
+    found: ChatCompletion = client.chat.completions.create(
+        model="demo", messages=asked(text), **more
+    )
+    return found
+
+
+def streamed(client: openai.OpenAI, text: str, **more: Any) -> dict[int, tuple[str, str]]:
+    """(text, why it ended) of each choice, its pieces joined."""
+    texts: dict[int, str] = {}
+    reasons: dict[int, str] = {}
+    for event in client.chat.completions.create(
+        model="demo", messages=asked(text), stream=True, **more
+    ):
+        for choice in event.choices:
+            texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+            if choice.finish_reason:
+                reasons[choice.index] = choice.finish_reason
+    return {index: (texts[index], reasons[index]) for index in texts}
+
+
+def test_a_chat_is_answered(client: openai.OpenAI) -> None:
+    found = ask(client, temperature=0)
+    assert found.choices[0].message.content == "Yes"
+    assert found.choices[0].finish_reason == "stop"
+    assert found.usage is not None
+    assert found.usage.completion_tokens == 1
+
+
+def test_a_cut_answer_says_so(client: openai.OpenAI) -> None:
+    found = ask(client, STORY, max_tokens=2, temperature=2, seed=1)
+    assert found.choices[0].finish_reason == "length"
+    assert found.usage is not None
+    assert found.usage.completion_tokens == 2
+
+
+def test_a_seed_repeats_an_answer_and_its_choices_differ(client: openai.OpenAI) -> None:
+    first, second = (
+        [each.message.content for each in ask(client, STORY, n=3, seed=7, temperature=2).choices]
+        for _ in range(2)
+    )
+    assert first == second
+    assert len(set(first)) == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("stop", [None, ["e", "the "], ["qqq", ", "]])
+def test_streamed_pieces_are_the_whole_answer(
+    client: openai.OpenAI, seed: int, stop: list[str] | None
+) -> None:
+    options: Any = {"seed": seed, "temperature": 2, "n": 2, "max_tokens": 60, "stop": stop}
+    whole = {
+        each.index: (each.message.content or "", each.finish_reason)
+        for each in ask(client, STORY, **options).choices
+    }
+    assert streamed(client, STORY, **options) == whole
+    for text, _ in whole.values():
+        assert not any(each in text for each in stop or [])
+
+
+def test_a_repeated_prompt_is_read_from_the_cache(client: openai.OpenAI) -> None:
+    text = "A long prompt about a film and its actors. " * 20
+    ask(client, text, max_tokens=1)
+    again = ask(client, text, max_tokens=1)
+    assert again.usage is not None
+    assert again.usage.prompt_tokens_details is not None
+    assert (again.usage.prompt_tokens_details.cached_tokens or 0) > 100
+
+
+def test_a_stream_ends_with_its_usage(client: openai.OpenAI) -> None:
+    events = list(
+        client.chat.completions.create(
+            model="demo",
+            messages=asked(),
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    assert [event.usage for event in events[:-1]] == [None] * (len(events) - 1)
+    assert events[-1].choices == []
+    assert events[-1].usage is not None
+    assert events[-1].usage.completion_tokens == 1
+
+
+class Review(BaseModel):
+    positive: Literal["Yes", "No"]
+    stars: Literal[1, 2, 3]
+
+
+def test_answers_follow_a_schema(client: openai.OpenAI) -> None:
+    found = client.chat.completions.parse(
+        model="demo", messages=asked(), response_format=Review, temperature=2
+    )
+    assert isinstance(found.choices[0].message.parsed, Review)
+
+
+def test_log_probabilities_are_of_the_answers_tokens(client: openai.OpenAI) -> None:
+    found = ask(client, STORY, seed=3, temperature=2, max_tokens=20, logprobs=True, top_logprobs=3)
+    choice = found.choices[0]
+    assert choice.logprobs is not None
+    assert choice.logprobs.content is not None
+    told = choice.logprobs.content
+    assert found.usage is not None
+    assert len(told) == found.usage.completion_tokens
+    spelt = bytes(each for token in told for each in token.bytes or [])
+    assert spelt.decode(errors="replace") == choice.message.content
+    for token in told:
+        tops = [each.logprob for each in token.top_logprobs]
+        assert len(tops) == 3
+        assert tops == sorted(tops, reverse=True)
+        assert token.logprob <= tops[0] <= 0
+
+
+def test_streamed_log_probabilities_are_those_of_the_whole_answer(client: openai.OpenAI) -> None:
+    options: Any = {"seed": 5, "temperature": 2, "max_tokens": 20}
+    options |= {"logprobs": True, "top_logprobs": 2}
+    whole = ask(client, STORY, **options).choices[0].logprobs
+    assert whole is not None
+    pieces = [
+        token
+        for event in client.chat.completions.create(
+            model="demo", messages=asked(STORY), stream=True, **options
+        )
+        for choice in event.choices
+        if choice.logprobs is not None
+        for token in choice.logprobs.content or []
+    ]
+    assert [token.token for token in pieces] == [token.token for token in whole.content or []]
+    for token, other in zip(pieces, whole.content or [], strict=True):
+        assert token.logprob == pytest.approx(other.logprob, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"frequency_penalty": 1}, "frequency_penalty"),
+        ({"store": True}, "store"),
+        ({"extra_body": {"temprature": 1}}, "temprature"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"temperature": 3}, "temperature"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(
+    client: openai.OpenAI, more: Any, param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(client, **more)
+    assert caught.value.param == param
+
+
+def test_an_unknown_model_is_not_found(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match=r"Served: demo\."):
+        client.chat.completions.create(model="gpt-4o", messages=asked())
+
+
+def test_a_prompt_that_is_too_long_is_refused_also_for_a_stream(client: openai.OpenAI) -> None:
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.chat.completions.create(
+                model="demo", messages=asked("word " * 5000), stream=stream
+            )
+        assert caught.value.code == "context_length_exceeded"
