@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any
 
 from relquery.backends.local.streaming import Piece
@@ -38,6 +40,7 @@ def host(pipe: Connection, model: str, options: Mapping[str, Any], level: int) -
     """
     # Ctrl-C reaches all processes of a terminal; it is the asker who decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
     logging.basicConfig(level=level)
     try:
         outbox = _Outbox(pipe)
@@ -47,6 +50,14 @@ def host(pipe: Connection, model: str, options: Mapping[str, Any], level: int) -
     except (EOFError, OSError):
         pass  # nobody is left to be told
     os._exit(0)  # other threads may still compute
+
+
+def _end_with_parent() -> None:
+    """Loading a model takes minutes, in which nobody reads the pipe whose other end is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
 
 
 def _open(outbox: _Outbox, model: str, options: Mapping[str, Any]) -> Worker | None:
