@@ -251,7 +251,7 @@ _ALL = (
     DotCommand(".open", "FILE", "Open a DuckDB file instead of the present database.", _open, None),
     DotCommand(
         ".model", "[NAME]", "Show or change the model that answers.", _model,
-        lambda session: ("demo", "openai:", "random:layers=1"),
+        lambda session: ("demo", "openai:", "random:layers=1", "simulated:a100-opt13b"),
     ),
     DotCommand(
         ".explain", "[on|off|CALLS]",
