@@ -157,7 +157,7 @@ def test_explain_shows_stages_and_asks_nothing(page: Page) -> None:
     page.write("query", "SELECT * FROM movies")
     page.click("explain")
     page.wait(lambda: page.text("status") == "2 stages")
-    first = "filter 1 at most 1,536 at most 1,210 0 at most 181,500 72% 31% 14.2 s Is it positive?"
+    first = "filter 1 ≤ 1,536 ≤ 1,210 0 ≤ 181,500 72% 31% 14.2 s Is it positive?"
     assert first in page.text("plan")
     assert "select 2 – – – – – – – Why?" in page.text("plan")
     assert "the guard asks 50 of them a second time" in page.text("plan")

@@ -2,7 +2,7 @@
 
 import { lines, post } from "./api.js";
 import { at, h } from "./dom.js";
-import { count, seconds } from "./format.js";
+import { count, many, seconds } from "./format.js";
 
 export function startChat(refused) {
   const parts = {
@@ -85,8 +85,8 @@ async function read(response, view, text) {
 function told(usage, elapsed) {
   if (!usage) return seconds(elapsed);
   const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-  return `${count(usage.prompt_tokens)} prompt tokens, ${count(cached)} of them reused, ` +
-    `${count(usage.completion_tokens)} answer tokens in ${seconds(elapsed)}`;
+  return `${many(usage.prompt_tokens, "prompt token")}, ${count(cached)} of them reused, ` +
+    `${many(usage.completion_tokens, "answer token")} in ${seconds(elapsed)}`;
 }
 
 function busy(view, isBusy) {

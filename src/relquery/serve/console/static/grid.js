@@ -70,7 +70,7 @@ export class Grid {
     const widths = this.columns.map(({ name, type }, i) => {
       const longest = Math.max(name.length, String(type).length * 0.8,
         ...sample.map((row) => (cell(row[i]) ?? "NULL").length));
-      return Math.min(Math.max(longest, 5), 44) + 3;
+      return Math.min(Math.max(longest * 0.92, 5), 44) + 3;
     });
     const all = [6, ...widths];
     this.cols.replaceChildren(...all.map((width) => {

@@ -30,7 +30,7 @@ const tokens = (prompt) => PARTS.reduce((sum, part) => sum + (prompt[part] || 0)
 function drawStage(stage, widest) {
   const { prompts } = stage;
   const height = prompts.length > 150 ? 4 : prompts.length > 40 ? 8 : 12;
-  const cursor = s("rect", { class: "cursor", x: 0, width: widest, height, y: -height });
+  const cursor = s("rect", { class: "cursor", x: 0, width: widest, height, visibility: "hidden" });
   const picture = s("svg", {
     viewBox: `0 0 ${widest} ${prompts.length * height}`, preserveAspectRatio: "none",
     height: prompts.length * height, "aria-hidden": "true",
@@ -42,6 +42,7 @@ function drawStage(stage, widest) {
     if (number === active || number < 0 || number >= prompts.length) return;
     active = number;
     cursor.setAttribute("y", number * height);
+    cursor.setAttribute("visibility", "visible");
     about.replaceChildren(...describe(prompts[number], number));
   };
   const box = h("div", {
@@ -103,7 +104,7 @@ function describe(prompt, number) {
 function marked({ text, reused_characters: reused }) {
   const [known, rest] = [text.slice(0, reused ?? 0), text.slice(reused ?? 0)];
   const shown = known.length > REUSED
-    ? `${known.slice(0, REUSED / 2)} [${count(known.length - REUSED)} more] ${known.slice(-REUSED / 2)}`
+    ? `${known.slice(0, REUSED / 2)} [... ${count(known.length - REUSED)} characters ...] ${known.slice(-REUSED / 2)}`
     : known;
   return [...(shown ? [h("mark", { title: "reused" }, shown)] : []), cut(rest, COMPUTED)];
 }

@@ -98,7 +98,7 @@ export function drawPlan(place, plan) {
     h("details", {}, h("summary", {}, "As text"), text));
 }
 
-const BOUNDS = { "at most": "at most ", expected: "about " };
+const BOUNDS = { "at most": "≤ ", expected: "≈ " };
 
 function stageTable(stages) {
   const bound = (stage, value) =>
