@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from relquery.errors import RelqueryError
 from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.operation import health, metrics
 from relquery.serve.wire.openai import chat
 
-ROUTERS = (chat.router,)
+ROUTERS = (chat.router, health.router, metrics.router)
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
@@ -37,6 +38,7 @@ def make_app(lifespan: Lifespan | None = None) -> FastAPI:
     app.add_exception_handler(RelqueryError, _answer)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(Exception, _answer)
     return app
 
 
@@ -64,4 +66,5 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 
 def _respond(request: Request, error: HttpError) -> Response:
+    request.state.error = error  # for the log
     return response_of(error, request.url.path, request.state.request_id)

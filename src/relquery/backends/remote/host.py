@@ -36,8 +36,10 @@ def host(pipe: Connection, model: str, options: Mapping[str, Any], level: int) -
 
     level: of logging.
     """
-    # Ctrl-C reaches all processes of a terminal; it is the asker who decides when to stop.
+    # Ctrl-C reaches all processes of a terminal, and what stops a service sends SIGTERM to all of
+    # its processes; it is the asker who decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     logging.basicConfig(level=level)
     try:
         outbox = _Outbox(pipe)
