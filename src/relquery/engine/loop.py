@@ -13,6 +13,7 @@ from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
 from relquery.engine.interrupts import postponed, unwrapped
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.commons import Commons
 from relquery.engine.request.open_requests import OpenRequests
 from relquery.engine.request.progress import spread
@@ -89,11 +90,19 @@ class Loop:
         """Tokens of prompt and answer that one request can have at most."""
         return self.pool.total * self.config.block_size
 
-    def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
-        """Queue a request; returns the relQuery that it belongs to, by its group.
+    def submit(
+        self,
+        request: Request,
+        tenant: str = "",
+        arrival: float | None = None,
+        declared: Declared = NOTHING,
+    ) -> RelQuery:
+        """Queue a request; returns the relQuery that it belongs to, by its declared id or group.
 
         tenant: the client; its spans are its own, see Commons. arrival: by default now. A relQuery
-        has those of its first request.
+        has those of its first request. declared: what the client says about the relQuery. If that
+        is known by its id, the request gets its group; no two submits with other ids or none may
+        have the same group.
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
@@ -101,11 +110,16 @@ class Loop:
             raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.begin()
-        request.arrival = self.clock.now() if arrival is None else arrival
+        now = self.clock.now()
+        request.arrival = now if arrival is None else arrival
         self._decodes = None
         self.commons.claim(request, tenant)
         self.fetch(request)
-        return self._open.join(request, tenant)
+        return self._open.join(request, tenant, declared, now)
+
+    def decline(self, tenant: str, declared: Declared, count: int) -> None:
+        """Note that requests of a declared relQuery came, and could not be submitted."""
+        self._open.decline(tenant, declared, count, self.clock.now())
 
     def fetch(self, request: Request) -> None:
         """Load what the cache lacks of a request's kept states, from beside the cache."""

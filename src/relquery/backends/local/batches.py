@@ -1,14 +1,15 @@
-"""Calls under way in one loop: each a batch of prompts, one relQuery of the engine."""
+"""Calls under way in one loop: each a batch of prompts, of one relQuery of the engine."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
 from relquery.backends.local.asking import Asking, cancelled
 from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.pieces import Chain
 from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
@@ -20,21 +21,37 @@ from relquery.prompt import Answer, Finish
 class Batch:
     """The prompts of one call on their way to answers.
 
-    group: its number in the engine. relquery: None if no prompt could be submitted. open: requests
-    that have not ended, and the place of their prompt. ready: (index into prompts, answer) in the
-    order in which they ended; the caller takes them out.
+    relquery: that they belong to, alone or with those of other calls; None if no prompt could be
+    submitted. open: requests that have not ended, and the place of their prompt. ready: (index into
+    prompts, answer) in the order in which they ended; the caller takes them out. arrival, started,
+    prefilled, ended: as of a RelQuery, of its own requests.
     """
 
-    group: int
     asking: Asking
     relquery: RelQuery | None = None
     open: dict[Request, int] = field(default_factory=dict)
     ready: deque[tuple[int, Answer]] = field(default_factory=deque)
+    arrival: float = 0.0
+    started: float | None = None
+    prefilled: float | None = None
+    ended: float | None = None
 
     @property
     def latency(self) -> Latency | None:
-        """See RelQuery.latency."""
-        return None if self.relquery is None else self.relquery.latency
+        """Of its own requests; None before it ends, or if it ended without being started."""
+        if self.open or self.started is None or self.ended is None:
+            return None
+        computed = self.ended if self.prefilled is None else self.prefilled
+        return Latency(self.started - self.arrival, computed - self.started, self.ended - computed)
+
+    def end(self, request: Request) -> int:
+        """Note that a request has ended; returns the place of its prompt."""
+        self.ended = request.finished_at
+        if request.started_at is not None:
+            self.started = min(request.started_at, self.started or request.started_at)
+        if request.first_at is not None:
+            self.prefilled = max(request.first_at, self.prefilled or request.first_at)
+        return self.open.pop(request)
 
 
 class Batches:
@@ -42,7 +59,7 @@ class Batches:
 
     def __init__(self, engine: Loop) -> None:
         self._engine = engine
-        self._open: dict[int, Batch] = {}
+        self._open: dict[Request, Batch] = {}
         self._groups, self._numbers = count(), count()
 
     def submit(
@@ -51,21 +68,27 @@ class Batches:
         prompts: Iterable[Chain | RequestError],
         tenant: str = "",
         arrival: float | None = None,
+        declared: Declared | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; `step` then serves them. Runs no step itself.
 
         A prompt that cannot be served has its answer, with an error, in the batch at once.
-        tenant, arrival: see Loop.submit.
+        tenant, arrival: see Loop.submit. declared: what the client says about the relQuery, which
+        may already be known by its id.
         """
-        batch = Batch(next(self._groups), asking)
-        self._open[batch.group] = batch
+        batch, group = Batch(asking), next(self._groups)
+        declared = declared or NOTHING
+
+        def submit(request: Request) -> RelQuery:
+            return self._engine.submit(request, tenant, arrival, declared)
+
         try:
             for index, prompt in enumerate(prompts):
-                self._take_in(batch, index, prompt, tenant, arrival)
+                self._take_in(batch, index, group, prompt, submit)
         except BaseException:
             self.cancel(batch)
             raise
-        self._forget_ended(batch)
+        self._engine.decline(tenant, declared, len(batch.ready))
         return batch
 
     def step(self) -> None:
@@ -74,10 +97,8 @@ class Batches:
         May be called only while a request is open.
         """
         for request in self._engine.step():
-            batch = self._open[request.group]
-            index = batch.open.pop(request)
-            batch.ready.append((index, batch.asking.answer(request)))
-            self._forget_ended(batch)
+            batch = self._open.pop(request)
+            batch.ready.append((batch.end(request), batch.asking.answer(request)))
 
     def serve(self, batch: Batch) -> Iterator[tuple[int, Answer] | None]:
         """None at first, then a batch's answers; steps are run as need be.
@@ -96,15 +117,14 @@ class Batches:
 
     def cancel(self, batch: Batch) -> None:
         """End a batch's open requests; they have answers that say so. For an ended one nothing."""
-        for request, index in batch.open.items():
+        for request in list(batch.open):
             self._engine.cancel(request)
-            batch.ready.append((index, cancelled(request)))
-        batch.open.clear()
-        self._forget_ended(batch)
+            del self._open[request]
+            batch.ready.append((batch.end(request), cancelled(request)))
 
     def close(self) -> None:
         """Cancel all that is open, and let go of the engine."""
-        for batch in list(self._open.values()):
+        for batch in list(dict.fromkeys(self._open.values())):
             self.cancel(batch)
         del self._engine
 
@@ -112,23 +132,22 @@ class Batches:
         self,
         batch: Batch,
         index: int,
+        group: int,
         prompt: Chain | RequestError,
-        tenant: str,
-        arrival: float | None,
+        submit: Callable[[Request], RelQuery],
     ) -> None:
         length = 0
         try:
             if isinstance(prompt, RequestError):
                 raise prompt
-            request = batch.asking.request(next(self._numbers), batch.group, prompt)
+            request = batch.asking.request(next(self._numbers), group, prompt)
             length = request.prompt_tokens
             batch.asking.limit(request)
-            batch.relquery = self._engine.submit(request, tenant, arrival)
-            batch.open[request] = index
+            batch.relquery = submit(request)
         except RequestError as error:
             refused = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
             batch.ready.append((index, refused))
-
-    def _forget_ended(self, batch: Batch) -> None:
+            return
         if not batch.open:
-            self._open.pop(batch.group, None)
+            batch.arrival = request.arrival
+        batch.open[request], self._open[request] = index, batch

@@ -18,6 +18,7 @@ from relquery.backends.service.job import Job
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
@@ -85,13 +86,19 @@ class Engine:
         labels: Sequence[str] | None = None,
         schema: str | None = None,
         tenant: str = "",
+        relquery: str | None = None,
+        rows: int | None = None,
+        deadline: float | None = None,
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
         prompts: texts, each a user's message, or tuples of Spans. labels: where given, each
         answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
         schema: the text of a JSON Schema, under which answers are valid JSON.
-        tenant: who asks, see `weights` and `prepare`. For the rest see Sampling.
+        tenant: who asks, see `weights` and `prepare`. relquery: the client's name for the relQuery;
+        jobs of one tenant with the same name are one relQuery. rows: prompts of all these jobs
+        together. deadline: seconds from the relQuery's first job within which its last answer is
+        needed. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
         the engine cannot follow breaks the job.
@@ -110,7 +117,8 @@ class Engine:
             given,
             schema,
         )
-        return self._submit(found, sampling, tenant, scored=None)
+        declared = Declared(relquery, rows, deadline)
+        return self._submit(found, sampling, tenant, scored=None, declared=declared)
 
     def score(
         self,
@@ -188,13 +196,14 @@ class Engine:
         tenant: str,
         *,
         scored: Normalization | None,
+        declared: Declared | None = None,
     ) -> Job:
         if not isinstance(tenant, str):
             raise ConfigError(f"tenant is {tenant!r}; it must be a string.")
         worker, delivery = self._worker, Delivery(len(prompts), keep=self)
         arrival = worker.clock.now()
         if not worker.post(
-            lambda: worker.begin(delivery, prompts, sampling, tenant, arrival, scored)
+            lambda: worker.begin(delivery, prompts, sampling, tenant, arrival, scored, declared)
         ):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
         return Job(worker, delivery)

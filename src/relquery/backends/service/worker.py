@@ -15,6 +15,7 @@ from typing import TypeVar
 from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
 from relquery.backends.service.delivery import Delivery
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Prompt, Sampling
@@ -108,10 +109,11 @@ class Worker:
         tenant: str,
         arrival: float,
         scored: Normalization | None,
+        declared: Declared | None = None,
     ) -> None:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""
         try:
-            batch = self._backend.submit(prompts, sampling, tenant, arrival, scored)
+            batch = self._backend.submit(prompts, sampling, tenant, arrival, scored, declared)
             self._open[delivery] = batch
         except BaseException as error:
             delivery.end(None, error)
@@ -131,9 +133,12 @@ class Worker:
         return True
 
     def forecast(self, delivery: Delivery) -> float | None:
-        """Seconds until a job's last answer; 0 if it is not open. See Loop.forecast."""
+        """Seconds until the last answer of a job's relQuery; 0 if the job is not open. See
+        Loop.forecast."""
         batch = self._open.get(delivery)
-        return 0.0 if batch is None else self._backend.engine.forecast(batch.group)
+        if batch is None or batch.relquery is None:
+            return 0.0
+        return self._backend.engine.forecast(batch.relquery.id)
 
     def _run(self) -> None:
         while not self._stopping:

@@ -71,6 +71,8 @@ class Request:
     error: str | None = None
     alone: bool = False
     """Whether it neither reads states that others computed nor lets others read its own."""
+    started_at: float | None = None
+    """When the first step with it began."""
     first_at: float | None = None
     """When the first token of the answer was there."""
     finished_at: float | None = None

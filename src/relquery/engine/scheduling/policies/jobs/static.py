@@ -17,7 +17,8 @@ from relquery.engine.scheduling.policies.steps import begin, decode, prefill
 class TokenCount:
     """An Estimate: prompt tokens and maximum answer tokens, each times its seconds per token.
 
-    Eq. 6 and 7 of paper 003, with one linear function for both.
+    Eq. 6 and 7 of paper 003, with one linear function for both. Declared rows that have not come
+    count with a prompt of mean length.
     """
 
     seconds: float = 1.0
@@ -26,7 +27,8 @@ class TokenCount:
         """See Estimate."""
         requests = chain(relquery.waiting, relquery.running)
         tokens = sum(request.prompt_tokens + request.max_tokens for request in requests)
-        return self.seconds * tokens
+        expected = relquery.expected * (relquery.mean_prompt + relquery.output_limit)
+        return self.seconds * (tokens + expected)
 
     @classmethod
     def of(cls, cost: LinearCost, fairness: Fairness) -> TokenCount:
