@@ -58,7 +58,7 @@ class Loop:
         self.config, self.clock = config, clock
         self.experience = Experience()
         self.pool = BlockPool(config.cache_tokens // config.block_size)
-        self.commons = Commons(config.block_size)
+        self.commons = Commons(config.block_size, share_prefixes=config.share_prefixes)
         self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost
         self.host = BlockPool(config.host_tokens // config.block_size)

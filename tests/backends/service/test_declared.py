@@ -11,6 +11,7 @@ from relquery.backends.service.service import Engine
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
 from relquery.errors import ConfigError
+from relquery.prompt import Span
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
@@ -79,3 +80,16 @@ def test_what_cannot_be_declared_is_refused_at_the_call(engine: Engine) -> None:
         engine.submit(["a"], rows=3)
     with pytest.raises(ConfigError, match="deadline is -1"):
         engine.submit(["a"], deadline=-1)
+
+
+def test_tenants_whose_prefixes_are_not_shared_read_only_their_own() -> None:
+    prompt = "A passage about the surf that everybody asks about again and again. What is it?"
+    with opened(share_prefixes=False) as engine:
+        answers = [
+            engine.submit([prompt], max_tokens=5, tenant=tenant).result(PATIENCE)[0]
+            for tenant in "aba"
+        ]
+        (spaced,) = engine.submit([(Span(prompt),)], max_tokens=5, tenant="b").result(PATIENCE)
+    assert [one.cached_tokens > 0 for one in (*answers, spaced)] == [False, False, True, True]
+    assert answers[2].cached_tokens == spaced.cached_tokens
+    assert len({one.text for one in answers}) == 1

@@ -31,7 +31,7 @@ class Engine:
 
     model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
     policy, starvation, aging, weights: see EngineConfig. cost: see load_backend.
-    options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
+    options: other fields of EngineConfig, such as share_prefixes, and dtype, device, tokenizer, memory (see load_backend).
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
         long an input fits and why; `sizing` holds it.
 

@@ -175,9 +175,9 @@ class Request:
         self._find_roots(len(self.pieces) - 1, block_size)
 
     def own(self, chains: Collection[int], owner: bytes) -> None:
-        """Make some spans a tenant's own: they, and what comes after them, have other keys.
+        """Make some chains a tenant's own: they, and what comes after them, have other keys.
 
-        chains: their numbers.
+        chains: their numbers; 0 is the prompt itself.
         """
         for piece in self.pieces:
             if piece.chain in chains:
