@@ -54,6 +54,7 @@ def limits_of(rng: Random) -> dict[str, Any]:
         "max_input": rng.choice([None, None, rng.randint(8, 40)]),
         "host_tokens": rng.choice([0, 0, size * rng.randint(4, 30)]),
         "prefix_caching": rng.random() < 0.9,
+        "share_prefixes": rng.random() < 0.7,
         "relocation": rng.choice(["queries", "queries", "cidra"]),
     }
 

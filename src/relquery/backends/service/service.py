@@ -21,6 +21,7 @@ from relquery.backends.service.serving import Facts, Serving, Submission
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
@@ -90,16 +91,23 @@ class Engine:
         labels: Sequence[str] | None = None,
         schema: str | None = None,
         tenant: str = "",
+        relquery: str | None = None,
+        rows: int | None = None,
+        deadline: float | None = None,
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
         prompts: texts, each a user's message, or tuples of Spans. labels: where given, each
         answer is one of them, and at temperature 0 it has their `scores` if they are few and short.
         schema: the text of a JSON Schema, under which answers are valid JSON.
-        tenant: who asks, see `weights` and `prepare`. For the rest see Sampling.
+        tenant: who asks, see `weights` and `prepare`. relquery: the client's name for the relQuery;
+        jobs of one tenant with the same name are one relQuery. rows: prompts of all these jobs
+        together. deadline: seconds from the relQuery's first job within which its last answer is
+        needed. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
-        the engine cannot follow breaks the job.
+        the engine cannot follow breaks the job, and so does a deadline that cannot be met
+        (DeadlineError).
         """
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
@@ -115,7 +123,8 @@ class Engine:
             given,
             schema,
         )
-        return self._submit(found, sampling, tenant, scored=None)
+        declared = Declared(relquery, rows, deadline)
+        return self._submit(found, sampling, tenant, scored=None, declared=declared)
 
     def score(
         self,
@@ -202,10 +211,12 @@ class Engine:
         tenant: str,
         *,
         scored: Normalization | None,
+        declared: Declared | None = None,
     ) -> Job:
         _check_tenant(tenant)
         delivery = Delivery(len(prompts), keep=self)
-        if not self._serving.submit(Submission(prompts, sampling, tenant, scored), delivery):
+        asked = Submission(prompts, sampling, tenant, scored, declared=declared)
+        if not self._serving.submit(asked, delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
         return Job(self._serving, delivery)
 

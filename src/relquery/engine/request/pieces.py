@@ -71,7 +71,7 @@ class Piece:
     previous: the piece before it in its chain. spans: the last piece of each span between both,
         and the span's position in the chain. closed: whether no output can follow in this piece.
     jumps: whether its positions do not follow those of what is before it. hidden: whether its
-        chain alone attends to it. keep: see Chain. owner: the key of the tenant whose span it is
+        chain alone attends to it. keep: see Chain. owner: the key of the tenant whose chain it is
         of; b"" if all share it.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
         the slots, with room for more. done: tokens computed or served from the cache. run: of the
