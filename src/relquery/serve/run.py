@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +18,7 @@ from relquery.serve.access.pages import Pages
 from relquery.serve.app import Lifespan, make_app
 from relquery.serve.middleware import Front
 from relquery.serve.operation.listening import Listener, bind
+from relquery.serve.operation.logs import set_up
 from relquery.serve.operation.tracing import Tracing, open_tracing
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
@@ -31,10 +33,12 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     told: called with the server and its port once it takes requests. Raises what opening the model
     raises, and ConfigError for an address that is taken and for a wrong keys' file.
     """
+    set_up(config.log, config.log_level)
     gate = Gate() if config.keys is None else KeyGate(config.keys)
     with closing(bind(config.host, config.port)) as listening:
         traces = None if config.otlp is None else open_tracing(config.otlp, _name_of(config))
-        link = Link(config.model, _options(config))
+        logs = partial(set_up, config.log, config.log_level)
+        link = Link(config.model, _options(config), prepare=logs)
         try:
             server = Server(config, link, gate)
             front = Front(make_app(_lifespan(server)), server, traces)

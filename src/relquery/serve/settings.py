@@ -32,6 +32,7 @@ class ServeConfig:
     max_waiting: requests that may be open at once; more are answered 429. max_body: bytes of a
         request's body. max_rows: prompts of one relQuery or batch.
     grace: seconds that running requests have to end when the server is stopped.
+    log, log_level: form ("text" or "json") and least level of the log, on standard error.
     otlp: address of an OpenTelemetry collector that gets a trace of each request.
     """
 
@@ -51,6 +52,8 @@ class ServeConfig:
     grace: float = 30.0
     share_cache: bool = False
     open: bool = False
+    log: str = "text"
+    log_level: str = "warning"
     otlp: str | None = None
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
@@ -65,9 +66,11 @@ class Link:
         options: Mapping[str, Any],
         *,
         hop: Callable[[Callable[[], None]], object] | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         """Start the process and wait until it has the model. Raises what loading it raises.
 
+        prepare: called in the process first, e.g. to set up its log; can be pickled.
         hop: has an event loop call a function. Sinks then hear of events there; otherwise on a
         thread of the link.
         """
@@ -76,7 +79,7 @@ class Link:
         self.starts = 0
         self.hop = hop
         self._up = threading.Event()
-        self._model, self._options = model, dict(options)
+        self._model, self._options, self._prepare = model, dict(options), prepare
         self._numbers = count(1)
         self._jobs: dict[int, Sink] = {}
         self._number_of: dict[Sink, int] = {}
@@ -227,10 +230,12 @@ class Link:
     def _start(self) -> tuple[Any, Connection]:
         self.starts += 1
         ours, theirs = self._context.Pipe()
-        level = logging.getLogger().getEffectiveLevel()
+        prepare = self._prepare or partial(
+            logging.basicConfig, level=logging.getLogger().getEffectiveLevel()
+        )
         process = self._context.Process(
             target=host,
-            args=(theirs, self._model, self._options, level),
+            args=(theirs, self._model, self._options, prepare),
             name="relquery-engine",
             daemon=True,
         )

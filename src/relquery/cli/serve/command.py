@@ -199,7 +199,6 @@ def serve(
 
     relquery serve --keys keys.json --host 0.0.0.0 --log json
     """
-    _set_up_logs(log, log_level)
     config = _config(
         model=model,
         options=_given(
@@ -229,6 +228,8 @@ def serve(
         max_body=max_body,
         max_rows=max_rows,
         grace=grace,
+        log=log,
+        log_level=log_level,
         otlp=otlp or None,
     )
     _run(config)
@@ -262,12 +263,6 @@ def _config(**settings: Any) -> ServeConfig:
     from relquery.serve.settings import ServeConfig
 
     return ServeConfig(**settings)
-
-
-def _set_up_logs(form: str, level: str) -> None:
-    from relquery.serve.operation.logs import set_up
-
-    set_up(form, level)
 
 
 def _given(**options: Any) -> dict[str, Any]:

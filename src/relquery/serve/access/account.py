@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from relquery.engine.request.relquery import Latency
 from relquery.prompt import Answer
 from relquery.serve.access.rates import Rates
+from relquery.serve.errors import as_http
 
 
 @dataclass(slots=True, eq=False)
@@ -41,4 +42,5 @@ class Account:
         """Note how a relQuery has ended."""
         self.latency = latency or self.latency
         if error is not None:
-            self.error = getattr(error, "code", None) or type(error).__name__
+            found = as_http(error)
+            self.error = found.code or str(found.status)

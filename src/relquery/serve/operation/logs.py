@@ -6,11 +6,10 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import IO, Literal
+from typing import IO
 
 from relquery.errors import ConfigError, unknown
 
-Form = Literal["json", "text"]
 LEVELS = ("debug", "info", "warning", "error")
 
 

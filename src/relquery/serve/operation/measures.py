@@ -115,7 +115,7 @@ class Measures:
         figures.cached.inc(answer.cached_tokens)
         figures.output.inc(answer.output_tokens)
         if answer.finish in (Finish.ERROR, Finish.CANCELLED):
-            self.failed(tenant, answer.finish.value)
+            self.failed(tenant, f"answer_{answer.finish.value}")
             return
         figures.whole.observe(seconds)
         if answer.first_token is not None:
