@@ -13,7 +13,7 @@ from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.pieces import Chain
 from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
-from relquery.errors import RequestError
+from relquery.errors import DeadlineError, RequestError
 from relquery.prompt import Answer, Finish
 
 
@@ -47,10 +47,11 @@ class Batch:
     def end(self, request: Request) -> int:
         """Note that a request has ended; returns the place of its prompt."""
         self.ended = request.finished_at
-        if request.started_at is not None:
-            self.started = min(request.started_at, self.started or request.started_at)
-        if request.first_at is not None:
-            self.prefilled = max(request.first_at, self.prefilled or request.first_at)
+        started, first = request.started_at, request.first_at
+        if started is not None:
+            self.started = started if self.started is None else min(started, self.started)
+        if first is not None:
+            self.prefilled = first if self.prefilled is None else max(first, self.prefilled)
         return self.open.pop(request)
 
 
@@ -74,7 +75,7 @@ class Batches:
 
         A prompt that cannot be served has its answer, with an error, in the batch at once.
         tenant, arrival: see Loop.submit. declared: what the client says about the relQuery, which
-        may already be known by its id.
+        may already be known by its id. Raises DeadlineError if the deadline cannot be met.
         """
         batch, group = Batch(asking), next(self._groups)
         declared = declared or NOTHING
@@ -85,6 +86,11 @@ class Batches:
         try:
             for index, prompt in enumerate(prompts):
                 self._take_in(batch, index, group, prompt, submit)
+            if batch.relquery is not None:
+                self._engine.check_deadline(batch.relquery)
+        except DeadlineError:
+            self._withdraw(batch)
+            raise
         except BaseException:
             self.cancel(batch)
             raise
@@ -127,6 +133,13 @@ class Batches:
         for batch in list(dict.fromkeys(self._open.values())):
             self.cancel(batch)
         del self._engine
+
+    def _withdraw(self, batch: Batch) -> None:
+        """Take back all requests of a batch that has not begun."""
+        for request in batch.open:
+            self._engine.withdraw(request)
+            del self._open[request]
+        batch.open.clear()
 
     def _take_in(
         self,

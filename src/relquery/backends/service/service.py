@@ -31,7 +31,7 @@ class Engine:
 
     model: "demo", a Hugging Face name or folder, or "random:layers=8,hidden=256".
     policy, starvation, aging, weights: see EngineConfig. cost: see load_backend.
-    options: other fields of EngineConfig, such as share_prefixes, and dtype, device, tokenizer, memory (see load_backend).
+    options: other fields of EngineConfig, and dtype, device, tokenizer, memory (see load_backend).
         With a budget of memory, or max_input="auto", a profile run is made, and it is printed how
         long an input fits and why; `sizing` holds it.
 
@@ -101,7 +101,8 @@ class Engine:
         needed. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
-        the engine cannot follow breaks the job.
+        the engine cannot follow breaks the job, and so does a deadline that cannot be met
+        (DeadlineError).
         """
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)

@@ -82,6 +82,8 @@ class OpenRequests:
         relquery = self._leave(request)
         relquery.size -= 1
         relquery.prompt_tokens -= request.prompt_tokens
+        left = [each.max_tokens for each in (*relquery.waiting, *relquery.running)]
+        relquery.output_limit = max(left, default=relquery.output_limit)
         request.finish, request.finished_at = Finish.CANCELLED, now
         self._end(relquery, now)
 
@@ -95,6 +97,21 @@ class OpenRequests:
             else:
                 self.named.rest(relquery)
 
+    def late(self, now: float) -> list[Request]:
+        """The open requests whose deadline has passed; each gets an error that says so."""
+        found = []
+        for relquery in self.dated:
+            assert relquery.deadline is not None
+            if relquery.deadline <= now:
+                found += [*relquery.waiting, *relquery.running]
+                seconds = relquery.deadline - relquery.arrival
+                for request in (*relquery.waiting, *relquery.running):
+                    request.error = (
+                        f"The deadline of its relQuery, {seconds:g} s after the arrival, passed "
+                        "before its answer was whole. Give a later deadline, or send fewer rows."
+                    )
+        return found
+
     def forget_changes(self) -> None:
         """Clear the list of changes."""
         self.changed, self.waiting.changes = {}, []
@@ -105,7 +122,7 @@ class OpenRequests:
         relquery.ended = None
         if declared.rows is not None:
             relquery.rows = declared.rows
-        if declared.deadline is not None:
+        if declared.deadline is not None and not relquery.size:
             relquery.deadline = relquery.arrival + declared.deadline
         if relquery.deadline is not None:
             self.dated[relquery] = None

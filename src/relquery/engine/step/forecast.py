@@ -61,6 +61,11 @@ class Experience:
         """Share of its limit that an answer has; 1 as long as nothing is known."""
         return self.drawn / self.limit if self.limit else 1.0
 
+    @property
+    def usual_length(self) -> float | None:
+        """The same, but None as long as nothing is known."""
+        return self.length_ratio if self.limit else None
+
 
 def forecast(
     order: Iterable[RelQuery],
@@ -68,10 +73,12 @@ def forecast(
     limits: EngineConfig,
     cost: LinearCost,
     experience: Experience,
+    usual: float = 1.0,
 ) -> float:
     """Seconds until the last answer of a relQuery.
 
-    order: the relQueries served before it, and then the relQuery itself. Prompts are computed in
+    order: the relQueries served before it, and then the relQuery itself. usual: share of its limit
+    that the longest answer has, which decides how many steps it takes. Prompts are computed in
     this order, together with the decodes of all requests whose prompts are in the cache. If the
     cache is full, the next prompts start when all requests in it have been answered, as in
     Algorithm 1 of paper 003. Declared rows that have not come count as if they waited. Later
@@ -84,7 +91,7 @@ def forecast(
         begun = sum(each.prompt_tokens - each.computed for each in relquery.running)
         left = [max(1, each.max_tokens - len(each.output)) for each in relquery.running]
         answers = sum(left) + (waiting + expected) * relquery.output_limit
-        own = max(1, *left, relquery.output_limit if waiting or expected else 1)
+        own = max(1.0, usual * max(0, *left, relquery.output_limit if waiting or expected else 0))
         held = sum(each.length for each in relquery.running) + prompts
         count = len(left) + waiting + expected
         level += max(held / limits.cache_tokens, count / limits.max_num_seqs)

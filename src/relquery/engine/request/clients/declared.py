@@ -16,7 +16,7 @@ class Declared:
     id: the client's name for it. Requests of several submits with one tenant and id are one
     relQuery; None if no other submit belongs to it. rows: requests that will come in all; if more
     come, they are served too. deadline: seconds from the relQuery's arrival within which its last
-    answer is needed.
+    answer is needed; that of its first request counts.
 
     Raises ConfigError for values out of range, and for rows without an id.
     """

@@ -49,18 +49,28 @@ class Remaining:
             cost = replace(cost, decode_intercept=fixed)
         return self._seconds(relquery, state, cost)
 
-    def _seconds(self, relquery: RelQuery, state: State, cost: LinearCost) -> float:
+    def alone(self, relquery: RelQuery, state: State, usual: float) -> float:
+        """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
+        return state.pace * self._seconds(relquery, state, self._cost, usual)
+
+    def _seconds(
+        self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0
+    ) -> float:
         lengths = relquery.waiting.lengths
         uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
         unfinished = sum(
             max(0, request.prompt_tokens - request.computed) for request in relquery.running
         )
-        left = [self.left(request) for request in relquery.running]
-        outputs, further = self.outputs(relquery), 0.0
+        saved = 1.0 - usual
+        left = [
+            max(1.0, self.left(request) - saved * request.max_tokens)
+            for request in relquery.running
+        ]
+        outputs, further = np.maximum(1.0, usual * self.outputs(relquery)), 0.0
         if relquery.expected:
             count = min(relquery.expected, _AT_ONCE)
             prompts = np.full(count, relquery.mean_prompt * self._expected_ratio(relquery, state))
-            answers = np.full(count, float(relquery.output_limit))
+            answers = np.full(count, max(1.0, usual * relquery.output_limit))
             if relquery.expected > count:
                 of_some = decompose(prompts, answers, state.limits).seconds(cost)
                 further = of_some * (relquery.expected / count - 1)
