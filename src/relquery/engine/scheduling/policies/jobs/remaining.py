@@ -16,7 +16,7 @@ from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.jobs.estimate import decompose
 from relquery.engine.scheduling.reuse import cached_tokens
 
-_AT_ONCE = 4096
+_AT_ONCE = 256
 """Rows that have not come and are cut into batches; further ones take as long as these."""
 
 
