@@ -8,7 +8,6 @@ from itertools import chain, islice
 
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.cache.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
@@ -23,7 +22,7 @@ from relquery.engine.request.request import Request
 from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
 from relquery.engine.step.allocation import Holdings
-from relquery.engine.step.answer import take_in
+from relquery.engine.step.answer import NO_NUMBERS, take_in
 from relquery.engine.step.deadlines import check_deadline, order_of
 from relquery.engine.step.decode_run import DecodeRun, can_begin
 from relquery.engine.step.forecast import Experience, forecast
@@ -128,10 +127,7 @@ class Loop:
             self.shelf.bring(request)
 
     def room(self, request: Request) -> int:
-        """Tokens that the answer to a request may have, whatever else is served.
-
-        Raises PromptTooLongError or RequestError if it can never be served.
-        """
+        """Tokens that the answer to a request may have; see room_for."""
         return room_for(request, self.config, self.capacity)
 
     def step(self) -> list[Request]:
@@ -157,9 +153,8 @@ class Loop:
         """End a request now; False if it had ended already."""
         if request.finish is not None:
             return False
-        now = self.clock.now()
         with postponed():
-            self._end(request, Finish.CANCELLED, now)
+            self._end(request, Finish.CANCELLED, self.clock.now())
         return True
 
     def withdraw(self, request: Request) -> None:
@@ -171,9 +166,7 @@ class Loop:
     def check_deadline(self, relquery: RelQuery) -> None:
         """Raise DeadlineError if a relQuery cannot have its last answer before its deadline.
 
-        It is served either in its turn or, once it is pressed, before all without an earlier
-        deadline, if the policy knows that. Answers are assumed to have the usual length. Nothing is
-        checked where the cost of steps is not known.
+        Nothing is checked where the cost of steps is not known.
         """
         if self._cost is not None and relquery.deadline is not None:
             check_deadline(relquery, self._foresee(), self._memo, self._cost, self.experience)
@@ -187,8 +180,7 @@ class Loop:
             return None
         if number not in self.relqueries:
             return 0.0
-        state = self._foresee()
-        order = order_of(state, self._memo)
+        order = order_of(self._foresee(), self._memo)
         return forecast(order, number, self.config, self._cost, self.experience)
 
     def _foresee(self) -> State:
@@ -315,7 +307,7 @@ class Loop:
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; returns the results of each work's draws, in order."""
-        self._relocate()
+        self._hits.relocate(self._executor)
         drawn = self._executor.execute(list(chain.from_iterable(chunks)))
         if len(drawn) == len(chunks):  # the usual case: one chunk each
             return [[] if one is None else [one] for one in drawn]
@@ -331,20 +323,6 @@ class Loop:
             self._holdings.withdraw(request)
         for request in reversed(list(self.running)):
             self._preempt(request)
-
-    def _relocate(self) -> None:
-        """Move blocks to where the step's new requests need them."""
-        hits = self._hits
-        try:
-            if hits.moves:
-                self._executor.relocate(plan_batches(hits.moves), self.config.block_size)
-        except BaseException:
-            for move in hits.moves:
-                self.pool.withdraw(move.target)
-            raise
-        finally:
-            self.pool.release(hits.originals)
-            hits.originals = []
 
     def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
         """Apply a step's results; returns the requests that now have their answers."""
@@ -409,10 +387,7 @@ class Loop:
             self.pool.forget(piece.keys)
             self.host.forget(piece.keys)
         if request.alone:
-            request.error = (
-                "The model computes no finite numbers for this prompt. If dtype is 'float16', use "
-                "'bfloat16' or 'float32', whose range is greater; otherwise check the weights."
-            )
+            request.error = NO_NUMBERS
             self._end(request, Finish.ERROR, now)
             return True
         request.alone = True

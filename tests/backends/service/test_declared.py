@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from relquery.backends.service.service import Engine
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.request.relquery import RelQuery
-from relquery.errors import ConfigError
-from relquery.prompt import Span
+from relquery.errors import ConfigError, DeadlineError
+from relquery.model.torch_executor import TorchExecutor
+from relquery.prompt import Finish, Span
 
 MODEL = "random:layers=2,hidden=64,heads=2,context=256,seed=3"
 COST = LinearCost(1e-4, 1e-3, 1e-4, 1e-3)
@@ -93,3 +95,42 @@ def test_tenants_whose_prefixes_are_not_shared_read_only_their_own() -> None:
     assert [one.cached_tokens > 0 for one in (*answers, spaced)] == [False, False, True, True]
     assert answers[2].cached_tokens == spaced.cached_tokens
     assert len({one.text for one in answers}) == 1
+
+
+def test_a_job_that_cannot_be_in_time_is_refused_and_nothing_of_it_is_computed(
+    engine: Engine,
+) -> None:
+    engine.submit(["a"], max_tokens=4).result(PATIENCE)
+    before = engine._worker.ask(lambda: engine._worker._backend.engine.experience.admitted, 0)
+    job = engine.submit([f"{n}" for n in range(50)], max_tokens=30, deadline=1e-4, relquery="d")
+    with pytest.raises(DeadlineError, match="deadline is in") as raised:
+        job.result(PATIENCE)
+    assert raised.value.estimate > 1e-4
+    after = engine._worker.ask(lambda: engine._worker._backend.engine.experience.admitted, 0)
+    assert after == before
+    assert (job.done, job.answered) == (True, 0)
+    assert known(engine, "d") is None
+    assert engine.submit(["a"], max_tokens=4, deadline=60).result(PATIENCE)[0].text is not None
+
+
+def test_what_is_open_when_the_deadline_passes_ends_although_nothing_else_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with opened(policy="fcfs", cost=None, max_num_seqs=1) as engine:
+        for name in ("execute", "follow"):
+            compute = getattr(TorchExecutor, name)
+            monkeypatch.setattr(TorchExecutor, name, slowed(compute))
+        job = engine.submit(["a", "b"], max_tokens=200, deadline=0.1)
+        answers = job.result(PATIENCE)
+    assert [one.finish for one in answers] == [Finish.CANCELLED] * 2
+    assert all("deadline of its relQuery, 0.1 s" in str(one.error) for one in answers)
+    assert job.latency is not None
+    assert 0.1 <= job.latency.total < 1.5
+
+
+def slowed(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def computed(*arguments: Any) -> Any:
+        time.sleep(0.01)
+        return compute(*arguments)
+
+    return computed

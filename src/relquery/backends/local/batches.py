@@ -50,10 +50,11 @@ class Batch:
     def end(self, request: Request) -> int:
         """Note that a request has ended; returns the place of its prompt."""
         self.ended = request.finished_at
-        if request.started_at is not None:
-            self.started = min(request.started_at, self.started or request.started_at)
-        if request.first_at is not None:
-            self.prefilled = max(request.first_at, self.prefilled or request.first_at)
+        started, first = request.started_at, request.first_at
+        if started is not None:
+            self.started = started if self.started is None else min(started, self.started)
+        if first is not None:
+            self.prefilled = first if self.prefilled is None else max(first, self.prefilled)
         return self.open.pop(request)
 
 

@@ -33,7 +33,8 @@ class State:
         blocks that have entered or left the cache or the host's memory; a key may occur more than
         once, and the block may be back.
     host: the blocks in host memory, for lookups only. length_ratio: share of its limit that an
-        answer has had on average. pace: seconds of a step by its predicted seconds.
+        answer has had on average; None as long as there was none. pace: seconds of a step by its
+        predicted seconds.
     """
 
     now: float
@@ -46,7 +47,7 @@ class State:
     moved: Sequence[Request] = ()
     cache_changes: Sequence[bytes] = ()
     host: BlockPool = field(default_factory=lambda: BlockPool(0))
-    length_ratio: float = 1.0
+    length_ratio: float | None = None
     pace: float = 1.0
 
 

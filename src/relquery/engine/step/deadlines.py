@@ -23,15 +23,16 @@ def check_deadline(
     """Raise DeadlineError if an open relQuery cannot have its last answer before its deadline.
 
     It is served either in its turn or, if the policy heeds deadlines, before all without an earlier
-    deadline. Answers are assumed to have the usual length.
+    deadline. Answers are assumed to have the usual length; as long as that is not known, one token,
+    so that only what is impossible is ruled out.
     """
     assert relquery.deadline is not None
     orders = [order_of(state, memo)]
     if isinstance(memo, Ordering):
         orders.append(memo.order_if_pressed(state, relquery.deadline))
+    usual = experience.usual_length or 0.0
     seconds = min(
-        forecast(order, relquery.id, state.limits, cost, experience, experience.usual_length)
-        for order in orders
+        forecast(order, relquery.id, state.limits, cost, experience, usual) for order in orders
     )
     left = relquery.deadline - state.now
     if seconds > left:

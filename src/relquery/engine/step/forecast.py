@@ -62,9 +62,9 @@ class Experience:
         return self.drawn / self.limit if self.limit else 1.0
 
     @property
-    def usual_length(self) -> float:
-        """The same, but 0 as long as nothing is known, so that nothing is ruled out."""
-        return self.length_ratio if self.limit else 0.0
+    def usual_length(self) -> float | None:
+        """The same, but None as long as nothing is known."""
+        return self.length_ratio if self.limit else None
 
 
 def forecast(

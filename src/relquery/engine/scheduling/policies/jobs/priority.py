@@ -96,7 +96,7 @@ class Priorities(Generic[E]):
         for number in self._due.take_until(state.now):
             self._starved.add(number)
             self._rank(state.relqueries[number])
-        for number in () if self._deadlines is None else self._deadlines.update(state.now):
+        for number in () if self._deadlines is None else self._deadlines.update(state):
             self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
 

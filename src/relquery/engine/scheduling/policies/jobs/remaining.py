@@ -16,7 +16,7 @@ from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.jobs.estimate import decompose
 from relquery.engine.scheduling.reuse import cached_tokens
 
-_AT_ONCE = 4096
+_AT_ONCE = 256
 """Rows that have not come and are cut into batches; further ones take as long as these."""
 
 
@@ -49,14 +49,13 @@ class Remaining:
             cost = replace(cost, decode_intercept=fixed)
         return self._seconds(relquery, state, cost)
 
-    def alone(self, relquery: RelQuery, state: State) -> float:
-        """Seconds that it takes if it goes first, with answers of the usual length."""
-        return state.pace * self._seconds(relquery, state, self._cost, state.length_ratio)
+    def alone(self, relquery: RelQuery, state: State, usual: float) -> float:
+        """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
+        return state.pace * self._seconds(relquery, state, self._cost, usual)
 
     def _seconds(
         self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0
     ) -> float:
-        """usual: share of its limit that an answer has."""
         lengths = relquery.waiting.lengths
         uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
         unfinished = sum(
