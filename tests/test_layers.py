@@ -95,13 +95,14 @@ ROOMS: dict[str, list[str]] = {
         "lotus",
     ],
     "serve": [
-        "settings", "errors", "access", "flow", "body", "spelling", "server", "answering", "asked",
-        "documented", "wire", "ours", "operation", "console", "middleware", "app", "run",
+        "settings", "errors", "body", "access", "flow", "operation.measures", "operation.tally",
+        "operation.pressure", "spelling", "server", "answering", "asked", "documented", "wire",
+        "ours", "operation", "console", "middleware", "app", "run",
     ],
     "evaluation": ["labels", "matching", "columns", "comparison", "shown", "evaluation"],
     "cli": [
         "terminal", "reorder", "sql.explained", "sql.formats", "sql.kept", "sql.params",
-        "sql.setup", "shell", "sql", "span", "traces",
+        "sql.setup", "shell", "sql", "span", "traces", "serve",
     ],
 }  # fmt: skip
 CROWD = 12

@@ -25,6 +25,7 @@ from benchmarks.timed_query import run_query
 from benchmarks.turns import Turn, alternate
 from relquery.backends.local import embedded, labels
 from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
@@ -112,12 +113,18 @@ class StepByStep(Loop):
     """Constrained decoding without look-ahead: every token of an answer takes its own step,
     including forced tokens and the end token."""
 
-    def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
+    def submit(
+        self,
+        request: Request,
+        tenant: str = "",
+        arrival: float | None = None,
+        declared: Declared = NOTHING,
+    ) -> RelQuery:
         """See Loop.submit. The end takes one more token."""
         if request.rules.labels:
             request.max_tokens += 1
             request.rules = _EachToken(request.rules.end, request.rules.labels)
-        return super().submit(request, tenant, arrival)
+        return super().submit(request, tenant, arrival, declared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ class EngineConfig:
         states of prompts that are answered in one step, and serves them to other such prompts if
         the first cache no longer has them or never had room. A memory budget does not include it.
     prefix_caching: serve prompt tokens from blocks that earlier requests computed.
+    share_prefixes: tenants read the states that other tenants' prompts computed, except those of
+        independent spans. If False, a tenant only reads its own, and those of spans that are
+        registered for all, so no response time reveals what other tenants sent.
     segment_sharing: read a context shared by several requests of a step once instead of once each.
     relocation: how a span's cached keys are used at another position: "queries" rotates the queries
         that see it, "keys" rotates the keys whenever they are read, "cidra" moves them in the
@@ -70,6 +73,7 @@ class EngineConfig:
     cache_tokens: int = 65_536
     host_tokens: int = 0
     prefix_caching: bool = True
+    share_prefixes: bool = True
     segment_sharing: bool = True
     relocation: Relocation = "queries"
     policy: PolicyName = "sarathi"
@@ -89,13 +93,7 @@ class EngineConfig:
                 raise ConfigError(
                     f"{name} is {value!r}; it must be a finite number that is not negative."
                 )
-        if not isinstance(self.weights, Mapping):
-            raise ConfigError(f"weights is {self.weights!r}; it must map tenants to numbers.")
-        for tenant, weight in self.weights.items():
-            if not (_is_number(weight) and 0 < weight < inf):
-                raise ConfigError(
-                    f"The weight of tenant '{tenant}' is {weight!r}; it must be above 0."
-                )
+        self._check_tenants()
         for name in _COUNTS:
             value = getattr(self, name)
             if value is None and name == "max_input":
@@ -110,6 +108,19 @@ class EngineConfig:
                 f"cache_tokens is {self.cache_tokens}, less than one block of {self.block_size}."
             )
         self._check_host()
+
+    def _check_tenants(self) -> None:
+        if not isinstance(self.share_prefixes, bool):
+            raise ConfigError(
+                f"share_prefixes is {self.share_prefixes!r}; it must be True or False."
+            )
+        if not isinstance(self.weights, Mapping):
+            raise ConfigError(f"weights is {self.weights!r}; it must map tenants to numbers.")
+        for tenant, weight in self.weights.items():
+            if not (_is_number(weight) and 0 < weight < inf):
+                raise ConfigError(
+                    f"The weight of tenant '{tenant}' is {weight!r}; it must be above 0."
+                )
 
     def _check_host(self) -> None:
         tokens, block = self.host_tokens, self.block_size

@@ -17,7 +17,8 @@ RelqueryError
 │   ├── UnsupportedNetworkError  a network that the local engine cannot compute
 │   └── MissingExtraError    an optional dependency is not installed
 └── RequestError             one request cannot be served; becomes its row's error
-    └── PromptTooLongError   the prompt does not fit the model's context or the cache
+    ├── PromptTooLongError   the prompt does not fit the model's context or the cache
+    └── DeadlineError        a job that cannot be done in time; nothing of it is computed
 
 Warnings are issued, not raised:
 PartialResultWarning         some rows of a result carry an error
@@ -166,6 +167,23 @@ class PromptTooLongError(RequestError):
             f"The prompt has {tokens} tokens; {what} has room for {limit - 1} and one answer "
             f"token. {remedy or shorten}"
         )
+
+
+class DeadlineError(RequestError):
+    """A relQuery that cannot have all answers before its deadline; nothing of it was computed.
+
+    `estimate`: seconds until the last answer. `left`: seconds until the deadline.
+    """
+
+    def __init__(self, estimate: float, left: float) -> None:
+        self.estimate, self.left = estimate, left
+        super().__init__(
+            f"The last answer is expected in {estimate:.3g} s, but the deadline is in "
+            f"{max(0.0, left):.3g} s. Give a later deadline, fewer rows or a lower max_tokens."
+        )
+
+    def __reduce__(self) -> tuple[type[DeadlineError], tuple[float, float]]:
+        return type(self), (self.estimate, self.left)
 
 
 class PartialResultWarning(UserWarning):

@@ -15,6 +15,7 @@ from relquery.engine.cache.cidra import Batch
 from relquery.engine.clock import VirtualClock
 from relquery.engine.executor import SCRATCH, Chunk, Drawn, SimulatedExecutor
 from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.pieces import At, Chain, Keep, Placeholder, Placing
 from relquery.engine.request.request import Request
@@ -339,7 +340,12 @@ class Harness:
         self.finished: list[Request] = []
 
     def submit(
-        self, prompt: Iterable[Any], max_tokens: int = 3, tenant: str = "", **options: Any
+        self,
+        prompt: Iterable[Any],
+        max_tokens: int = 3,
+        tenant: str = "",
+        declared: Declared = NOTHING,
+        **options: Any,
     ) -> Request:
         """prompt: token ids, and independent spans as tuples of the same."""
         number = len(self.executor.requests)
@@ -350,7 +356,7 @@ class Harness:
         request = Request(
             number, chain_of(spec), max_tokens, rules=rules, placing=placing, **options
         )
-        self.engine.submit(request, tenant)
+        self.engine.submit(request, tenant, declared=declared)
         self.executor.requests[number], self.executor.prompts[number] = request, spec
         return request
 

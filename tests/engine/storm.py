@@ -11,6 +11,7 @@ import pytest
 
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.drafts import Drafts
 from relquery.engine.request.request import Draw, Request
 from relquery.engine.scheduling.policies.catalogue import Settings, make_policy
@@ -54,6 +55,7 @@ def limits_of(rng: Random) -> dict[str, Any]:
         "max_input": rng.choice([None, None, rng.randint(8, 40)]),
         "host_tokens": rng.choice([0, 0, size * rng.randint(4, 30)]),
         "prefix_caching": rng.random() < 0.9,
+        "share_prefixes": rng.random() < 0.7,
         "relocation": rng.choice(["queries", "queries", "cidra"]),
     }
 
@@ -98,9 +100,10 @@ class Storm:
         for _ in range(self.rng.randint(1, 4)):
             self.submitted += 1
             kind, tenant = self.rng.choice(KINDS), self.rng.choice(TENANTS)
-            head = self._tokens(self.rng.choice([0, 4, 9, 20]))
+            head, declared = self._tokens(self.rng.choice([0, 4, 9, 20])), self._declared()
             for _ in range(self.rng.randint(1, 6)):
-                self._submit(kind, [*head, *self._tokens(self.rng.randint(1, 6))], tenant)
+                tokens = [*head, *self._tokens(self.rng.randint(1, 6))]
+                self._submit(kind, tokens, tenant, declared)
 
     def calm(self) -> None:
         """Steps, or time in which nothing happens."""
@@ -132,10 +135,13 @@ class Storm:
     def check(self) -> None:
         """Each request has ended once, with the answer that it has alone, and holds nothing."""
         assert self.harness.engine.pool.held == 0
+        assert not self.harness.engine.relqueries
         finished = [request.id for request in self.harness.finished]
         assert len(set(finished)) == len(finished)
         for request in self.harness.executor.requests.values():
-            assert (request.finish is Finish.CANCELLED) == (request.id not in finished)
+            is_late = "deadline" in (request.error or "")
+            is_cancelled = request.finish is Finish.CANCELLED
+            assert is_cancelled == (is_late or request.id not in finished)
             request.max_tokens = self.limits[request.id]  # what is scored needs room for one only
             expected = expected_output(request)
             if request.finish is Finish.CANCELLED:
@@ -152,7 +158,15 @@ class Storm:
         choices = ((1,), (3,), (0,), (0, 2), (2, *END), tuple(range(VOCABULARY)))
         return ToyMatcher(tuple(self.rng.choices(choices, k=self.rng.randint(1, 14))))
 
-    def _submit(self, kind: str, prompt: list[Any], tenant: str) -> None:
+    def _declared(self) -> Declared:
+        """Few names, so that several bursts have the same one."""
+        if self.rng.random() < 0.5:
+            return NOTHING
+        rows = self.rng.choice([None, 1, 9, 10_000])
+        name = self.rng.choice("abc")
+        return Declared(name, rows, self.rng.choice([None, None, 0.01, 0.3, 1.0, 5.0]))
+
+    def _submit(self, kind: str, prompt: list[Any], tenant: str, declared: Declared) -> None:
         number = len(self.harness.executor.requests)
         options: dict[str, Any] = {"group": self.submitted}
         limit = self.rng.randint(2, 16)
@@ -172,5 +186,5 @@ class Storm:
                 prompt = [tuple(self._tokens(self.rng.randint(0, 7))), *prompt[:5], (1, 2), 3]
                 limit = self.rng.choice([1, limit])
         with suppress(RequestError):  # too long for this engine
-            request = self.harness.submit(prompt, limit, tenant, **options)
+            request = self.harness.submit(prompt, limit, tenant, declared, **options)
             self.limits[number] = 9 if request.scored else request.max_tokens

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
 
 from relquery.serve.settings import ServeConfig
@@ -19,25 +22,35 @@ from relquery.serve.settings import ServeConfig
 pytest.importorskip("torch", reason="needs relquery[local]")
 pytest.importorskip("fastapi", reason="needs relquery[serve]")
 
+STARTING = 300.0  # seconds that a server has to take requests: the first in a tree compiles
+
 _MAIN = """
 import pickle, sys
 from relquery.serve.run import serve
 
-serve(pickle.loads(bytes.fromhex(sys.argv[1])))
+if __name__ == "__main__":
+    config = pickle.loads(bytes.fromhex(sys.argv[1]))
+    serve(config, lambda server, port: print(port, flush=True))
 """
-STARTING = 240.0  # seconds that a server has to take requests: the first in a tree compiles
 
 
-@dataclass(frozen=True)
+@dataclass
 class Running:
-    """A server process, and where it listens."""
+    """A server process, and where it listens. lines: of its log so far."""
 
-    port: int
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[str]
+    port: int = 0
+    lines: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
+        """Of its root."""
         return f"http://127.0.0.1:{self.port}"
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of its log that are about requests."""
+        found = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [each for each in found if each["message"] == "request"]
 
 
 def free_port() -> int:
@@ -49,33 +62,49 @@ def free_port() -> int:
 
 
 @contextmanager
-def started(model: str = "demo", **config: Any) -> Iterator[Running]:
-    """A server until the end of the block. config: fields of ServeConfig."""
-    port = free_port()
-    settings = ServeConfig(model, **{"port": port, "grace": 2.0, **config})
-    with subprocess.Popen([sys.executable, "-c", _MAIN, pickle.dumps(settings).hex()]) as process:
+def started(model: str = "demo", **settings: Any) -> Iterator[Running]:
+    """A server until the end of the block. settings: of ServeConfig."""
+    config = ServeConfig(
+        model, **{"port": 0, "grace": 2.0, "log": "json", "log_level": "info", **settings}
+    )
+    command = [sys.executable, "-c", _MAIN, pickle.dumps(config).hex()]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        found = Running(process)
+        reader = threading.Thread(target=_read, args=(found,), daemon=True)
+        reader.start()
         try:
-            _wait(process, port)
-            yield Running(port, process)
+            _wait(found)
+            yield found
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(40)
             except subprocess.TimeoutExpired:
                 process.kill()
+            reader.join()
 
 
-def _wait(process: subprocess.Popen[bytes], port: int) -> None:
+def _read(found: Running) -> None:
+    assert found.process.stderr is not None
+    for line in found.process.stderr:
+        found.lines.append(line)
+
+
+def _wait(found: Running) -> None:
+    assert found.process.stdout is not None
+    line = found.process.stdout.readline()
+    assert line.strip().isdigit(), f"the server has not started: {found.lines}"
+    found.port = int(line)
     until = time.monotonic() + STARTING
-    while process.poll() is None and time.monotonic() < until:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.05)
-    raise AssertionError("the server does not start")
+    while httpx.get(f"{found.url}/health").status_code != 200:
+        assert time.monotonic() < until
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Running]:
-    """A server of the demo model."""
+    """A server of the demo model that serves everybody."""
     with started() as found:
         yield found

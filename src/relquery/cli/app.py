@@ -11,6 +11,8 @@ from relquery.cli.calibrate import calibrate
 from relquery.cli.demo import demo
 from relquery.cli.prompt import prompt
 from relquery.cli.reorder.command import reorder
+from relquery.cli.serve.command import serve
+from relquery.cli.serve.keys import keys
 from relquery.cli.span.command import span
 from relquery.cli.sql.command import sql
 from relquery.cli.terminal.exits import ERROR
@@ -35,8 +37,10 @@ app.command()(trace)
 app.command()(simulate)
 app.command()(replay)
 app.command()(calibrate)
+app.command()(serve)
 app.add_typer(span, name="span")
 app.add_typer(prompt, name="prompt")
+app.add_typer(keys, name="keys")
 
 
 def _print_version(wanted: bool) -> None:

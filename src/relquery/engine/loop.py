@@ -8,28 +8,29 @@ from itertools import chain, islice
 
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.cache.cidra import plan_batches
 from relquery.engine.clock import Clock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import NOT_FINITE, Chunk, Drawn, Executor, seconds_of
 from relquery.engine.interrupts import postponed, unwrapped
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.commons import Commons
 from relquery.engine.request.open_requests import OpenRequests
 from relquery.engine.request.progress import spread
 from relquery.engine.request.queue import Queue
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
-from relquery.engine.scheduling.plan import Memo, Ordering, Plan, Policy, State
+from relquery.engine.scheduling.plan import Memo, Plan, Policy, State
 from relquery.engine.scheduling.policies.sarathi import sarathi
-from relquery.engine.scheduling.reuse import needs_no_blocks
 from relquery.engine.step.allocation import Holdings
-from relquery.engine.step.answer import take_in
+from relquery.engine.step.answer import NO_NUMBERS, take_in
+from relquery.engine.step.deadlines import check_deadline, order_of
 from relquery.engine.step.decode_run import DecodeRun, can_begin
 from relquery.engine.step.forecast import Experience, forecast
 from relquery.engine.step.hits import StepHits
 from relquery.engine.step.offload import Offload
+from relquery.engine.step.room import room_for
 from relquery.engine.step.shelf import Shelf, States
-from relquery.errors import PromptTooLongError, RequestError
+from relquery.errors import RequestError
 from relquery.prompt import Finish
 
 Apply = Callable[[], list[Request]]
@@ -57,7 +58,7 @@ class Loop:
         self.config, self.clock = config, clock
         self.experience = Experience()
         self.pool = BlockPool(config.cache_tokens // config.block_size, now=clock.now)
-        self.commons = Commons(config.block_size)
+        self.commons = Commons(config.block_size, share_prefixes=config.share_prefixes)
         self._open = OpenRequests()
         self._executor, self._policy, self._cost = executor, policy, cost
         self.host = BlockPool(config.host_tokens // config.block_size)
@@ -89,11 +90,19 @@ class Loop:
         """Tokens of prompt and answer that one request can have at most."""
         return self.pool.total * self.config.block_size
 
-    def submit(self, request: Request, tenant: str = "", arrival: float | None = None) -> RelQuery:
-        """Queue a request; returns the relQuery that it belongs to, by its group.
+    def submit(
+        self,
+        request: Request,
+        tenant: str = "",
+        arrival: float | None = None,
+        declared: Declared = NOTHING,
+    ) -> RelQuery:
+        """Queue a request; returns the relQuery that it belongs to, by its declared id or group.
 
         tenant: the client; its spans are its own, see Commons. arrival: by default now. A relQuery
-        has those of its first request.
+        has those of its first request. declared: what the client says about the relQuery. If that
+        is known by its id, the request gets its group; no two submits with other ids or none may
+        have the same group.
 
         Raises PromptTooLongError or RequestError if it can never be served.
         """
@@ -101,11 +110,16 @@ class Loop:
             raise RequestError(f"max_tokens is {request.max_tokens}; it must be at least 1.")
         request.max_tokens = min(request.max_tokens, self.room(request))
         request.begin()
-        request.arrival = self.clock.now() if arrival is None else arrival
+        now = self.clock.now()
+        request.arrival = now if arrival is None else arrival
         self._decodes = None
         self.commons.claim(request, tenant)
         self.fetch(request)
-        return self._open.join(request, tenant)
+        return self._open.join(request, tenant, declared, now)
+
+    def decline(self, tenant: str, declared: Declared, count: int) -> None:
+        """Note that requests of a declared relQuery came, and could not be submitted."""
+        self._open.decline(tenant, declared, count, self.clock.now())
 
     def fetch(self, request: Request) -> None:
         """Load what the cache lacks of a request's kept states, from beside the cache."""
@@ -113,31 +127,18 @@ class Loop:
             self.shelf.bring(request)
 
     def room(self, request: Request) -> int:
-        """Tokens that the answer to a request may have, whatever else is served.
-
-        Raises PromptTooLongError or RequestError if it can never be served.
-        """
-        prompt, size = request.prompt_tokens, self.config.block_size
-        if prompt == 0:
-            raise RequestError("The prompt has no tokens; give it at least one character.")
-        if len(request.pieces[-1].tokens) == 0:
-            raise RequestError(
-                "The prompt ends with an independent span, so nothing attends to all of it. "
-                "Add ordinary text after the span."
-            )
-        # Each piece but the last may leave the rest of a block empty.
-        lost = sum(-len(piece.tokens) % size for piece in request.pieces[:-1])
-        room = self.capacity - lost - prompt
-        if room <= 0 and not self._ends_at_once(request):
-            raise self._too_long(request, max(self.capacity - lost, 1))
-        return max(room, 1)
+        """Tokens that the answer to a request may have; see room_for."""
+        return room_for(request, self.config, self.capacity)
 
     def step(self) -> list[Request]:
         """Run one batch; returns the requests that finished in it.
 
+        Before it, those whose deadline has passed end; they are returned too.
+
         Signals interrupt it only while it computes. What an interrupted step has finished is
         returned by the next.
         """
+        self._end_late()
         if self._open:
             self._step()
         finished, self._finished = self._finished, []
@@ -152,10 +153,23 @@ class Loop:
         """End a request now; False if it had ended already."""
         if request.finish is not None:
             return False
-        now = self.clock.now()
         with postponed():
-            self._end(request, Finish.CANCELLED, now)
+            self._end(request, Finish.CANCELLED, self.clock.now())
         return True
+
+    def withdraw(self, request: Request) -> None:
+        """Take back a request that was submitted and has not started."""
+        self._decodes = None
+        with postponed():
+            self._open.withdraw(request, self.clock.now())
+
+    def check_deadline(self, relquery: RelQuery) -> None:
+        """Raise DeadlineError if a relQuery cannot have its last answer before its deadline.
+
+        Nothing is checked where the cost of steps is not known.
+        """
+        if self._cost is not None and relquery.deadline is not None:
+            check_deadline(relquery, self._foresee(), self._memo, self._cost, self.experience)
 
     def forecast(self, number: int) -> float | None:
         """Predicted seconds until the last answer of a relQuery; 0 if it is not open.
@@ -166,11 +180,24 @@ class Loop:
             return None
         if number not in self.relqueries:
             return 0.0
-        state = self._state()
-        _, self._memo = self._policy(state, self._memo)  # updates the memo; the plan is not run
-        known = self._memo.order(state) if isinstance(self._memo, Ordering) else None
-        order = known or self.relqueries.values()
+        order = order_of(self._foresee(), self._memo)
         return forecast(order, number, self.config, self._cost, self.experience)
+
+    def _foresee(self) -> State:
+        """The state as the policy sees it, which knows it from then on; no plan is run."""
+        state = self._state()
+        _, self._memo = self._policy(state, self._memo)
+        return state
+
+    def _end_late(self) -> None:
+        """End the open requests of relQueries whose deadline has passed."""
+        if not self._open.dated:
+            return
+        now = self.clock.now()
+        with postponed():
+            for request in self._open.late(now):
+                self._end(request, Finish.CANCELLED, now)
+                self._finished.append(request)
 
     def _step(self) -> None:
         """Run one batch, and note what finished in it."""
@@ -225,17 +252,6 @@ class Loop:
         self._decodes = run
         return partial(self._apply_decodes, run, drawn)
 
-    def _ends_at_once(self, request: Request) -> bool:
-        """Whether one step can take the whole request, whatever is cached."""
-        longest = self.config.max_input or 0
-        return needs_no_blocks(request, self.config) and request.prompt_tokens <= longest
-
-    def _too_long(self, request: Request, room: int) -> PromptTooLongError:
-        tokens, longest = request.prompt_tokens, self.config.max_input or 0
-        if request.prefill_only and longest + 1 > room:
-            return PromptTooLongError(tokens, longest + 1, "a step", "Raise max_input or memory.")
-        return PromptTooLongError(tokens, room, "the KV cache", "Raise cache_tokens.")
-
     def _schedule(self) -> Plan:
         plan, self._memo = self._policy(self._state(), self._memo)
         self._open.forget_changes()
@@ -256,6 +272,8 @@ class Loop:
             self.waiting.changes,
             [*self.pool.changes, *self.host.changes],
             self.host,
+            self.experience.usual_length,
+            self.experience.pace,
         )
 
     def _prepare(self, plan: Plan) -> list[list[Chunk]]:
@@ -289,7 +307,7 @@ class Loop:
 
     def _execute(self, chunks: list[list[Chunk]]) -> list[list[Drawn]]:
         """Compute a step; returns the results of each work's draws, in order."""
-        self._relocate()
+        self._hits.relocate(self._executor)
         drawn = self._executor.execute(list(chain.from_iterable(chunks)))
         if len(drawn) == len(chunks):  # the usual case: one chunk each
             return [[] if one is None else [one] for one in drawn]
@@ -305,20 +323,6 @@ class Loop:
             self._holdings.withdraw(request)
         for request in reversed(list(self.running)):
             self._preempt(request)
-
-    def _relocate(self) -> None:
-        """Move blocks to where the step's new requests need them."""
-        hits = self._hits
-        try:
-            if hits.moves:
-                self._executor.relocate(plan_batches(hits.moves), self.config.block_size)
-        except BaseException:
-            for move in hits.moves:
-                self.pool.withdraw(move.target)
-            raise
-        finally:
-            self.pool.release(hits.originals)
-            hits.originals = []
 
     def _apply(self, plan: Plan, drawn: list[list[Drawn]]) -> list[Request]:
         """Apply a step's results; returns the requests that now have their answers."""
@@ -383,10 +387,7 @@ class Loop:
             self.pool.forget(piece.keys)
             self.host.forget(piece.keys)
         if request.alone:
-            request.error = (
-                "The model computes no finite numbers for this prompt. If dtype is 'float16', use "
-                "'bfloat16' or 'float32', whose range is greater; otherwise check the weights."
-            )
+            request.error = NO_NUMBERS
             self._end(request, Finish.ERROR, now)
             return True
         request.alone = True

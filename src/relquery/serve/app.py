@@ -15,6 +15,7 @@ from starlette.responses import Response
 from relquery.errors import RelqueryError
 from relquery.serve.console import page, state
 from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.operation import health, metrics
 from relquery.serve.ours import scores, tokens
 from relquery.serve.ours.markup import routes as markup
 from relquery.serve.ours.relqueries import routes as relqueries
@@ -40,6 +41,8 @@ ROUTERS = (
     trees.router,
     markup.router,
     state.router,
+    health.router,
+    metrics.router,
     page.router,
 )
 
@@ -62,6 +65,7 @@ def make_app(lifespan: Lifespan | None = None) -> FastAPI:
     app.add_exception_handler(RelqueryError, _answer)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(Exception, _answer)
     return app
 
 
@@ -89,4 +93,5 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 
 
 def _respond(request: Request, error: HttpError) -> Response:
+    request.state.error = error  # for the log
     return response_of(error, request.url.path, request.state.request_id)

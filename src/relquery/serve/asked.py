@@ -7,9 +7,13 @@ from typing import Any
 
 from starlette.requests import Request
 
+import relquery.engine.request.clients.declared as engine
 from relquery.backends.service.served import ServedBackend
+from relquery.errors import ConfigError
+from relquery.serve.access.declared import HEADER, read_declared
 from relquery.serve.access.gate import Asker
 from relquery.serve.body import Declared
+from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow
 from relquery.serve.server import Asked, Server
 
@@ -32,10 +36,24 @@ class Caller:
     ) -> Flow:
         """Ask prompts; see Server.start. declared: the relQuery, if the body has it; else the
         header may. Raises HttpError."""
-        del declared
+        found = declared or self._in_header()
+        if found is not None:
+            more["declared"] = _checked(found)
         return self.server.start(groups, self.asker, streamed=streamed, **more)
 
     def backend(self, declared: Declared | None = None) -> ServedBackend:
         """The engine for one thread. declared: the relQuery that all of its calls belong to."""
-        del declared
-        return self.server.backend(self.asker)
+        found = declared or self._in_header()
+        return self.server.backend(self.asker, None if found is None else _checked(found))
+
+    def _in_header(self) -> Declared | None:
+        text = self._request.headers.get(HEADER)
+        return None if text is None else read_declared(text)
+
+
+def _checked(declared: Declared) -> engine.Declared:
+    """For the engine. Raises HttpError."""
+    try:
+        return engine.Declared(declared.id, declared.rows, declared.deadline)
+    except ConfigError as error:
+        raise HttpError(400, str(error), "invalid_request", HEADER) from error

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from relquery.errors import (
     CancelledError,
     ConfigError,
+    DeadlineError,
     EngineEndedError,
     PromptTooLongError,
     QueryError,
@@ -48,11 +49,19 @@ def as_http(error: BaseException) -> HttpError:
     """What an error means to a client; an unforeseen one says nothing of the server's inside."""
     if isinstance(error, HttpError):
         return error
+    if isinstance(error, DeadlineError):
+        return _too_late(error)
     for kinds, status, code in _MEANINGS:
         if isinstance(error, kinds):
             headers = {"Retry-After": "1"} if status == 503 else {}
             return HttpError(status, str(error), code, headers=headers)
     return HttpError(500, "An error in the server. Its log says more.", "internal_error")
+
+
+def _too_late(error: DeadlineError) -> HttpError:
+    """The message, and a header for programs, say when the last answer would come."""
+    headers = {"x-relquery-estimate": f"{error.estimate:.6g}"}
+    return HttpError(422, str(error), "deadline_cannot_be_met", "relquery.deadline", headers)
 
 
 _Kinds = tuple[type[BaseException], ...]

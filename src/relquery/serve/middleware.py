@@ -5,23 +5,31 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relquery.serve.access.gate import Asker
+from relquery.serve.access.pages import Pages
 from relquery.serve.errors import HttpError, as_http, response_of
-from relquery.serve.server import Server
+from relquery.serve.operation.served import NO_ROUTE, Served
+from relquery.serve.operation.tracing import Tracing
+from relquery.serve.server import Server, stopping
 
 _LOG = logging.getLogger("relquery.serve.access")
 OPEN_PATHS = ("/health", "/console")
 """Paths that need no key; and the console's page itself."""
+FIGURES = "/metrics"
+"""Answered to the end, when nothing else is any more."""
 
 
 class Front:
-    """The outermost ASGI application. server: None until it has started."""
+    """The outermost ASGI application. traces: where requests are told, if anywhere."""
 
-    def __init__(self, app: ASGIApp, server: Server) -> None:
-        self._app, self._server = app, server
+    def __init__(self, app: ASGIApp, server: Server, traces: Tracing | None = None) -> None:
+        self._app, self._server, self._traces = app, server, traces
+        self._pages = Pages(server.config.host, server.config.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -29,29 +37,59 @@ class Front:
             await self._app(scope, receive, send)
             return
         request = _Request(self._server, scope, receive, send)
+        waits = not _is_open(scope["path"]) and scope["path"] != FIGURES
+        self._server.serving += waits
         try:
-            self._check(scope)
+            self._check(scope, waits)
             await self._app(scope, request.receive, request.send)
         except Exception as error:  # the inner handlers have answered all that they foresee
             found = as_http(error)
-            if found.status >= 500:
+            scope["state"]["error"] = found
+            if found.status >= 500 and not isinstance(error, HttpError):
                 _LOG.exception("request %s failed", request.id)
             if request.status is None:
                 await response_of(found, scope["path"], request.id)(scope, receive, request.send)
         finally:
-            request.log()
+            self._server.serving -= waits
+            self._tell(request.served())
 
-    def _check(self, scope: Scope) -> None:
-        """Who asks, and whether the body is too large. Raises HttpError."""
-        headers = scope["headers"]
-        path = scope["path"]
-        scope["state"]["server"] = self._server
-        if path != "/" and not path.startswith(OPEN_PATHS):
-            scope["state"]["asker"] = self._server.gate.asker(headers)
+    def _check(self, scope: Scope, waits: bool) -> None:
+        """Who asks, whether they may now, and whether the body is too large. Raises HttpError."""
+        headers, state = scope["headers"], scope["state"]
+        state["server"] = self._server
+        self._pages.check(headers)
+        if self._server.stopping and waits:
+            raise stopping()
+        if not _is_open(scope["path"]):
+            state["asker"] = self._server.gate.asker(headers)
         most = self._server.config.max_body
         for name, value in headers:
             if name == b"content-length" and value.isdigit() and int(value) > most:
                 raise _too_large(most)
+        if scope["method"] == "POST" and "asker" in state:
+            self._admit(state["asker"])
+
+    def _admit(self, asker: Asker) -> None:
+        """Whether a key's limits allow a request now. Raises HttpError."""
+        if asker.account.rates is None:
+            return
+        try:
+            asker.account.rates.admit()
+        except HttpError:
+            self._server.measures.refused("rate_limit", asker.tenant)
+            raise
+
+    def _tell(self, served: Served) -> None:
+        """Count, log and trace a request that has been served."""
+        measures = self._server.measures
+        tenant = "" if served.asker is None else served.asker.tenant
+        measures.served(served.route, served.status, tenant, served.seconds)
+        if served.error is not None:
+            measures.failed(tenant, served.error)
+        if _LOG.isEnabledFor(logging.INFO):
+            _LOG.info("request", extra={"fields": served.fields(self._server.models[0])})
+        if self._traces is not None:
+            self._traces.served(served)
 
 
 class _Request:
@@ -61,8 +99,11 @@ class _Request:
         self.id = _given_id(scope) or f"req_{secrets.token_hex(12)}"
         self.status: int | None = None
         self._scope, self._receive, self._send = scope, receive, send
-        self._began, self._read, self._most = time.perf_counter(), 0, server.config.max_body
-        scope.setdefault("state", {})["request_id"] = self.id
+        self._began, self._began_at = time.perf_counter(), time.time_ns()
+        self._read, self._most = 0, server.config.max_body
+        # The server's state is one for all requests; each gets its own.
+        self._state: dict[str, Any] = {**scope.get("state", {}), "request_id": self.id}
+        scope["state"] = self._state
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -75,24 +116,56 @@ class _Request:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [
-                *message.get("headers", ()),
-                (b"x-request-id", self.id.encode()),
-                (b"request-id", self.id.encode()),
-            ]
+            message["headers"] = [*message.get("headers", ()), *self._headers()]
         await self._send(message)
 
-    def log(self) -> None:
-        if not _LOG.isEnabledFor(logging.INFO):
-            return
-        fields: dict[str, Any] = {
-            "request": self.id,
-            "method": self._scope["method"],
-            "path": self._scope["path"],
-            "status": self.status,
-            "seconds": round(time.perf_counter() - self._began, 6),
-        }
-        _LOG.info("%(method)s %(path)s %(status)s", fields, extra={"fields": fields})
+    def served(self) -> Served:
+        """What became of it."""
+        error: HttpError | None = self._state.get("error")
+        asker: Asker | None = self._state.get("asker")
+        route = self._scope.get("route")
+        word = None if asker is None else asker.account.error
+        if error is not None:
+            word = error.code or str(error.status)
+        return Served(
+            id=self.id,
+            method=self._scope["method"],
+            path=self._scope["path"],
+            route=getattr(route, "path", NO_ROUTE),
+            status=self.status or 499,
+            began=self._began_at,
+            seconds=time.perf_counter() - self._began,
+            headers=self._scope["headers"],
+            asker=asker,
+            error=word,
+        )
+
+    def _headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """What every answer has."""
+        found = {"x-request-id": self.id, "request-id": self.id}
+        asker: Asker | None = self._state.get("asker")
+        if asker is not None:
+            found |= _figures(asker)
+        return [(name.encode(), value.encode()) for name, value in found.items()]
+
+
+def _figures(asker: Asker) -> dict[str, str]:
+    """What is left of a key's limits, and how long the parts of a whole answer took."""
+    found: dict[str, str] = {}
+    account = asker.account
+    if account.rates is not None:
+        found |= account.rates.headers()
+    if account.latency is not None:
+        parts = (
+            f"{part};dur={getattr(account.latency, part) * 1000:.3f}"
+            for part in ("waiting", "core", "tail")
+        )
+        found["server-timing"] = ", ".join(parts)
+    return found
+
+
+def _is_open(path: str) -> bool:
+    return path == "/" or path.startswith(OPEN_PATHS)
 
 
 def _given_id(scope: Scope) -> str | None:

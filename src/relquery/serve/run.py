@@ -4,60 +4,86 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
+from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
 from relquery.backends.remote.link import Link
-from relquery.serve.access.gate import Gate
+from relquery.serve.access.gate import Gate, KeyGate
+from relquery.serve.access.keys import read_keys, weights_of
+from relquery.serve.access.pages import Pages
 from relquery.serve.app import Lifespan, make_app
 from relquery.serve.middleware import Front
+from relquery.serve.operation.listening import Listener, bind
+from relquery.serve.operation.logs import set_up
+from relquery.serve.operation.tracing import Tracing, open_tracing
 from relquery.serve.ours.opening import opened
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 from relquery.serve.wire.openai.batches.batches import batching
 
+THREADS = 64
+"""For what would hold up the event loop; most of them wait for the engine."""
 
-def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None) -> None:
-    """Serve until a signal says to stop.
+
+def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None) -> bool:
+    """Serve until a signal says to stop; False if a second one said to stop at once.
 
     told: called with the server and its port once it takes requests. Raises what opening the model
-    raises, and OSError for a port that is taken.
+    raises, and ConfigError for an address that is taken and for a wrong keys' file.
     """
-    link = Link(config.model, config.options)
-    try:
-        server = Server(config, link, Gate())
-        app = Front(make_app(_lifespan(server)), server)
-        with opened(server):
-            uvicorn.Server(_Uvicorn.settings(app, config)).run()
-    finally:
-        link.stop()
-    del told
+    set_up(config.log, config.log_level)
+    gate = Gate() if config.keys is None else KeyGate(config.keys)
+    with closing(bind(config.host, config.port)) as listening:
+        traces = None if config.otlp is None else open_tracing(config.otlp, _name_of(config))
+        logs = partial(set_up, config.log, config.log_level)
+        link = Link(config.model, _options(config), prepare=logs)
+        try:
+            server = Server(config, link, gate)
+            front = Front(make_app(_lifespan(server)), server, traces)
+            app = Pages(config.host, config.origins).around(front)
+            listener = Listener(app, server, told)
+            with opened(server):
+                listener.run([listening])
+        finally:
+            link.stop()
+            _stop(traces)
+    return not listener.force_exit
+
+
+def _name_of(config: ServeConfig) -> str:
+    return config.names[0] if config.names else config.model
+
+
+def _options(config: ServeConfig) -> dict[str, Any]:
+    """The engine's options, and what the keys say of tenants."""
+    found = dict(config.options)
+    if config.keys is not None:
+        found["weights"] = {**weights_of(read_keys(config.keys)), **found.get("weights", {})}
+        found.setdefault("share_prefixes", config.share_cache)
+    return found
 
 
 def _lifespan(server: Server) -> Lifespan:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(THREADS, "relquery-serve"))
         server.link.hop = loop.call_soon_threadsafe
+        watching = asyncio.create_task(server.gate.watch())
         async with batching(server) as app.state.batches:
             yield
             server.stopping = True
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
 
     return lifespan
 
 
-class _Uvicorn:
-    @staticmethod
-    def settings(app: Front, config: ServeConfig) -> uvicorn.Config:
-        return uvicorn.Config(
-            app,
-            host=config.host,
-            port=config.port,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=int(config.grace),
-            server_header=False,
-            backlog=4096,
-        )
+def _stop(traces: Tracing | None) -> None:
+    if traces is not None:
+        traces.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -11,11 +10,15 @@ from relquery.backends.local.streaming import Piece
 from relquery.backends.remote.link import Link
 from relquery.backends.service.served import ServedBackend
 from relquery.backends.service.serving import Facts, Submission
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.relquery import Latency
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.access.gate import Asker, Gate
 from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow
+from relquery.serve.operation.measures import Measures
+from relquery.serve.operation.pressure import Pressure, asked
+from relquery.serve.operation.tally import Counted, Tally
 from relquery.serve.settings import ServeConfig
 from relquery.serve.spelling import Spelling
 
@@ -27,16 +30,19 @@ Asked = tuple[Sequence[Prompt], Sampling]
 class Server:
     """One engine and those who ask it. Made in the event loop that serves.
 
-    link: to the engine's process. gate: who may ask. open: requests that have no answer yet.
-    began: seconds since 1970. spelling: of the model's tokens.
+    link: to the engine's process. gate: who may ask. open: prompts that have no answer yet.
+    serving: HTTP requests that are being served. measures: what is counted and timed. began:
+    seconds since 1970. spelling: of the model's tokens.
     """
 
     def __init__(self, config: ServeConfig, link: Link, gate: Gate) -> None:
         self.config, self.link, self.gate = config, link, gate
-        self.open = 0
+        self.open = self.serving = 0
         self.stopping = False
         self.began = int(time.time())
         self.spelling = Spelling(self.ask)
+        self.measures = Measures(link.facts.policy)
+        self._pressure = Pressure(self.ask)
         self._kept: dict[type, object] = {}
 
     def keep(self, thing: object) -> None:
@@ -79,35 +85,40 @@ class Server:
         Raises HttpError where too many requests are open.
         """
         size = sum(len(prompts) for prompts, _ in groups)
-        self._admit(size)
+        self._admit(size, asker)
+        asker.account.prompts += size
         flow = Flow(size, self._drop)
         self.open += size
         shares, base = [], 0
         for prompts, _ in groups:
-            shares.append(Share(self, flow, base, len(prompts)))
+            shares.append(Share(self, flow, base, len(prompts), asker))
             base += len(prompts)
         flow.shares = shares
         for share, (prompts, sampling) in zip(shares, groups, strict=True):
             asked = Submission(list(prompts), sampling, asker.tenant, streamed=streamed, **more)
             if not self.link.submit(asked, share):
                 self._drop(flow)
-                raise _stopping()
+                raise stopping()
         return flow
 
-    def backend(self, asker: Asker) -> ServedBackend:
-        """The engine for one thread that asks for somebody."""
-        return ServedBackend(self.link, self.facts, asker.tenant)
+    def backend(self, asker: Asker, declared: Declared | None = None) -> ServedBackend:
+        """The engine for one thread that asks for somebody.
+
+        declared: the relQuery that all of its calls belong to; None for one each.
+        """
+        counted = Counted(self.link, self.measures, asker)
+        return ServedBackend(counted, self.facts, asker.tenant, declared)
 
     async def ask(self, question: str, *given: Any) -> Any:
         """See Serving.ask; does not hold up the event loop."""
-        return await asyncio.to_thread(self.link.ask, question, *given)
+        return await asked(self.link, question, *given)
 
     def check_open(self) -> None:
         """Raises HttpError if the server takes no more requests."""
         if self.stopping:
-            raise _stopping()
+            raise stopping()
 
-    def _admit(self, size: int) -> None:
+    def _admit(self, size: int, asker: Asker) -> None:
         self.check_open()
         if size > self.config.max_rows:
             raise HttpError(
@@ -117,12 +128,13 @@ class Server:
                 "too_many_rows",
             )
         if self.open + size > self.config.max_waiting:
+            self.measures.refused("queue_full", asker.tenant)
             raise HttpError(
                 429,
                 f"{self.open:,} requests are open, and at most {self.config.max_waiting:,} may be. "
                 "Ask again later.",
                 "queue_full",
-                headers={"Retry-After": "1"},
+                headers={"Retry-After": str(self._pressure.retry_after())},
             )
 
     def _drop(self, flow: Flow) -> None:
@@ -134,9 +146,9 @@ class Server:
 class Share:
     """The Sink of one group of a flow's prompts. base: the place of its first prompt."""
 
-    def __init__(self, server: Server, flow: Flow, base: int, size: int) -> None:
+    def __init__(self, server: Server, flow: Flow, base: int, size: int, asker: Asker) -> None:
         self._server, self._flow, self._base = server, flow, base
-        self._left = size
+        self._left, self._tally = size, Tally(server.measures, asker)
 
     def piece(self, index: int, piece: Piece) -> None:
         self._flow.piece(self._base + index, piece)
@@ -144,10 +156,12 @@ class Share:
     def add(self, index: int, answer: Answer) -> None:
         self._left -= 1
         self._server.open -= 1
+        self._tally.answered(answer)
         self._flow.add(self._base + index, answer)
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
         self.leave()
+        self._tally.ended(latency, error)
         self._flow.end(latency, error)
 
     def leave(self) -> None:
@@ -156,5 +170,6 @@ class Share:
         self._left = 0
 
 
-def _stopping() -> HttpError:
+def stopping() -> HttpError:
+    """What a server answers that was told to stop."""
     return HttpError(503, "The server is stopping.", "stopping", headers={"Retry-After": "5"})

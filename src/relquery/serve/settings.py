@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
+from math import inf
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from relquery.errors import ConfigError
 
@@ -22,13 +25,17 @@ class ServeConfig:
     tables: by name, files that /v1/sql may read. schemas: a folder of prompt schemas that are
         registered for all. state: a folder for uploaded files and batches; None for a temporary
         one that is removed at the end.
-    keys: a file made by `relquery keys`; None to serve everybody as one tenant.
+    keys: a file made by `relquery keys`; None to serve everybody as one tenant. open: without keys,
+        serve also those who reach this machine over a network. share_cache: tenants read states
+        that other tenants' prompts computed, so response times tell what others have sent.
     origins: web pages that may call the server from a browser (CORS).
     max_waiting: requests that may be open at once; more are answered 429. max_body: bytes of a
         request's body. max_rows: prompts of one relQuery or batch.
     sql_memory: what DuckDB may take for the tables and all statements, such as "2GB". sql_seconds:
         how long a statement may run.
     grace: seconds that running requests have to end when the server is stopped.
+    log, log_level: form ("text" or "json") and least level of the log, on standard error.
+    otlp: address of an OpenTelemetry collector that gets a trace of each request.
     """
 
     model: str
@@ -47,6 +54,11 @@ class ServeConfig:
     sql_memory: str = "2GB"
     sql_seconds: float = 600.0
     grace: float = 30.0
+    share_cache: bool = False
+    open: bool = False
+    log: str = "text"
+    log_level: str = "warning"
+    otlp: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_waiting", "max_body", "max_rows"):
@@ -55,5 +67,30 @@ class ServeConfig:
                 raise ConfigError(f"{name} is {value!r}; it must be a positive number.")
         if not 0 <= self.port <= 65_535:
             raise ConfigError(f"port is {self.port}; it must be from 0 to 65535 (0: any free one).")
-        if self.grace < 0:
-            raise ConfigError(f"grace is {self.grace}; it must not be negative.")
+        if not 0 <= self.grace < inf:
+            raise ConfigError(f"grace is {self.grace}; it must be a finite number of seconds.")
+        if self.keys is None and not self.open and not is_local(self.host):
+            raise ConfigError(
+                f"Everybody who reaches {self.host} could use this server. Make keys (relquery "
+                "keys add NAME --file keys.json) and give --keys keys.json, or give --open to "
+                "serve without keys."
+            )
+        for origin in self.origins:
+            _check_origin(origin)
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a server that listens there."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_origin(origin: str) -> None:
+    parts = urlsplit(origin)
+    if parts.scheme not in ("http", "https") or origin != f"{parts.scheme}://{parts.netloc}":
+        raise ConfigError(
+            f"origin is {origin!r}; it must be as browsers write it, e.g. https://example.com or "
+            "http://localhost:3000."
+        )

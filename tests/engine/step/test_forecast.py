@@ -12,6 +12,7 @@ from relquery.engine.clock import VirtualClock
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.executor import SimulatedExecutor
 from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.request.rules import Rules
@@ -122,3 +123,15 @@ def test_costs_that_are_wrong_are_corrected_by_the_steps_seen() -> None:
     list(loop.run())
     assert second.latency is not None
     assert foreseen == pytest.approx(second.latency.total, rel=0.1)
+
+
+def test_rows_that_have_not_come_are_foreseen() -> None:
+    def told(rows: int, declared: int | None) -> float | None:
+        loop = loop_of("shortest")
+        for row in range(rows):
+            request = Request(row, numbered(30, start=row), 20)
+            loop.submit(request, declared=Declared("a", declared))
+        return loop.forecast(0)
+
+    assert told(4, 600) == pytest.approx(told(600, None))
+    assert told(4, 2**40) == pytest.approx(2**40 / 600 * (told(600, None) or 0), rel=0.3)

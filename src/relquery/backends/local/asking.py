@@ -133,8 +133,8 @@ class Asking:
     def answer(self, request: Request) -> Answer:
         """The answer of a request that has ended by itself."""
         assert request.finish is not None
-        if request.finish is Finish.ERROR:
-            return ended(request, Finish.ERROR, request.error)
+        if request.finish in (Finish.ERROR, Finish.CANCELLED):
+            return ended(request, request.finish, request.error)
         cut = request.finish is Finish.LENGTH
         text, stopped_by = self._text(request)
         return Answer(

@@ -1,19 +1,20 @@
-"""Calls under way in one loop: each a batch of prompts, one relQuery of the engine."""
+"""Calls under way in one loop: each a batch of prompts, of one relQuery of the engine."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
 from relquery.backends.local.asking import Asking, cancelled
 from relquery.backends.local.streaming import Piece, TextStream
 from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.engine.request.pieces import Chain
 from relquery.engine.request.relquery import Latency, RelQuery
 from relquery.engine.request.request import Request
-from relquery.errors import RequestError
+from relquery.errors import DeadlineError, RequestError
 from relquery.prompt import Answer, Finish
 
 
@@ -21,23 +22,40 @@ from relquery.prompt import Answer, Finish
 class Batch:
     """The prompts of one call on their way to answers.
 
-    group: its number in the engine. relquery: None if no prompt could be submitted. open: requests
-    that have not ended, and the place of their prompt. ready: (index into prompts, answer) in the
-    order in which they ended; the caller takes them out.
+    relquery: that they belong to, alone or with those of other calls; None if no prompt could be
+    submitted. open: requests that have not ended, and the place of their prompt. ready: (index into
+    prompts, answer) in the order in which they ended; the caller takes them out. arrival, started,
+    prefilled, ended: as of a RelQuery, of its own requests.
     """
 
-    group: int
     asking: Asking
     relquery: RelQuery | None = None
     open: dict[Request, int] = field(default_factory=dict)
     ready: deque[tuple[int, Answer]] = field(default_factory=deque)
     streams: dict[Request, TextStream] | None = None
     pieces: deque[tuple[int, Piece]] = field(default_factory=deque)
+    arrival: float = 0.0
+    started: float | None = None
+    prefilled: float | None = None
+    ended: float | None = None
 
     @property
     def latency(self) -> Latency | None:
-        """See RelQuery.latency."""
-        return None if self.relquery is None else self.relquery.latency
+        """Of its own requests; None before it ends, or if it ended without being started."""
+        if self.open or self.started is None or self.ended is None:
+            return None
+        computed = self.ended if self.prefilled is None else self.prefilled
+        return Latency(self.started - self.arrival, computed - self.started, self.ended - computed)
+
+    def end(self, request: Request) -> int:
+        """Note that a request has ended; returns the place of its prompt."""
+        self.ended = request.finished_at
+        started, first = request.started_at, request.first_at
+        if started is not None:
+            self.started = started if self.started is None else min(started, self.started)
+        if first is not None:
+            self.prefilled = first if self.prefilled is None else max(first, self.prefilled)
+        return self.open.pop(request)
 
 
 class Batches:
@@ -45,8 +63,8 @@ class Batches:
 
     def __init__(self, engine: Loop) -> None:
         self._engine = engine
-        self._open: dict[int, Batch] = {}
-        self._streaming: dict[int, Batch] = {}
+        self._open: dict[Request, Batch] = {}
+        self._streaming: dict[Batch, None] = {}
         self._groups, self._numbers = count(), count()
 
     def submit(
@@ -56,24 +74,36 @@ class Batches:
         tenant: str = "",
         arrival: float | None = None,
         streamed: bool = False,
+        declared: Declared | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; `step` then serves them. Runs no step itself.
 
         A prompt that cannot be served has its answer, with an error, in the batch at once.
-        tenant, arrival: see Loop.submit. streamed: give the answers piece by piece, too.
+        tenant, arrival: see Loop.submit. streamed: give the answers piece by piece, too. declared:
+        what the client says about the relQuery, which may already be known by its id. Raises
+        DeadlineError if the deadline cannot be met.
         """
-        batch = Batch(next(self._groups), asking)
-        self._open[batch.group] = batch
+        batch, group = Batch(asking), next(self._groups)
+        declared = declared or NOTHING
         if streamed:
             batch.streams = {}
-            self._streaming[batch.group] = batch
+            self._streaming[batch] = None
+
+        def submit(request: Request) -> RelQuery:
+            return self._engine.submit(request, tenant, arrival, declared)
+
         try:
             for index, prompt in enumerate(prompts):
-                self._take_in(batch, index, prompt, tenant, arrival)
+                self._take_in(batch, index, group, prompt, submit)
+            if batch.relquery is not None:
+                self._engine.check_deadline(batch.relquery)
+        except DeadlineError:
+            self._withdraw(batch)
+            raise
         except BaseException:
             self.cancel(batch)
             raise
-        self._forget_ended(batch)
+        self._engine.decline(tenant, declared, len(batch.ready))
         return batch
 
     def step(self) -> None:
@@ -82,15 +112,14 @@ class Batches:
         May be called only while a request is open.
         """
         for request in self._engine.step():
-            batch = self._open[request.group]
-            index = batch.open.pop(request)
-            answer = batch.asking.answer(request)
+            batch = self._open.pop(request)
+            index, answer = batch.end(request), batch.asking.answer(request)
             if batch.streams is not None:
                 rest = batch.streams.pop(request).end(answer)
                 batch.pieces += () if rest is None else ((index, rest),)
             batch.ready.append((index, answer))
             self._forget_ended(batch)
-        for batch in self._streaming.values():
+        for batch in self._streaming:
             self._spell(batch)
 
     def serve(self, batch: Batch) -> Iterator[tuple[int, Answer] | None]:
@@ -110,42 +139,53 @@ class Batches:
 
     def cancel(self, batch: Batch) -> None:
         """End a batch's open requests; they have answers that say so. For an ended one nothing."""
-        for request, index in batch.open.items():
+        for request in list(batch.open):
             self._engine.cancel(request)
-            batch.ready.append((index, cancelled(request)))
-        batch.open.clear()
+            del self._open[request]
+            batch.ready.append((batch.end(request), cancelled(request)))
         if batch.streams is not None:
             batch.streams.clear()
         self._forget_ended(batch)
 
     def close(self) -> None:
         """Cancel all that is open, and let go of the engine."""
-        for batch in list(self._open.values()):
+        for batch in list(dict.fromkeys(self._open.values())):
             self.cancel(batch)
         del self._engine
+
+    def _withdraw(self, batch: Batch) -> None:
+        """Take back all requests of a batch that has not begun."""
+        for request in batch.open:
+            self._engine.withdraw(request)
+            del self._open[request]
+        batch.open.clear()
+        self._forget_ended(batch)
 
     def _take_in(
         self,
         batch: Batch,
         index: int,
+        group: int,
         prompt: Chain | RequestError,
-        tenant: str,
-        arrival: float | None,
+        submit: Callable[[Request], RelQuery],
     ) -> None:
         length = 0
         try:
             if isinstance(prompt, RequestError):
                 raise prompt
-            request = batch.asking.request(next(self._numbers), batch.group, prompt)
+            request = batch.asking.request(next(self._numbers), group, prompt)
             length = request.prompt_tokens
             batch.asking.limit(request)
-            batch.relquery = self._engine.submit(request, tenant, arrival)
-            batch.open[request] = index
-            if batch.streams is not None:
-                batch.streams[request] = batch.asking.stream()
+            batch.relquery = submit(request)
         except RequestError as error:
             refused = Answer(None, Finish.ERROR, str(error), prompt_tokens=length)
             batch.ready.append((index, refused))
+            return
+        if not batch.open:
+            batch.arrival = request.arrival
+        batch.open[request], self._open[request] = index, batch
+        if batch.streams is not None:
+            batch.streams[request] = batch.asking.stream()
 
     @staticmethod
     def _spell(batch: Batch) -> None:
@@ -158,5 +198,4 @@ class Batches:
 
     def _forget_ended(self, batch: Batch) -> None:
         if not batch.open:
-            self._open.pop(batch.group, None)
-            self._streaming.pop(batch.group, None)
+            self._streaming.pop(batch, None)

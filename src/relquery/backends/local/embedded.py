@@ -29,6 +29,7 @@ from relquery.engine.cost.fit import TRUSTED, Fit
 from relquery.engine.cost.job_time import JobTime, JobTimeFit
 from relquery.engine.cost.linear import LinearCost
 from relquery.engine.loop import Loop
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.labels import Normalization
 from relquery.engine.request.pieces import Chain, Placing, depths
 from relquery.engine.request.request import Request
@@ -139,10 +140,11 @@ class EmbeddedBackend(Backend):
         arrival: float | None = None,
         scored: Normalization | None = None,
         streamed: bool = False,
+        declared: Declared | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
-        asking = self._asking(sampling, scored)
-        return self.batches.submit(asking, self._rendered(prompts), tenant, arrival, streamed)
+        asking, rendered = self._asking(sampling, scored), self._rendered(prompts)
+        return self.batches.submit(asking, rendered, tenant, arrival, streamed, declared)
 
     def _rendered(self, prompts: Sequence[Prompt]) -> Iterator[Chain | RequestError]:
         """See render_each. Prompts that are built when they are read are not all held."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from threading import Thread
 from typing import Any
@@ -33,15 +32,19 @@ from relquery.engine.request.relquery import Latency
 from relquery.prompt import Answer
 
 
-def host(pipe: Connection, model: str, options: Mapping[str, Any], level: int) -> None:
+def host(
+    pipe: Connection, model: str, options: Mapping[str, Any], prepare: Callable[[], None]
+) -> None:
     """The main function of the process; it ends when the other end of the pipe is closed.
 
-    level: of logging.
+    prepare: called first; sets up the log.
     """
-    # Ctrl-C reaches all processes of a terminal; it is the asker who decides when to stop.
+    # Ctrl-C reaches all processes of a terminal, and what stops a service sends SIGTERM to all of
+    # its processes; it is the asker who decides when to stop.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    logging.basicConfig(level=level)
+    prepare()
     try:
         outbox = _Outbox(pipe)
         worker = _open(outbox, model, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import multiprocessing
 import threading
@@ -9,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from relquery.backends.remote.host import host
 from relquery.backends.remote.messages import (
@@ -45,6 +47,13 @@ SHORT_LIVED = 30.0  # seconds: a process that lives less has failed to start
 MOST_STARTS = 3  # of short-lived processes in a row
 
 
+class Bell(Protocol):
+    """Where a reply goes; a thread of the link puts it in, and must not be held up."""
+
+    def put(self, reply: Replied, /) -> object:
+        """The reply has come."""
+
+
 class Link:
     """An engine in a process of its own. See Serving; any thread may use it.
 
@@ -60,9 +69,11 @@ class Link:
         options: Mapping[str, Any],
         *,
         hop: Callable[[Callable[[], None]], object] | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         """Start the process and wait until it has the model. Raises what loading it raises.
 
+        prepare: called in the process first, e.g. to set up its log; can be pickled.
         hop: has an event loop call a function. Sinks then hear of events there; otherwise on a
         thread of the link.
         """
@@ -72,11 +83,11 @@ class Link:
         self.tally = Tally()
         self.hop = hop
         self._up = threading.Event()
-        self._model, self._options = model, dict(options)
+        self._model, self._options, self._prepare = model, dict(options), prepare
         self._numbers = count(1)
         self._jobs: dict[int, Sink] = {}
         self._number_of: dict[Sink, int] = {}
-        self._replies: dict[int, SimpleQueue[Replied]] = {}
+        self._replies: dict[int, Bell] = {}
         self._outgoing: SimpleQueue[Command | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._context = multiprocessing.get_context("spawn")
@@ -87,6 +98,8 @@ class Link:
         self._reader = threading.Thread(target=self._read, name="relquery-link-in", daemon=True)
         self._writer.start()
         self._reader.start()
+        # Before multiprocessing's own handler, which waits for a process that ignores SIGTERM.
+        atexit.register(self.stop)
 
     @property
     def ready(self) -> bool:
@@ -158,14 +171,37 @@ class Link:
                 if until is not None and self.clock.now() >= until:
                     raise TimeoutError from None
 
-    def stop(self) -> None:
-        """See Serving. A process that does not end is killed."""
+    def post(self, bell: Bell, question: str, *given: Any) -> int | None:
+        """Like `ask`, but returns at once: a number for `forget`, or None if the engine is closed.
+
+        The reply goes to the bell.
+        """
+        return self._post(lambda reply: Ask(reply, question, given), bell)
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for a reply any more."""
+        self._replies.pop(number, None)
+
+    def abandon(self, error: BaseException) -> None:
+        """End all jobs with an error; those that come later are served."""
+        with self._lock:
+            numbers = list(self._jobs)
+            for number in numbers:
+                self._outgoing.put(Cancel(number))
+        self._pass_on([Ended(number, None, error) for number in numbers])
+
+    def stop(self, patience: float = STOPPING) -> None:
+        """See Serving. A process that does not end is killed.
+
+        patience: seconds that it has for the step that runs.
+        """
+        atexit.unregister(self.stop)
         with self._lock:
             if self.closed:
                 return
             self.closed = True
             self._outgoing.put(Stop())
-        self._reader.join(STOPPING)
+        self._reader.join(patience)
         if self._process.is_alive():
             self._process.kill()
         self._reader.join()
@@ -177,12 +213,9 @@ class Link:
 
     def _wait(self, command: Callable[[int], Command], otherwise: T) -> Any | T:
         bell: SimpleQueue[Replied] = SimpleQueue()
-        with self._lock:
-            if self.closed:
-                return otherwise
-            reply = next(self._numbers)
-            self._replies[reply] = bell
-            self._outgoing.put(command(reply))
+        reply = self._post(command, bell)
+        if reply is None:
+            return otherwise
         try:
             told = self.hear(bell, None)
         finally:
@@ -191,13 +224,24 @@ class Link:
             raise told.error
         return told.value
 
+    def _post(self, command: Callable[[int], Command], bell: Bell) -> int | None:
+        with self._lock:
+            if self.closed:
+                return None
+            reply = next(self._numbers)
+            self._replies[reply] = bell
+            self._outgoing.put(command(reply))
+        return reply
+
     def _start(self) -> tuple[Any, Connection]:
         self.starts += 1
         ours, theirs = self._context.Pipe()
-        level = logging.getLogger().getEffectiveLevel()
+        prepare = self._prepare or partial(
+            logging.basicConfig, level=logging.getLogger().getEffectiveLevel()
+        )
         process = self._context.Process(
             target=host,
-            args=(theirs, self._model, self._options, level),
+            args=(theirs, self._model, self._options, prepare),
             name="relquery-engine",
             daemon=True,
         )
@@ -209,6 +253,9 @@ class Link:
         """Wait for a new process. Raises what kept it from loading the model."""
         try:
             (event,) = receive(pipe)
+        except KeyboardInterrupt:
+            self._process.kill()  # it would load the model to the end
+            raise
         except (EOFError, OSError):
             self._process.join()
             raise ModelError(

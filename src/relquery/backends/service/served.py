@@ -10,6 +10,7 @@ from relquery.backends.local.preparing import check_prepared, to_prepare
 from relquery.backends.service.delivery import Delivery
 from relquery.backends.service.job import Job
 from relquery.backends.service.serving import Facts, Serving, Submission
+from relquery.engine.request.clients.declared import Declared
 from relquery.errors import CancelledError, ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
 
@@ -17,11 +18,19 @@ from relquery.prompt import Answer, Prompt, Sampling
 class ServedBackend(Backend):
     """Each call is a relQuery of the engine, beside those of others. One thread uses it at a time.
 
-    tenant: who asks. It does not own the engine: closing it closes nothing.
+    tenant: who asks. declared: the relQuery that all calls belong to; None for one each. It does
+    not own the engine: closing it closes nothing.
     """
 
-    def __init__(self, serving: Serving, facts: Facts, tenant: str = "") -> None:
+    def __init__(
+        self,
+        serving: Serving,
+        facts: Facts,
+        tenant: str = "",
+        declared: Declared | None = None,
+    ) -> None:
         self._serving, self._facts, self._tenant = serving, facts, tenant
+        self._declared = declared
         self._token_bytes: int | None = None
         self._known_as: tuple[str, ...] | None = None
         self._jobs: set[Job] = set()
@@ -122,7 +131,7 @@ class ServedBackend(Backend):
 
     def _submit(self, prompts: Sequence[Prompt], sampling: Sampling, delivery: Delivery) -> Job:
         self._check()
-        asked = Submission(prompts, sampling, self._tenant)
+        asked = Submission(prompts, sampling, self._tenant, declared=self._declared)
         if not self._serving.submit(asked, delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
         job = Job(self._serving, delivery)

@@ -21,6 +21,7 @@ from relquery.backends.service.serving import Facts, Serving, Submission
 from relquery.backends.service.worker import Worker
 from relquery.config import PolicyName
 from relquery.engine.cost.linear import LinearCost
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.labels import Normalization
 from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling
@@ -92,6 +93,9 @@ class Engine:
         schema: str | None = None,
         logprobs: int | None = None,
         tenant: str = "",
+        relquery: str | None = None,
+        rows: int | None = None,
+        deadline: float | None = None,
     ) -> Job:
         """Ask all prompts as one relQuery. Returns at once; the job gives the answers.
 
@@ -100,10 +104,14 @@ class Engine:
         schema: the text of a JSON Schema, under which answers are valid JSON.
         logprobs: answers have the `logprobs` of their tokens, and of so many of the likeliest ones,
         0 to 20; labels then have no `scores`.
-        tenant: who asks, see `weights` and `prepare`. For the rest see Sampling.
+        tenant: who asks, see `weights` and `prepare`. relquery: the client's name for the relQuery;
+        jobs of one tenant with the same name are one relQuery. rows: prompts of all these jobs
+        together. deadline: seconds from the relQuery's first job within which its last answer is
+        needed. For the rest see Sampling.
 
         Raises ConfigError for what cannot be asked and where the engine is closed; a schema that
-        the engine cannot follow breaks the job.
+        the engine cannot follow breaks the job, and so does a deadline that cannot be met
+        (DeadlineError).
         """
         found = prompts_of(prompts)
         given = () if labels is None else texts_of("labels", labels)
@@ -120,7 +128,8 @@ class Engine:
             schema,
             logprobs=logprobs,
         )
-        return self._submit(found, sampling, tenant, scored=None)
+        declared = Declared(relquery, rows, deadline)
+        return self._submit(found, sampling, tenant, scored=None, declared=declared)
 
     def score(
         self,
@@ -207,10 +216,12 @@ class Engine:
         tenant: str,
         *,
         scored: Normalization | None,
+        declared: Declared | None = None,
     ) -> Job:
         _check_tenant(tenant)
         delivery = Delivery(len(prompts), keep=self)
-        if not self._serving.submit(Submission(prompts, sampling, tenant, scored), delivery):
+        asked = Submission(prompts, sampling, tenant, scored, declared=declared)
+        if not self._serving.submit(asked, delivery):
             raise ConfigError("The engine is closed. Open another one: relquery.Engine(model).")
         return Job(self._serving, delivery)
 

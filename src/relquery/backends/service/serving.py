@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from relquery.backends.service.delivery import Sink
 from relquery.engine.clock import Clock
+from relquery.engine.request.clients.declared import Declared
 from relquery.engine.request.labels import Normalization
 from relquery.prompt import Prompt, Sampling
 
@@ -17,13 +18,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """Prompts that are asked as one relQuery, and how; see Engine.submit and Engine.score."""
+    """Prompts that are asked as one relQuery, and how; see Engine.submit and Engine.score.
+
+    declared: what the client says about the relQuery, None for nothing.
+    """
 
     prompts: Sequence[Prompt]
     sampling: Sampling
     tenant: str = ""
     scored: Normalization | None = None
     streamed: bool = False
+    declared: Declared | None = None
 
 
 @dataclass(frozen=True, slots=True)

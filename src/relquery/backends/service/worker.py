@@ -143,16 +143,25 @@ class Worker:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""
         try:
             self._open[sink] = self._backend.submit(
-                asked.prompts, asked.sampling, asked.tenant, arrival, asked.scored, asked.streamed
+                asked.prompts,
+                asked.sampling,
+                asked.tenant,
+                arrival,
+                asked.scored,
+                asked.streamed,
+                asked.declared,
             )
         except BaseException as error:
             sink.end(None, error)
         self._deliver()
 
     def foresee(self, sink: Sink) -> float | None:
-        """Seconds until a job's last answer; 0 if it is not open. See Loop.forecast."""
+        """Seconds until the last answer of a job's relQuery; 0 if the job is not open. See
+        Loop.forecast."""
         batch = self._open.get(sink)
-        return 0.0 if batch is None else self._backend.engine.forecast(batch.group)
+        if batch is None or batch.relquery is None:
+            return 0.0
+        return self._backend.engine.forecast(batch.relquery.id)
 
     def _run(self) -> None:
         while not self._stopping:

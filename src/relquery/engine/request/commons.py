@@ -1,4 +1,4 @@
-"""Who may reuse the states of an independent span: one tenant, or all of them."""
+"""Who may reuse the states of a prompt or of an independent span: one tenant, or all of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ class Commons:
     A tenant cannot reuse another tenant's states of any other span, so response times do not
     reveal which spans other tenants sent. Requests without a tenant share their spans with one
     another.
+
+    share_prefixes: whether tenants share the states of all other text, up to a span that is not
+    registered. If not, requests with a tenant share them with none but its own.
     """
 
-    def __init__(self, block_size: int) -> None:
-        self._block_size = block_size
+    def __init__(self, block_size: int, *, share_prefixes: bool = True) -> None:
+        self._block_size, self._share_prefixes = block_size, share_prefixes
         self._keys: set[bytes] = set()
 
     def register(self, request: Request) -> None:
@@ -23,10 +26,13 @@ class Commons:
         self._keys.update(self._spans(request).values())
 
     def claim(self, request: Request, tenant: str) -> None:
-        """Make a request's other spans its tenant's own, before anything reads their keys."""
-        if not tenant or len(request.pieces) == 1:
+        """Make what tenants do not share its tenant's own, before anything reads its keys."""
+        if not tenant:
             return
-        own = {chain for chain, key in self._spans(request).items() if key not in self._keys}
+        own = set() if self._share_prefixes else {0}
+        if len(request.pieces) > 1:
+            spans = self._spans(request)
+            own |= {chain for chain, key in spans.items() if key not in self._keys}
         if own:
             request.own(own, key_of_owner(tenant))
 

@@ -80,12 +80,12 @@ def key_around_placeholder(previous: bytes) -> bytes:
 
 
 def key_of_owner(tenant: str) -> bytes:
-    """Key before the first block of a tenant's own spans."""
+    """The key of a tenant, which the keys of its own chains depend on."""
     content = tenant.encode(errors="surrogatepass")
     return blake2b(content, digest_size=16, person=b"owner").digest()
 
 
 def key_owned(owner: bytes, previous: bytes) -> bytes:
-    """Key before the first block of a span that only one tenant may reuse. previous: the key that
-    the span would have if all could."""
+    """Key before the first block of a chain that only one tenant may reuse. previous: the key that
+    the chain would have if all could."""
     return blake2b(owner + previous, digest_size=16, person=b"owned").digest()

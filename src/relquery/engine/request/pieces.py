@@ -85,7 +85,7 @@ class Piece:
     jumps: whether its positions do not follow those of what is before it. hidden: whether its
         chain alone attends to it. keep: see Chain. keeps: (tokens of the piece, Keep) for each
         Keep in it: what its chain has up to these tokens is kept. owner: the key of the tenant
-        whose span it is of; b"" if all share it.
+        whose chain it is of; b"" if all share it.
     blocks: the blocks it holds. slots: (blocks x block size,) of their tokens. room: the memory of
         the slots, with room for more. done: tokens computed or served from the cache. run: of the
         decode steps since it holds its blocks (see Chunk). keys: of its blocks, as far as they were

@@ -28,21 +28,30 @@ class Latency:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class RelQuery:
-    """Requests that were submitted together. Only the engine's loop changes it.
+    """Requests that belong together. Only the engine's loop changes it.
 
-    arrival: seconds on the engine's clock. tenant: the client. size: number of submitted requests.
-    output_limit: the most tokens that an answer may have. waiting, running: the open requests.
-    answered: requests that ended with an answer. answered_tokens: tokens of these answers.
+    arrival: of the first request, in seconds on the engine's clock. tenant: the client. name: that
+    the client gave it, if any. size: number of submitted requests. refused: requests that came and
+    could not be served. rows: requests that will come in all, if the client said. deadline: on the
+    engine's clock, when its open requests end without an answer. prompt_tokens: of all submitted
+    requests. output_limit: the most tokens that an answer may have. waiting, running: the open
+    requests. answered: requests that ended with an answer. answered_tokens: tokens of their
+    answers.
     computed_prompts: prompt tokens computed so far, without those served from the cache.
     drawn_tokens: answer tokens drawn so far.
     started: when the first step with one of its requests began. prefilled: when the last step that
-    computed a prompt ended. ended: when its last request ended.
+    computed a prompt ended. ended: when its last request ended; None while one is open.
     """
 
     id: int
     arrival: float
     tenant: str = ""
+    name: str | None = None
     size: int = 0
+    refused: int = 0
+    rows: int | None = None
+    deadline: float | None = None
+    prompt_tokens: int = 0
     output_limit: int = 0
     waiting: Queue = field(default_factory=Queue)
     running: dict[Request, None] = field(default_factory=dict)
@@ -58,6 +67,16 @@ class RelQuery:
     def open(self) -> int:
         """Requests that have not ended."""
         return len(self.waiting) + len(self.running)
+
+    @property
+    def expected(self) -> int:
+        """Declared rows that have not come yet."""
+        return 0 if self.rows is None else max(0, self.rows - self.size - self.refused)
+
+    @property
+    def mean_prompt(self) -> float:
+        """Tokens of a prompt, the mean of those that have come."""
+        return self.prompt_tokens / self.size if self.size else 0.0
 
     @property
     def latency(self) -> Latency | None:

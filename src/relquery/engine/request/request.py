@@ -74,6 +74,8 @@ class Request:
     error: str | None = None
     alone: bool = False
     """Whether it neither reads states that others computed nor lets others read its own."""
+    started_at: float | None = None
+    """When the first step with it began."""
     first_at: float | None = None
     """When the first token of the answer was there."""
     finished_at: float | None = None
@@ -200,9 +202,9 @@ class Request:
         self._find_roots(len(self.pieces) - 1, block_size)
 
     def own(self, chains: Collection[int], owner: bytes) -> None:
-        """Make some spans a tenant's own: they, and what comes after them, have other keys.
+        """Make some chains a tenant's own: they, and what comes after them, have other keys.
 
-        chains: their numbers.
+        chains: their numbers; 0 is the prompt itself.
         """
         for piece in self.pieces:
             if piece.chain in chains:

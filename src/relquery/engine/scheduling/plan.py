@@ -32,7 +32,9 @@ class State:
     moved: requests that have joined or left `waiting` since then. cache_changes: keys of
         blocks that have entered or left the cache or the host's memory; a key may occur more than
         once, and the block may be back.
-    host: the blocks in host memory, for lookups only.
+    host: the blocks in host memory, for lookups only. length_ratio: share of its limit that an
+        answer has had on average; None as long as there was none. pace: seconds of a step by its
+        predicted seconds.
     """
 
     now: float
@@ -45,6 +47,8 @@ class State:
     moved: Sequence[Request] = ()
     cache_changes: Sequence[bytes] = ()
     host: BlockPool = field(default_factory=lambda: BlockPool(0))
+    length_ratio: float | None = None
+    pace: float = 1.0
 
 
 class Work(NamedTuple):
@@ -103,3 +107,7 @@ class Ordering(Protocol):
 
     def order(self, state: State) -> Sequence[RelQuery]:
         """All open relQueries, the most urgent first."""
+
+    def order_if_pressed(self, state: State, deadline: float) -> Sequence[RelQuery]:
+        """Those with this deadline or an earlier one, in the order in which they would be served
+        if all of them had to go first."""

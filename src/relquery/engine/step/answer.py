@@ -10,6 +10,12 @@ from relquery.engine.request.matcher import Matcher
 from relquery.engine.request.request import Request
 from relquery.prompt import Finish, TokenLogprob
 
+NO_NUMBERS = (
+    "The model computes no finite numbers for this prompt. If dtype is 'float16', use 'bfloat16' "
+    "or 'float32', whose range is greater; otherwise check the weights."
+)
+"""The error of a request whose logits are not finite."""
+
 
 def take_in(request: Request, drawn: Sequence[Drawn]) -> Finish | None:
     """Add a step's results to a request's output; returns how it ended, or None if it goes on.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 
 from relquery.config import EngineConfig
 from relquery.engine.cost.linear import LinearCost
@@ -60,6 +61,11 @@ class Experience:
         """Share of its limit that an answer has; 1 as long as nothing is known."""
         return self.drawn / self.limit if self.limit else 1.0
 
+    @property
+    def usual_length(self) -> float | None:
+        """The same, but None as long as nothing is known."""
+        return self.length_ratio if self.limit else None
+
 
 def forecast(
     order: Iterable[RelQuery],
@@ -67,29 +73,36 @@ def forecast(
     limits: EngineConfig,
     cost: LinearCost,
     experience: Experience,
+    usual: float = 1.0,
 ) -> float:
     """Seconds until the last answer of a relQuery.
 
-    order: the relQueries served before it, and then the relQuery itself. Prompts are computed in
+    order: the relQueries served before it, and then the relQuery itself. usual: share of its limit
+    that the longest answer has, which decides how many steps it takes. Prompts are computed in
     this order, together with the decodes of all requests whose prompts are in the cache. If the
     cache is full, the next prompts start when all requests in it have been answered, as in
-    Algorithm 1 of paper 003. Later arrivals that overtake it are not foreseen.
+    Algorithm 1 of paper 003. Declared rows that have not come count as if they waited. Later
+    arrivals that overtake it are not foreseen.
     """
     clock = level = longest = 0.0  # level: how full the cache is, of tokens or of requests
     for relquery in order:
-        prompts = float(relquery.waiting.lengths.sum())
+        waiting, expected = len(relquery.waiting), relquery.expected
+        prompts = float(relquery.waiting.lengths.sum()) + expected * relquery.mean_prompt
         begun = sum(each.prompt_tokens - each.computed for each in relquery.running)
         left = [max(1, each.max_tokens - len(each.output)) for each in relquery.running]
-        left += [relquery.output_limit] * len(relquery.waiting)
+        answers = sum(left) + (waiting + expected) * relquery.output_limit
+        own = max(1.0, usual * max(0, *left, relquery.output_limit if waiting or expected else 0))
         held = sum(each.length for each in relquery.running) + prompts
-        level += max(held / limits.cache_tokens, len(left) / limits.max_num_seqs)
-        longest = max(longest, *left)
-        while level > 1:
-            clock += longest * cost.decode_intercept
-            level, longest = level - 1, max(left)
+        count = len(left) + waiting + expected
+        level += max(held / limits.cache_tokens, count / limits.max_num_seqs)
+        longest = max(longest, own)
+        rounds = max(0, ceil(level) - 1)
+        if rounds:
+            clock += (longest + (rounds - 1) * own) * cost.decode_intercept
+            level, longest = level - rounds, own
         computed = prompts * experience.miss_ratio + max(0, begun)
         clock += cost.prefill_slope * computed
-        clock += cost.decode_slope * sum(left) * experience.length_ratio
+        clock += cost.decode_slope * answers * experience.length_ratio
         if relquery.id == number:
-            return experience.pace * (clock + max(left) * cost.decode_intercept)
+            return experience.pace * (clock + own * cost.decode_intercept)
     raise KeyError(number)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from relquery.config import EngineConfig
 from relquery.engine.cache.blocks import BlockPool
-from relquery.engine.cache.cidra import Move
+from relquery.engine.cache.cidra import Move, plan_batches
+from relquery.engine.executor import Executor
 from relquery.engine.scheduling.plan import Work
 
 Held = list[list[int | None]]
@@ -48,6 +49,19 @@ class StepHits:
             self.moves.append(Move(move.source, fresh[0], move.turn))
             self._pool.place[fresh[0]] = place
             blocks[number] = fresh[0]
+
+    def relocate(self, executor: Executor) -> None:
+        """Carry out the moves. If that fails, the keys of all moved blocks are withdrawn."""
+        try:
+            if self.moves:
+                executor.relocate(plan_batches(self.moves), self._limits.block_size)
+        except BaseException:
+            for move in self.moves:
+                self._pool.withdraw(move.target)
+            raise
+        finally:
+            self._pool.release(self.originals)
+            self.originals = []
 
     def _bring(self, blocks: list[int | None], number: int, place: int) -> None:
         """Move a held block to a position, or copy it if others need it where it is."""

@@ -1,1 +1,1 @@
-"""Running a server: health, metrics, logs, limits."""
+"""What those need who run a server: health, metrics, logs and traces."""

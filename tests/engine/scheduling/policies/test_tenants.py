@@ -121,3 +121,16 @@ def test_who_ages_is_passed_by_no_more_than_its_head_start(policy: PolicyName) -
         return large.latency.waiting
 
     assert waiting_of_large(0.0) > 2 * waiting_of_large(1e3)
+
+
+def test_a_relquery_that_comes_back_is_not_counted_twice() -> None:
+    tenants = Tenants({}, slack=0.0)
+    one, other = RelQuery(0, 0.0, "a"), RelQuery(1, 0.0, "b")
+    for each in (one, other, RelQuery(2, 0.0, "a")):
+        tenants.take_in(each)
+    one.computed_prompts, other.computed_prompts = 10, 15
+    for each in (one, other):
+        tenants.take_in(each)
+    tenants.forget(0)
+    tenants.take_in(one)  # more rows of it have come
+    assert tenants.ahead("ab") == {"b"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
 from relquery.engine.scheduling.draft import Draft
 from relquery.engine.scheduling.plan import State
@@ -25,23 +24,22 @@ def prefill(draft: Draft, state: State, waiting: Iterable[Request]) -> None:
 
 def begin(
     draft: Draft,
-    overdue: Iterable[RelQuery],
+    overdue: Iterable[Request],
     running: Sequence[Request],
-    starves: Callable[[int], bool],
+    is_urgent: Callable[[int], bool],
 ) -> Draft:
-    """Plan the first request of each relQuery that must not wait any longer.
+    """Plan the requests that must not wait any longer.
 
     running: in order of urgency. If there is no room, the last of them are preempted, except those
-    of relQueries that are starving themselves. Otherwise newly starving short relQueries would keep
+    of relQueries that are urgent themselves. Otherwise newly starving short relQueries would keep
     a long one out for ever.
     """
-    for relquery in overdue:
-        request = next(iter(relquery.waiting))
+    for request in overdue:
         if draft.admit(request):
             continue
         if draft.tokens <= 0:
             return draft
-        victims = [each for each in reversed(running) if not starves(each.group)]
+        victims = [each for each in reversed(running) if not is_urgent(each.group)]
         enlarged = make_room(draft, request, victims)
         if enlarged is None:
             return draft

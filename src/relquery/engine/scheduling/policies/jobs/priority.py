@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
+from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from relquery.config import EngineConfig
 from relquery.engine.request.relquery import RelQuery
 from relquery.engine.request.request import Request
+from relquery.engine.scheduling.draft import Draft
 from relquery.engine.scheduling.plan import State
+from relquery.engine.scheduling.policies.jobs.deadlines import Deadlines
 from relquery.engine.scheduling.policies.jobs.ranking import Ranking
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.jobs.tenants import Tenants
 
 SLACK = 2.0
@@ -39,8 +43,9 @@ class Fairness:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-Urgency = tuple[bool, float]
-"""Whether the tenant has to step back, and the priority: the lowest goes first."""
+Urgency = tuple[bool, float, float]
+"""Whether the tenant has to step back, 0 for who is pressed by a deadline and otherwise 1, and the
+deadline or the priority: the lowest goes first."""
 
 
 E = TypeVar("E", bound=Estimate)
@@ -51,7 +56,8 @@ class Priorities(Generic[E]):
 
     estimate: gives a relQuery's priority. fixed: keep the priority at its arrival; otherwise it is
     estimated again whenever one of its requests has been worked on or has ended. While the relQuery
-    only waits, the last estimate is kept (paper 003, eq. 12).
+    only waits, the last estimate is kept (paper 003, eq. 12). remaining: by which deadlines are
+    weighed; None if they are not.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Priorities(Generic[E]):
         fairness: Fairness = Fairness(),
         *,
         fixed: bool = False,
+        remaining: Remaining | None = None,
     ) -> None:
         self.estimate, self._fixed = estimate, fixed
         self._starvation, self._aging = fairness.starvation, fairness.aging
@@ -71,10 +78,12 @@ class Priorities(Generic[E]):
         self._due = Ranking()  # those of them that do not starve yet, by when they will
         self._starved: set[int] = set()
         self._overdue: dict[int, None] = {}  # starved, with waiting requests and none running
+        self._deadlines = None if remaining is None else Deadlines(remaining)
+        self._pressed = {} if self._deadlines is None else self._deadlines.pressed
 
     def __getitem__(self, relquery: int) -> Urgency:
-        known = self._known[relquery]
-        return known.tenant in self._ahead and relquery not in self._starved, self._key(relquery)
+        steps_back = self._known[relquery].tenant in self._ahead and not self.is_urgent(relquery)
+        return steps_back, *self._key(relquery)
 
     def update(self, state: State) -> None:
         """Process what has changed."""
@@ -87,6 +96,8 @@ class Priorities(Generic[E]):
         for number in self._due.take_until(state.now):
             self._starved.add(number)
             self._rank(state.relqueries[number])
+        for number in () if self._deadlines is None else self._deadlines.update(state):
+            self._rank(state.relqueries[number])
         self._ahead = self._tenants.ahead(self._waiting)
 
     def waiting(self, state: State) -> Iterator[RelQuery]:
@@ -97,15 +108,35 @@ class Priorities(Generic[E]):
         ranked = [((self[number], number) for number in each) for each in self._waiting.values()]
         return (state.relqueries[number] for _, number in merge(*ranked))
 
-    def starves(self, relquery: int) -> bool:
-        """Whether it has waited too long."""
-        return relquery in self._starved
+    def candidates(self, state: State, draft: Draft) -> Iterator[RelQuery]:
+        """The same, for further requests of a step that has begun what is overdue.
 
-    def overdue(self, state: State) -> list[RelQuery]:
-        """Starving relQueries with no running request: those never begun come first, in order of
-        arrival."""
+        There are none while a relQuery that starves could not be begun and others are pressed:
+        these go before it, and would take all the room that it waits for.
+        """
+        if self._pressed and self._overdue:
+            begun = {work.request.group for work in draft.work}
+            if not begun.issuperset(self._overdue):
+                return iter(())
+        return self.waiting(state)
+
+    def is_urgent(self, relquery: int) -> bool:
+        """Whether it has waited too long, or is pressed by a deadline: it is not preempted."""
+        return relquery in self._starved or relquery in self._pressed
+
+    def overdue(self, state: State) -> Iterator[Request]:
+        """Requests that must not wait any longer.
+
+        The first one of each starving relQuery with no running request: those never begun come
+        first, in order of arrival. Then all of those that are pressed by a deadline, the earliest
+        first.
+        """
         found = [state.relqueries[number] for number in self._overdue]
-        return sorted(found, key=lambda each: (each.started is not None, each.arrival))
+        for each in sorted(found, key=lambda each: (each.started is not None, each.arrival)):
+            yield next(iter(each.waiting))
+        for number in sorted(self._pressed, key=self._pressed.__getitem__):
+            first = number in self._overdue  # which was there already
+            yield from islice(state.relqueries[number].waiting, int(first), None)
 
     @property
     def count(self) -> int:
@@ -122,10 +153,22 @@ class Priorities(Generic[E]):
         """All open relQueries, the most urgent first."""
         return sorted(state.relqueries.values(), key=lambda each: (self[each.id], each.arrival))
 
-    def _key(self, number: int) -> float:
+    def order_if_pressed(self, state: State, deadline: float) -> list[RelQuery]:
+        """See Ordering."""
+        dated = [
+            (each.deadline, each.arrival, each)
+            for each in state.relqueries.values()
+            if each.deadline is not None and each.deadline <= deadline
+        ]
+        return [each for *_, each in sorted(dated, key=lambda one: one[:2])]
+
+    def _key(self, number: int) -> tuple[float, float]:
         """The key that ranks relQueries of one tenant. All age equally, so it stays valid."""
+        if number in self._pressed:
+            return 0.0, self._pressed[number]
         known = self._known[number]
-        return 0.0 if number in self._starved else known.priority + self._aging * known.arrival
+        starves = number in self._starved
+        return 1.0, 0.0 if starves else known.priority + self._aging * known.arrival
 
     def _take_in(self, relquery: RelQuery, state: State) -> None:
         number = relquery.id
@@ -135,6 +178,8 @@ class Priorities(Generic[E]):
             self._known[number] = _Known(
                 relquery.tenant, relquery.arrival, relquery.size, self.estimate(relquery, state)
             )
+        if self._deadlines is not None:
+            self._deadlines.take_in(relquery, state)
         self._rank(relquery)
 
     def _rank(self, relquery: RelQuery) -> None:
@@ -142,7 +187,7 @@ class Priorities(Generic[E]):
         number, waits = relquery.id, len(relquery.waiting) > 0
         if waits:
             ranking = self._waiting.setdefault(relquery.tenant, Ranking())
-            ranking.set(number, self._key(number), relquery.arrival)
+            ranking.set(number, *self._key(number), relquery.arrival)
         else:
             self._unrank(number, relquery.tenant)
         if self._starvation is None:
@@ -167,6 +212,8 @@ class Priorities(Generic[E]):
     def _forget(self, number: int) -> None:
         self._unrank(number, self._known.pop(number).tenant)
         self._tenants.forget(number)
+        if self._deadlines is not None:
+            self._deadlines.forget(number)
         self._starved.discard(number)
         self._overdue.pop(number, None)
         self._due.discard(number)

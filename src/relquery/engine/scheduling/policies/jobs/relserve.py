@@ -46,10 +46,10 @@ class RelServe:
         priorities: Priorities[Estimate] = memo or self._begin(state)
         priorities.update(state)
         running = priorities.sort(state.running)
-        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
         must = bool(draft.work)
         # A step has prompts of only one relQuery, so each change from one to the next is weighed.
-        candidates = islice(priorities.waiting(state), 1 if self.adaptive else None)
+        candidates = islice(priorities.candidates(state, draft), 1 if self.adaptive else None)
         prefill(draft, state, chain.from_iterable(each.waiting for each in candidates))
         goes_first = must or not running or self._goes_first(draft, priorities, state)
         if not draft.work or not goes_first:
@@ -58,10 +58,17 @@ class RelServe:
         return draft.plan(), priorities
 
     def _begin(self, state: State) -> Priorities[Estimate]:
-        estimate: Estimate = TokenCount.of(self.cost, self.fairness)
-        if self.dynamic:
-            estimate = self.remaining or Remaining(self.cost, self.sample, self.seed)
-        return Priorities(estimate, state.limits, self.fairness, fixed=not self.dynamic)
+        remaining = self.remaining or Remaining(self.cost, self.sample, self.seed)
+        estimate: Estimate = remaining
+        if not self.dynamic:
+            estimate = TokenCount.of(self.cost, self.fairness)
+        return Priorities(
+            estimate,
+            state.limits,
+            self.fairness,
+            fixed=not self.dynamic,
+            remaining=remaining,
+        )
 
     def _goes_first(self, draft: Draft, priorities: Priorities[Estimate], state: State) -> bool:
         """Whether the drafted prompts go before the decodes of running requests."""

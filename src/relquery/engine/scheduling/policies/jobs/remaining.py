@@ -16,11 +16,16 @@ from relquery.engine.scheduling.plan import State
 from relquery.engine.scheduling.policies.jobs.estimate import decompose
 from relquery.engine.scheduling.reuse import cached_tokens
 
+_AT_ONCE = 256
+"""Rows that have not come and are cut into batches; further ones take as long as these."""
+
 
 class Remaining:
     """An Estimate: the remaining work is cut into batches, and their durations are summed.
 
-    Answers are assumed to have the maximum length. sample: number of requests from which the
+    Answers are assumed to have the maximum length. Declared rows that have not come count as if
+    they waited: each with a prompt of mean length, of which as much is uncached as of those that
+    have come, and with an answer of the maximum length. sample: number of requests from which the
     uncached share of its prompts is estimated (eq. 11). seed: for drawing them; the draw depends
     only on the seed and the relQuery, so asking again changes nothing. shared: charge only its part
     of the fixed seconds of its decode steps, because all running relQueries decode in the same
@@ -33,21 +38,45 @@ class Remaining:
         self._cost, self._sample, self._seed, self._shared = cost, sample, seed, shared
         self._seen: ref[State] | None = None
         self._count = 0
-        self._ratios: WeakKeyDictionary[RelQuery, tuple[int, float]] = WeakKeyDictionary()
+        self._ratios: WeakKeyDictionary[RelQuery, tuple[tuple[int, int], float]]
+        self._ratios = WeakKeyDictionary()
 
     def __call__(self, relquery: RelQuery, state: State) -> float:
         """See Estimate."""
+        cost = self._cost
+        if self._shared:
+            fixed = cost.decode_intercept / max(1, self._running(state))
+            cost = replace(cost, decode_intercept=fixed)
+        return self._seconds(relquery, state, cost)
+
+    def alone(self, relquery: RelQuery, state: State, usual: float) -> float:
+        """Seconds that it takes if it goes first. usual: share of its limit that an answer has."""
+        return state.pace * self._seconds(relquery, state, self._cost, usual)
+
+    def _seconds(
+        self, relquery: RelQuery, state: State, cost: LinearCost, usual: float = 1.0
+    ) -> float:
         lengths = relquery.waiting.lengths
         uncached = lengths.astype(np.float64) * self.miss_ratio(relquery, state)
         unfinished = sum(
             max(0, request.prompt_tokens - request.computed) for request in relquery.running
         )
-        left = [self.left(request) for request in relquery.running]
-        batches = decompose(uncached, self.outputs(relquery), state.limits, left, unfinished)
-        if not self._shared:
-            return batches.seconds(self._cost)
-        fixed = self._cost.decode_intercept / max(1, self._running(state))
-        return batches.seconds(replace(self._cost, decode_intercept=fixed))
+        saved = 1.0 - usual
+        left = [
+            max(1.0, self.left(request) - saved * request.max_tokens)
+            for request in relquery.running
+        ]
+        outputs, further = np.maximum(1.0, usual * self.outputs(relquery)), 0.0
+        if relquery.expected:
+            count = min(relquery.expected, _AT_ONCE)
+            prompts = np.full(count, relquery.mean_prompt * self._expected_ratio(relquery, state))
+            answers = np.full(count, max(1.0, usual * relquery.output_limit))
+            if relquery.expected > count:
+                of_some = decompose(prompts, answers, state.limits).seconds(cost)
+                further = of_some * (relquery.expected / count - 1)
+            uncached = np.concatenate((uncached, prompts))
+            outputs = np.concatenate((outputs, answers))
+        return further + decompose(uncached, outputs, state.limits, left, unfinished).seconds(cost)
 
     def left(self, request: Request) -> float:
         """Tokens that a request may still generate."""
@@ -63,14 +92,25 @@ class Remaining:
             self._seen, self._count = ref(state), len({each.group for each in state.running})
         return self._count
 
+    def _expected_ratio(self, relquery: RelQuery, state: State) -> float:
+        """The uncached share of prompts that have not come."""
+        if len(relquery.waiting):
+            return self.miss_ratio(relquery, state)
+        begun = sum(min(each.computed, each.prompt_tokens) for each in relquery.running)
+        open_prompts = sum(each.prompt_tokens for each in relquery.running)
+        served = relquery.prompt_tokens - open_prompts + begun
+        return min(1.0, relquery.computed_prompts / served) if served > 0 else 1.0
+
     def miss_ratio(self, relquery: RelQuery, state: State) -> float:
         """The uncached share of the waiting prompts, estimated from a random sample.
 
-        It is computed again once a request has left the queue, because then more may be cached.
+        It is computed again once a request has joined or left the queue, because then more may be
+        cached.
         """
         count = len(relquery.waiting)
+        since = count, relquery.size
         known = self._ratios.get(relquery)
-        if known is not None and known[0] == count:
+        if known is not None and known[0] == since:
             return known[1]
         ratio = 1.0
         if count:
@@ -79,5 +119,5 @@ class Remaining:
             sampled = relquery.waiting.pick(chosen)
             cached = sum(sum(cached_tokens(one, state.limits, state.pool)) for one in sampled)
             ratio -= cached / sum(request.length for request in sampled)
-        self._ratios[relquery] = count, ratio
+        self._ratios[relquery] = since, ratio
         return ratio

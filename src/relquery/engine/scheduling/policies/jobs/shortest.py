@@ -38,22 +38,22 @@ class Shortest:
 
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Decode all running requests; add prompts, the most urgent first, if that pays off."""
-        priorities: Priorities[Remaining] = memo or Priorities(
-            self.remaining or Remaining(self.cost, seed=self.seed, shared=True),
-            state.limits,
-            self.fairness,
-        )
+        priorities: Priorities[Remaining] = memo or self._begin(state)
         priorities.update(state)
         running = priorities.sort(state.running)
-        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
         decode(draft, running)
-        best = next(priorities.waiting(state), None)
+        best = next(priorities.candidates(state, draft), None)
         if best is not None and not draft.preempt:
             bound = priorities[best.id]
             urgent = list(takewhile(lambda one: priorities[one.group] < bound, running))
             if not urgent or self._pays(draft, best, urgent, priorities, state):
                 _admit(draft, priorities.waiting(state))
         return draft.plan(), priorities
+
+    def _begin(self, state: State) -> Priorities[Remaining]:
+        remaining = self.remaining or Remaining(self.cost, seed=self.seed, shared=True)
+        return Priorities(remaining, state.limits, self.fairness, remaining=remaining)
 
     def _pays(
         self,

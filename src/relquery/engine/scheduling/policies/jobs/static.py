@@ -10,6 +10,7 @@ from relquery.engine.request.relquery import RelQuery
 from relquery.engine.scheduling.draft import Draft
 from relquery.engine.scheduling.plan import Memo, Plan, State
 from relquery.engine.scheduling.policies.jobs.priority import Estimate, Fairness, Priorities
+from relquery.engine.scheduling.policies.jobs.remaining import Remaining
 from relquery.engine.scheduling.policies.steps import begin, decode, prefill
 
 
@@ -17,7 +18,8 @@ from relquery.engine.scheduling.policies.steps import begin, decode, prefill
 class TokenCount:
     """An Estimate: prompt tokens and maximum answer tokens, each times its seconds per token.
 
-    Eq. 6 and 7 of paper 003, with one linear function for both.
+    Eq. 6 and 7 of paper 003, with one linear function for both. Declared rows that have not come
+    count with a prompt of mean length.
     """
 
     seconds: float = 1.0
@@ -26,7 +28,8 @@ class TokenCount:
         """See Estimate."""
         requests = chain(relquery.waiting, relquery.running)
         tokens = sum(request.prompt_tokens + request.max_tokens for request in requests)
-        return self.seconds * tokens
+        expected = relquery.expected * (relquery.mean_prompt + relquery.output_limit)
+        return self.seconds * (tokens + expected)
 
     @classmethod
     def of(cls, cost: LinearCost, fairness: Fairness) -> TokenCount:
@@ -39,7 +42,7 @@ class Static:
     """The policy; call it as `Policy` says.
 
     fairness: applied in addition to priorities. cost: gives the seconds per token, which are only
-    needed for aging.
+    needed for aging, and the remaining seconds, for deadlines.
     """
 
     fairness: Fairness = field(default_factory=Fairness)
@@ -48,12 +51,16 @@ class Static:
     def __call__(self, state: State, memo: Memo) -> tuple[Plan, Memo]:
         """Compute whole prompts, of the smallest relQuery first, while one fits; else decode."""
         priorities: Priorities[Estimate] = memo or Priorities(
-            TokenCount.of(self.cost, self.fairness), state.limits, self.fairness, fixed=True
+            TokenCount.of(self.cost, self.fairness),
+            state.limits,
+            self.fairness,
+            fixed=True,
+            remaining=Remaining(self.cost),
         )
         priorities.update(state)
         running = priorities.sort(state.running)
-        draft = begin(Draft(state), priorities.overdue(state), running, priorities.starves)
-        waiting = (relquery.waiting for relquery in priorities.waiting(state))
+        draft = begin(Draft(state), priorities.overdue(state), running, priorities.is_urgent)
+        waiting = (relquery.waiting for relquery in priorities.candidates(state, draft))
         prefill(draft, state, chain.from_iterable(waiting))
         if not draft.work:
             decode(draft, running)

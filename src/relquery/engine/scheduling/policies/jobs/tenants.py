@@ -32,12 +32,15 @@ class Tenants:
         self._seen: dict[int, tuple[str, int, int]] = {}
 
     def take_in(self, relquery: RelQuery) -> None:
-        """Count what was computed for a relQuery since the last time."""
+        """Count what was computed for a relQuery since the last time.
+
+        At the first time nothing has been, or only before it was forgotten, when it was counted.
+        """
         tenant = relquery.tenant
         if relquery.id not in self._seen:
             self._join(tenant)
-        _, prompts, outputs = self._seen.get(relquery.id, (tenant, 0, 0))
         done = relquery.computed_prompts, relquery.drawn_tokens
+        _, prompts, outputs = self._seen.get(relquery.id, (tenant, *done))
         self._seen[relquery.id] = tenant, *done
         tokens = (done[0] - prompts) + OUTPUT * (done[1] - outputs)
         self._counters[tenant] += tokens / self._weights.get(tenant, 1.0)

@@ -1,0 +1,1 @@
+"""`relquery serve` and `relquery keys`."""

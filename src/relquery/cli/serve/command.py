@@ -1,0 +1,269 @@
+"""`relquery serve`: the engine behind the APIs that clients speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relquery.cli.serve.banner import Banner
+from relquery.cli.terminal.exits import INTERRUPTED
+from relquery.cli.terminal.options import CacheTokens, Cost
+from relquery.cli.terminal.show import errors_console
+from relquery.cli.terminal.tables import find_tables
+from relquery.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from relquery.serve.settings import ServeConfig
+
+MIB = 1 << 20
+_ENGINE = "Engine"
+_ACCESS = "Access"
+_LIMITS = "Limits"
+_OPERATION = "Operation"
+
+
+def serve(
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", help="demo, a Hugging Face name or folder, or random:layers=8,..."
+        ),
+    ] = "demo",
+    served_model_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="By which clients call the model (default: --model). May be given several times."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 for any free one.")] = 8000,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table",
+            "-t",
+            metavar="NAME=FILE",
+            help="A table that /v1/sql may read: a CSV, Parquet, JSON or DuckDB file, or "
+            "demo:movies, demo:tickets, demo:products.",
+        ),
+    ] = None,
+    schemas: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Prompt schemas (*.xml) that are registered for all."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where uploaded files and batches are kept. By default they are lost at the end.",
+        ),
+    ] = None,
+    policy: Annotated[
+        str, typer.Option(help="Which requests go first.", rich_help_panel=_ENGINE)
+    ] = "shortest",
+    starvation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Serve a relQuery first once it has waited this long per request.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
+    aging: Annotated[
+        float,
+        typer.Option(
+            help="Seconds of work that a second of waiting makes up for.", rich_help_panel=_ENGINE
+        ),
+    ] = 0.0,
+    cache_tokens: CacheTokens = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="What weights, steps and the KV cache may take together, e.g. 20GiB.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
+    max_num_seqs: Annotated[
+        int | None,
+        typer.Option(help="Requests that run at once, at most.", rich_help_panel=_ENGINE),
+    ] = None,
+    max_num_batched_tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens that a step computes, at most.", rich_help_panel=_ENGINE),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where states of prompt modules are kept for the next start.",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, cuda:1, ...", rich_help_panel=_ENGINE)
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16 or float16.", rich_help_panel=_ENGINE)
+    ] = None,
+    cost: Cost = None,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Serve only who has one of these keys (`relquery keys add`).",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    open_: Annotated[
+        bool,
+        typer.Option(
+            "--open",
+            help="Serve whoever reaches this machine, without keys.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = False,
+    share_cache: Annotated[
+        bool,
+        typer.Option(
+            "--share-cache",
+            help="Tenants read states of one another's prompts. It is faster; response times "
+            "then tell whether another tenant has sent the same text.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = False,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="A web page that may call the server from browsers, e.g. https://example.com. "
+            "May be given several times.",
+            rich_help_panel=_ACCESS,
+        ),
+    ] = None,
+    max_waiting: Annotated[
+        int,
+        typer.Option(
+            help="Prompts that may be open at once; more are answered 429.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = 20_000,
+    max_body: Annotated[
+        int, typer.Option(help="Bytes of a request, at most.", rich_help_panel=_LIMITS)
+    ] = 64 * MIB,
+    max_rows: Annotated[
+        int,
+        typer.Option(help="Prompts of one request or batch, at most.", rich_help_panel=_LIMITS),
+    ] = 100_000,
+    grace: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long running requests may take after Ctrl-C or SIGTERM.",
+            rich_help_panel=_OPERATION,
+        ),
+    ] = 30.0,
+    log: Annotated[
+        str, typer.Option(help="Form of the log: text or json.", rich_help_panel=_OPERATION)
+    ] = "text",
+    log_level: Annotated[
+        str,
+        typer.Option(
+            help="debug, info (a line per request), warning or error.",
+            rich_help_panel=_OPERATION,
+        ),
+    ] = "info",
+    otlp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="OTEL_EXPORTER_OTLP_ENDPOINT",
+            help="An OpenTelemetry collector that gets a trace of each request, e.g. "
+            "http://localhost:4318.",
+            rich_help_panel=_OPERATION,
+        ),
+    ] = None,
+) -> None:
+    """Serve a model over HTTP: the APIs of OpenAI and Anthropic, SQL, trees and prompt markup.
+
+    [bold]Examples[/bold]
+
+    relquery serve
+
+    relquery serve --model Qwen/Qwen3-8B --port 9000 --table orders=orders.parquet
+
+    relquery keys add alice --file keys.json
+
+    relquery serve --keys keys.json --host 0.0.0.0 --log json
+    """
+    config = _config(
+        model=model,
+        options=_given(
+            policy=policy,
+            starvation=starvation,
+            aging=aging,
+            cache_tokens=cache_tokens,
+            memory=memory,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            store=None if store is None else str(store),
+            device=device,
+            dtype=dtype,
+            cost=cost,
+        ),
+        names=tuple(served_model_name or ()),
+        host=host,
+        port=port,
+        tables={name: str(path) for name, path in find_tables(table or ()).items()},
+        schemas=schemas,
+        state=state,
+        keys=keys,
+        open=open_,
+        share_cache=share_cache,
+        origins=tuple(origin or ()),
+        max_waiting=max_waiting,
+        max_body=max_body,
+        max_rows=max_rows,
+        grace=grace,
+        log=log,
+        log_level=log_level,
+        otlp=otlp or None,
+    )
+    _run(config)
+
+
+def _run(config: ServeConfig) -> None:
+    run = _server()
+    try:
+        with Banner(config) as banner:
+            ended = run(config, banner.told)
+    except KeyboardInterrupt:
+        ended = False
+    if not ended:
+        errors_console().print("Interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _server() -> Callable[..., bool]:
+    """Raises MissingExtraError without the `serve` extra."""
+    try:
+        from relquery.serve.run import serve as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("relquery"):
+            raise
+        raise MissingExtraError("`relquery serve`", "serve") from error
+    return run
+
+
+def _config(**settings: Any) -> ServeConfig:
+    """Raises ConfigError."""
+    from relquery.serve.settings import ServeConfig
+
+    return ServeConfig(**settings)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,68 @@
+"""Logs as lines for people, or as one JSON object a line for programs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import IO
+
+from relquery.errors import ConfigError, unknown
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class JsonLines(logging.Formatter):
+    """A record as a JSON object: time, level, logger, message, and its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        found = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            found["error"] = self.formatException(record.exc_info)
+        return json.dumps(found, default=str)
+
+
+class TextLines(logging.Formatter):
+    """A record as a line; its fields follow as name=value."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """See logging.Formatter."""
+        fields = getattr(record, "fields", {})
+        shown = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+        line = super().formatMessage(record)
+        return f"{line} {shown}" if shown else line
+
+
+def _shown(value: object) -> str:
+    """A value of which no part can pass for another field or line."""
+    text = str(value)
+    return text if text.isprintable() and not set(text) & set(' "=') else json.dumps(text)
+
+
+def set_up(form: str, level: str, stream: IO[str] | None = None) -> None:
+    """Have the process's loggers write to a stream, by default standard error.
+
+    Raises ConfigError for a form or level that is not known.
+    """
+    for name, value, known in (("log", form, ("json", "text")), ("log-level", level, LEVELS)):
+        if value not in known:
+            raise ConfigError(unknown(f"value of --{name}", value, known))
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # Their lines on each connection say nothing of requests.
+    for name in ("uvicorn", "asyncio", "numba", "httpx", "httpcore"):
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))

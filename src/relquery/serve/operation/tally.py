@@ -1,0 +1,91 @@
+"""Counting what is answered, on its way to those who asked."""
+
+from __future__ import annotations
+
+import time
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from relquery.backends.local.streaming import Piece
+from relquery.backends.service.delivery import Sink
+from relquery.backends.service.serving import Serving, Submission
+from relquery.engine.request.relquery import Latency
+from relquery.prompt import Answer
+from relquery.serve.access.gate import Asker
+from relquery.serve.operation.measures import Measures
+
+T = TypeVar("T")
+
+
+class Tally:
+    """Counts for one asker: in the server's figures and in the request's account."""
+
+    def __init__(self, measures: Measures, asker: Asker) -> None:
+        self._measures, self._asker = measures, asker
+        self._began = time.perf_counter()
+
+    def answered(self, answer: Answer) -> None:
+        """An answer has come."""
+        self._asker.account.answered(answer)
+        self._measures.answered(self._asker.tenant, answer, time.perf_counter() - self._began)
+
+    def ended(self, latency: Latency | None, error: BaseException | None) -> None:
+        """A relQuery has ended."""
+        self._asker.account.ended(latency, error)
+        self._measures.ended(self._asker.tenant, latency)
+
+
+class Counted:
+    """An engine for one asker, whose answers are counted. See Serving; any thread may use it."""
+
+    def __init__(self, serving: Serving, measures: Measures, asker: Asker) -> None:
+        self.clock, self.closed = serving.clock, False
+        self._serving, self._measures, self._asker = serving, measures, asker
+        self._counting: dict[Sink, _Counting] = {}
+
+    def submit(self, submission: Submission, sink: Sink) -> bool:
+        """See Serving."""
+        self._asker.account.prompts += len(submission.prompts)
+        counting = _Counting(sink, Tally(self._measures, self._asker), self._counting)
+        self._counting[sink] = counting
+        return self._serving.submit(submission, counting)
+
+    def cancel(self, sink: Sink) -> bool:
+        """See Serving."""
+        counting = self._counting.get(sink)
+        return counting is not None and self._serving.cancel(counting)
+
+    def forecast(self, sink: Sink) -> float | None:
+        """See Serving."""
+        counting = self._counting.get(sink)
+        return 0.0 if counting is None else self._serving.forecast(counting)
+
+    def ask(self, question: str, *given: Any) -> Any:
+        """See Serving."""
+        return self._serving.ask(question, *given)
+
+    def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
+        """See Serving."""
+        return self._serving.hear(bell, until)
+
+    def stop(self) -> None:
+        """The engine is not the asker's own."""
+
+
+class _Counting:
+    """A Sink on the way to another one. known: it removes itself there at the end."""
+
+    def __init__(self, sink: Sink, tally: Tally, known: dict[Sink, _Counting]) -> None:
+        self._sink, self._tally, self._known = sink, tally, known
+
+    def piece(self, index: int, piece: Piece) -> None:
+        self._sink.piece(index, piece)
+
+    def add(self, index: int, answer: Answer) -> None:
+        self._tally.answered(answer)
+        self._sink.add(index, answer)
+
+    def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        self._known.pop(self._sink, None)
+        self._tally.ended(latency, error)
+        self._sink.end(latency, error)

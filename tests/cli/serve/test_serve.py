@@ -1,0 +1,83 @@
+"""`relquery serve` and `relquery keys`, as commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from relquery.cli.app import app
+from relquery.errors import ConfigError
+from relquery.serve.access.keys import hash_of, read_keys
+
+pytest.importorskip("torch", reason="needs relquery[local]")
+
+
+def run(*words: str) -> str:
+    found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def test_a_key_is_made_shown_and_removed(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    secret = run("keys", "add", "ann", "--tenant", "t", "--weight", "2", "--file", path).strip()
+    assert hash_of(secret) == read_keys(path)[0].hash
+    listed = run("keys", "list", "--file", path)
+    assert "ann" in listed
+    assert secret not in listed
+    with pytest.raises(ConfigError, match="has a key 'ann'"):
+        run("keys", "add", "ann", "--file", path)
+    with pytest.raises(ConfigError, match="must be a date"):
+        run("keys", "add", "bob", "--expires", "soon", "--file", path)
+    with pytest.raises(ConfigError, match="Did you mean 'ann'"):
+        run("keys", "remove", "anne", "--file", path)
+    run("keys", "remove", "ann", "--file", path)
+    assert read_keys(path) == ()
+
+
+def test_a_port_that_is_taken_is_told_before_a_model_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"Port {port} of 127.0.0.1 is taken.*--port"):
+            run("serve", "--port", str(port))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--host", "0.0.0.0"), "--open"),
+        (("--log", "xml"), "value of --log"),
+        (("--keys", "nowhere.json"), "relquery keys add"),
+        (("--host", "192.0.2.1", "--open"), "cannot listen"),
+        (("--grace", "-1"), "grace is -1"),
+    ],
+)
+def test_wrong_settings_are_told(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        run("serve", *words)
+
+
+def test_the_command_says_where_it_serves_and_ends_with_0() -> None:
+    command = [sys.executable, "-m", "relquery", "serve", "--port", "0", "--served-model-name", "m"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            found = re.search(r"Serving m at (http://127.0.0.1:\d+) \(policy shortest", line)
+            assert found is not None, line
+            assert httpx.get(f"{found[1]}/health").json() == {"status": "ok", "model": "m"}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()

@@ -1,0 +1,120 @@
+"""A server with keys: who gets in, and what tenants see of one another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from relquery.serve.access.keys import Key, hash_of, write_keys
+from tests.serve.conftest import Running, started
+
+TEXT = "The quick brown fox jumps over the lazy dog. " * 8
+KEYS = [
+    Key("ann", "ann", hash_of("rq-ann"), "rq-ann", operator=True, weight=2.0),
+    Key("bob", "bob", hash_of("rq-bob"), "rq-bob"),
+    Key("rare", "rare", hash_of("rq-rare"), "rq-rare", requests_per_minute=1),
+]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("keys") / "keys.json"
+    write_keys(found, KEYS)
+    return found
+
+
+@pytest.fixture(scope="module")
+def guarded(path: Path) -> Iterator[Running]:
+    with started(keys=path, max_waiting=4, max_body=100_000) as found:
+        yield found
+
+
+def ask(server: Running, key: str | None, **more: Any) -> httpx.Response:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    body = {
+        "model": "demo",
+        "max_tokens": 2,
+        "messages": [{"role": "user", "content": more.pop("text", TEXT)}],
+    }
+    url = f"{server.url}/v1/chat/completions"
+    return httpx.post(url, json=body | more, headers=headers, timeout=60)
+
+
+def cached(answer: httpx.Response) -> int:
+    found: int = answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return found
+
+
+def test_tenants_do_not_see_what_others_have_sent(guarded: Running) -> None:
+    assert cached(ask(guarded, "rq-ann")) == 0
+    assert cached(ask(guarded, "rq-ann")) > 0
+    assert cached(ask(guarded, "rq-bob")) == 0
+
+
+def test_tenants_share_the_cache_where_the_server_says_so(path: Path) -> None:
+    with started(keys=path, share_cache=True) as found:
+        ask(found, "rq-ann")
+        assert cached(ask(found, "rq-bob")) > 0
+
+
+@pytest.mark.parametrize("key", [None, "rq-mallory"])
+def test_without_a_key_there_is_no_answer(guarded: Running, key: str | None) -> None:
+    refused = ask(guarded, key)
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert refused.json()["error"]["type"] == "authentication_error"
+    theirs = httpx.post(f"{guarded.url}/v1/messages", json={})
+    assert theirs.status_code == 401
+    assert theirs.json()["error"]["type"] == "authentication_error"
+    assert theirs.json()["type"] == "error"
+
+
+def test_health_needs_no_key_and_metrics_need_an_operators(guarded: Running) -> None:
+    assert httpx.get(f"{guarded.url}/health").status_code == 200
+    metrics = f"{guarded.url}/metrics"
+    assert httpx.get(metrics).status_code == 401
+    assert httpx.get(metrics, headers={"x-api-key": "rq-bob"}).status_code == 403
+    assert httpx.get(metrics, headers={"x-api-key": "rq-ann"}).status_code == 200
+
+
+def test_a_key_has_its_limit_and_says_what_is_left(guarded: Running) -> None:
+    first = ask(guarded, "rq-rare", text="Hi")
+    assert first.status_code == 200
+    assert first.headers["x-ratelimit-remaining-requests"] == "0"
+    second = ask(guarded, "rq-rare", text="Hi")
+    assert second.status_code == 429
+    assert 50 <= int(second.headers["retry-after"]) <= 60
+    assert second.json()["error"]["code"] == "rate_limit_exceeded"
+
+
+def test_too_many_prompts_and_too_large_bodies_are_refused(guarded: Running) -> None:
+    many = ask(guarded, "rq-bob", n=5)
+    assert (many.status_code, many.json()["error"]["code"]) == (429, "queue_full")
+    assert int(many.headers["retry-after"]) >= 1
+    large = ask(guarded, "rq-bob", text="x" * 200_000)
+    assert (large.status_code, large.json()["error"]["code"]) == (413, "too_large")
+    unknown = ask(guarded, "rq-bob", model="gpt-9")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_a_key_that_is_added_or_removed_counts_within_seconds(guarded: Running, path: Path) -> None:
+    eve = Key("eve", "eve", hash_of("rq-eve"), "rq-eve")
+    assert ask(guarded, "rq-eve", text="Hi").status_code == 401
+    write_keys(path, [*KEYS, eve])
+    assert _within_seconds(guarded, "rq-eve", 200)
+    write_keys(path, KEYS)
+    assert _within_seconds(guarded, "rq-eve", 401)
+
+
+def _within_seconds(server: Running, key: str, status: int) -> bool:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        if ask(server, key, text="Hi").status_code == status:
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,160 @@
+"""Keys in a file, the gate that reads it, and the limits of a key."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from relquery.errors import ConfigError
+from relquery.serve.access.gate import KeyGate
+from relquery.serve.access.keys import (
+    Key,
+    hash_of,
+    instant,
+    new_key,
+    read_keys,
+    weights_of,
+    write_keys,
+)
+from relquery.serve.access.rates import Rates
+from relquery.serve.errors import HttpError
+
+SECRET = "rq-alice"
+
+
+def made(name: str = "alice", secret: str = SECRET, **more: object) -> Key:
+    return Key(name, str(more.pop("tenant", name)), hash_of(secret), secret[:7], **more)  # type: ignore[arg-type]
+
+
+def bearer(secret: str) -> list[tuple[bytes, bytes]]:
+    return [(b"authorization", f"Bearer {secret}".encode())]
+
+
+def test_a_file_of_keys_is_its_owners_alone_and_has_no_key(tmp_path: Path) -> None:
+    path, secret = tmp_path / "keys.json", new_key()
+    write_keys(path, [made(secret=secret, weight=2.0)])
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert secret not in path.read_text()
+    assert read_keys(path) == (made(secret=secret, weight=2.0),)
+    assert os.listdir(tmp_path) == ["keys.json"]
+
+
+def test_keys_are_never_the_same() -> None:
+    assert len({new_key() for _ in range(100)}) == 100
+    assert len(new_key()) == 3 + 43  # 256 bits
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "no keys' file"),
+        ("{", "cannot be read"),
+        ('{"version": 1, "keys": [{"name": "a"}]}', "lacks a field"),
+        ('{"version": 1, "keys": [{"nmae": "a"}]}', "Did you mean 'name'"),
+        ('{"version": 1, "keys": [7]}', "must be an object"),
+    ],
+)
+def test_a_wrong_file_is_told(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=said):
+        read_keys(path)
+
+
+def test_a_missing_file_names_the_command_that_makes_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="relquery keys add"):
+        read_keys(tmp_path / "keys.json")
+
+
+def test_two_keys_of_a_tenant_have_one_weight() -> None:
+    both = [made("a", tenant="t", weight=2.0), made("b", tenant="t")]
+    assert weights_of(both) == {"t": 2.0}
+    with pytest.raises(ConfigError, match="weights 2 and 3"):
+        weights_of([*both, made("c", tenant="t", weight=3.0)])
+
+
+def test_a_key_opens_the_gate_by_either_header(tmp_path: Path) -> None:
+    write_keys(tmp_path / "keys.json", [made(tenant="t", operator=True), made("b", "rq-b")])
+    gate = KeyGate(tmp_path / "keys.json")
+    for headers in (bearer(SECRET), [(b"x-api-key", SECRET.encode())]):
+        asker = gate.asker(headers)
+        assert (asker.tenant, asker.name, asker.operator) == ("t", "alice", True)
+    assert not gate.asker(bearer("rq-b")).operator
+
+
+@pytest.mark.parametrize("headers", [[], bearer("rq-mallory"), [(b"authorization", b"Basic x")]])
+def test_nobody_enters_without_a_known_key(
+    tmp_path: Path, headers: list[tuple[bytes, bytes]]
+) -> None:
+    write_keys(tmp_path / "keys.json", [made()])
+    with pytest.raises(HttpError) as caught:
+        KeyGate(tmp_path / "keys.json").asker(headers)
+    assert caught.value.status == 401
+    assert caught.value.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_key_expires(tmp_path: Path) -> None:
+    write_keys(tmp_path / "keys.json", [made(expires="2031-05-01")])
+    moment = instant("2031-04-30T23:59:59")
+    gate = KeyGate(tmp_path / "keys.json", lambda: moment)
+    assert gate.asker(bearer(SECRET)).name == "alice"
+    moment = datetime(2031, 5, 1, tzinfo=UTC)
+    with pytest.raises(HttpError, match="has expired"):
+        gate.asker(bearer(SECRET))
+
+
+def test_a_changed_file_is_read_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    write_keys(path, [made()])
+    gate = KeyGate(path)
+    write_keys(path, [made("b", "rq-b")])
+    gate.refresh()
+    assert gate.asker(bearer("rq-b")).name == "b"
+    with pytest.raises(HttpError):
+        gate.asker(bearer(SECRET))
+    path.write_text("{")
+    gate.refresh()
+    assert gate.asker(bearer("rq-b")).name == "b"
+
+
+def test_requests_beyond_the_limit_wait_until_the_bucket_has_filled() -> None:
+    now = 0.0
+    rates = Rates(2, None, lambda: now)
+    rates.admit()
+    rates.admit()
+    with pytest.raises(HttpError) as caught:
+        rates.admit()
+    assert caught.value.status == 429
+    assert caught.value.headers["Retry-After"] == "30"
+    assert caught.value.headers["x-ratelimit-remaining-requests"] == "0"
+    now = 30.0
+    rates.admit()
+
+
+def test_tokens_are_charged_afterwards_and_a_debt_delays_the_next_request() -> None:
+    now = 0.0
+    rates = Rates(None, 60, lambda: now)
+    rates.admit()
+    rates.charge(90)
+    assert rates.headers()["x-ratelimit-remaining-tokens"] == "0"
+    with pytest.raises(HttpError) as caught:
+        rates.admit()
+    assert caught.value.headers["Retry-After"] == "31"
+    now = 31.0
+    rates.admit()
+
+
+def test_a_key_keeps_its_debt_when_the_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    write_keys(path, [made(requests_per_minute=1)])
+    gate = KeyGate(path)
+    rates = gate.asker(bearer(SECRET)).account.rates
+    assert rates is not None
+    rates.admit()
+    write_keys(path, [made(requests_per_minute=1), made("b", "rq-b")])
+    gate.refresh()
+    again = gate.asker(bearer(SECRET)).account.rates
+    assert again is rates

@@ -1,0 +1,134 @@
+"""Health, metrics, logs and headers of a server process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.serve.conftest import Running
+
+ASKED: dict[str, Any] = {
+    "model": "demo",
+    "max_tokens": 6,
+    "temperature": 0,
+    "messages": [{"role": "user", "content": "What is a relQuery, in a word?"}],
+}
+
+
+def figures(server: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    page = httpx.get(f"{server.url}/metrics", timeout=30).text
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def ask(server: Running, **more: Any) -> httpx.Response:
+    headers = more.pop("headers", {})
+    url = f"{server.url}/v1/chat/completions"
+    return httpx.post(url, json=ASKED | more, headers=headers, timeout=60)
+
+
+def logged(server: Running, request: str) -> dict[str, Any]:
+    """The line of a request, which is written after its answer was sent."""
+    for _ in range(200):
+        for line in server.log():
+            if line["request"] == request:
+                return line
+        time.sleep(0.01)
+    raise AssertionError(f"no line for {request}")
+
+
+@pytest.mark.parametrize("path", ["/health", "/health/live", "/health/ready"])
+def test_a_server_that_takes_requests_is_healthy(server: Running, path: str) -> None:
+    found = httpx.get(server.url + path)
+    assert (found.status_code, found.json()) == (200, {"status": "ok", "model": "demo"})
+
+
+def test_metrics_count_what_an_answer_took(server: Running) -> None:
+    before = figures(server)
+    usage = ask(server).json()["usage"]
+    after = figures(server)
+
+    def grown(name: str, **labels: str) -> float:
+        key = name, tuple(sorted(labels.items()))
+        return after[key] - before.get(key, 0.0)
+
+    assert grown("relquery_prompt_tokens_total", tenant="") == usage["prompt_tokens"]
+    assert grown("relquery_output_tokens_total", tenant="") == usage["completion_tokens"]
+    path = {"path": "/v1/chat/completions", "status": "200", "tenant": ""}
+    assert grown("relquery_http_requests_total", **path) == 1
+    for part in ("waiting", "core", "tail"):
+        labels = {"part": part, "policy": "sarathi", "tenant": ""}
+        assert grown("relquery_query_seconds_count", **labels) == 1
+    for name in ("first_token", "answer"):
+        assert grown(f"relquery_{name}_seconds_count", tenant="") == 1
+    assert after["relquery_requests_open", ()] == 0
+    assert after["relquery_cache_capacity_tokens", ()] > 0
+    assert after["relquery_engine_up", ()] == 1
+
+
+def test_paths_that_do_not_exist_have_one_figure(server: Running) -> None:
+    for at in range(3):
+        assert httpx.get(f"{server.url}/nothing/{at}").status_code == 404
+    paths = {dict(labels).get("path") for _, labels in figures(server)}
+    assert "other" in paths
+    assert not any("nothing" in str(path) for path in paths)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_prometheus_finds_nothing_to_complain_about(server: Running) -> None:
+    ask(server)
+    page = httpx.get(f"{server.url}/metrics").content
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=page, capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+def test_a_request_has_one_line_in_the_log_without_its_prompt(server: Running) -> None:
+    answer = ask(server, headers={"x-request-id": "mine-1"})
+    assert answer.headers["x-request-id"] == "mine-1"
+    line = logged(server, "mine-1")
+    usage = answer.json()["usage"]
+    assert line["status"] == 200
+    assert line["prompt_tokens"] == usage["prompt_tokens"]
+    assert line["output_tokens"] == usage["completion_tokens"]
+    assert line["model"] == "demo"
+    assert 0 < line["first_token"] <= line["seconds"]
+    assert "relQuery" not in json.dumps(line)
+
+
+def test_a_whole_answer_says_how_long_its_parts_took(server: Running) -> None:
+    timing = ask(server).headers["server-timing"]
+    assert [part.partition(";")[0] for part in timing.split(", ")] == ["waiting", "core", "tail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/v1/chat/completions", None), ("/v1/messages", "error")]
+)
+def test_errors_have_the_form_of_their_api(server: Running, path: str, kind: str | None) -> None:
+    foreign = httpx.post(server.url + path, json={}, headers={"Origin": "https://evil.example"})
+    assert foreign.status_code == 403
+    body = foreign.json()
+    assert body.get("type") == kind
+    assert body["error"]["type"] == "permission_error"
+
+
+def test_a_relquery_is_declared_in_the_header_or_the_body(server: Running) -> None:
+    assert ask(server, headers={"relquery": "id=op-1; rows=2"}).status_code == 200
+    assert ask(server, relquery={"id": "op-1", "rows": 2}).status_code == 200
+    wrong = ask(server, headers={"relquery": "id=op-1; rwos=2"})
+    assert wrong.status_code == 400
+    assert wrong.json()["error"]["param"] == "relquery.rwos"
+    alone = ask(server, relquery={"rows": 2})
+    assert alone.status_code == 400
+    assert "rows is given without" in alone.json()["error"]["message"]

@@ -1,0 +1,109 @@
+"""Servers that are stopped, and engines that are killed, while they serve."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.serve.conftest import Running, started
+
+NUMBERS = {"type": "array", "minItems": 400, "items": {"type": "integer"}}
+LONG: dict[str, Any] = {
+    "model": "demo",
+    "stream": True,
+    "temperature": 0,
+    "structured_outputs": {
+        "json": {"type": "array", "minItems": 400, "items": {"type": "integer"}}
+    },
+    "messages": [{"role": "user", "content": "Count."}],
+}
+SHORT = {"model": "demo", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
+
+
+class Stream:
+    """A request that is read on a thread. began: once its first piece has come."""
+
+    def __init__(self, server: Running, body: dict[str, Any]) -> None:
+        self.events: list[str] = []
+        self.error: Exception | None = None
+        self.began = threading.Event()
+        self._url, self._body = f"{server.url}/v1/chat/completions", body
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            with httpx.stream("POST", self._url, json=self._body, timeout=60) as found:
+                for line in found.iter_lines():
+                    if line:
+                        self.events.append(line.removeprefix("data: "))
+                    if len(self.events) > 2:
+                        self.began.set()
+        except Exception as error:
+            self.error = error
+        self.began.set()
+
+    def end(self) -> list[str]:
+        """All events, once the stream has ended as HTTP wants it."""
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        assert self.error is None
+        return self.events
+
+
+def post(server: Running, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60)
+
+
+@pytest.fixture
+def slow() -> Iterator[Running]:
+    """A server that gives running requests half a second when it is stopped."""
+    with started(grace=0.5) as found:
+        yield found
+
+
+def test_a_killed_engine_breaks_what_runs_and_serves_what_comes_later(slow: Running) -> None:
+    stream = Stream(slow, LONG)
+    stream.began.wait(60)
+    (engine,) = [each for each in psutil.Process(slow.process.pid).children() if _is_engine(each)]
+    engine.send_signal(signal.SIGKILL)
+    last = json.loads(stream.end()[-1])
+    assert last["error"]["code"] == "engine_ended"
+    assert httpx.get(f"{slow.url}/health/live").status_code == 200
+    assert post(slow, SHORT).status_code == 200
+    page = httpx.get(f"{slow.url}/metrics").text
+    assert "relquery_engine_restarts_total 1.0" in page
+    assert 'relquery_errors_total{kind="engine_ended",tenant=""} 1.0' in page
+
+    # The same server: what still runs when it is stopped ends with an error, too.
+    stream = Stream(slow, LONG)
+    stream.began.wait(60)
+    slow.process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert httpx.get(f"{slow.url}/health").status_code == 503
+    refused = post(slow, SHORT)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "stopping")
+    last = json.loads(stream.end()[-1])
+    assert last["error"]["code"] == "stopping"
+    assert slow.process.wait(30) == 0
+
+
+def test_running_requests_end_before_a_stopped_server_does() -> None:
+    with started(grace=30) as found:
+        stream = Stream(found, {**SHORT, "stream": True, "max_tokens": 64})
+        stream.began.wait(60)
+        found.process.send_signal(signal.SIGINT)
+        assert stream.end()[-1] == "[DONE]"
+        assert found.process.wait(30) == 0
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    return "spawn_main" in " ".join(process.cmdline())
