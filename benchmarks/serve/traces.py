@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from relquery.demo.files import table_path
 from relquery.engine.cost.accelerators import SERVED
@@ -45,5 +46,5 @@ def written(queries: Sequence[TracedQuery], path: Path) -> str:
 
 
 def _rows(path: Path) -> list[dict[str, object]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return [dict(row) for row in csv.DictReader(file)]
+    rows: list[dict[str, object]] = pq.read_table(path).to_pylist()
+    return rows

@@ -58,14 +58,15 @@ class Storm(Part):
         yield Figure("server_errors", faults, 0, False, any_size=True)
 
     @staticmethod
-    def _quiet(server: Running) -> dict[str, Any]:
+    def _quiet(server: Running) -> dict[str, int]:
         """The engine's state once nothing is open any more; as it is after ten seconds."""
         for _ in range(100):
             state: dict[str, Any] = server.get("/console/state")
-            if not state["open"] and not state["held"]:
+            left = {"held": state["cache"]["held"], "open": state["requests"]["open"]}
+            if not any(left.values()):
                 break
             time.sleep(0.1)
-        return state
+        return left
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""
