@@ -33,7 +33,7 @@ def engine() -> Iterator[Engine]:
 def known(engine: Engine, name: str, tenant: str = "") -> RelQuery | None:
     """The relQuery that the engine knows by a name."""
     named = engine._worker._backend.engine._open.named
-    return engine._worker.ask(lambda: named.find(tenant, name, engine._worker.clock.now()), None)
+    return engine._worker.call(lambda: named.find(tenant, name, engine._worker.clock.now()), None)
 
 
 def test_jobs_of_one_name_are_one_relquery_and_each_has_its_own_answers(engine: Engine) -> None:
@@ -101,12 +101,12 @@ def test_a_job_that_cannot_be_in_time_is_refused_and_nothing_of_it_is_computed(
     engine: Engine,
 ) -> None:
     engine.submit(["a"], max_tokens=4).result(PATIENCE)
-    before = engine._worker.ask(lambda: engine._worker._backend.engine.experience.admitted, 0)
+    before = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
     job = engine.submit([f"{n}" for n in range(50)], max_tokens=30, deadline=1e-4, relquery="d")
     with pytest.raises(DeadlineError, match="deadline is in") as raised:
         job.result(PATIENCE)
     assert raised.value.estimate > 1e-4
-    after = engine._worker.ask(lambda: engine._worker._backend.engine.experience.admitted, 0)
+    after = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
     assert after == before
     assert (job.done, job.answered) == (True, 0)
     assert known(engine, "d") is None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,8 +19,20 @@ from typer.testing import CliRunner
 from relquery.cli.app import app
 from relquery.errors import ConfigError
 from relquery.serve.access.keys import hash_of, read_keys
+from relquery.serve.operation.logs import QUIET
 
 pytest.importorskip("torch", reason="needs relquery[local]")
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """The command sets up the log of its process, which here is that of the tests."""
+    named = [logging.getLogger(name) for name in (None, *QUIET)]
+    before = [(each, each.level, each.handlers[:]) for each in named]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 def run(*words: str) -> str:

@@ -30,7 +30,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(path: Path) -> Iterator[Running]:
-    with started(keys=path, max_waiting=4, max_body=100_000) as found:
+    options = {"policy": "shortest"}  # which predicts how long answers take
+    with started(keys=path, options=options, max_waiting=4, max_body=100_000) as found:
         yield found
 
 
@@ -100,6 +101,13 @@ def test_too_many_prompts_and_too_large_bodies_are_refused(guarded: Running) -> 
     assert (large.status_code, large.json()["error"]["code"]) == (413, "too_large")
     unknown = ask(guarded, "rq-bob", model="gpt-9")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "model_not_found")
+
+
+def test_a_deadline_that_cannot_be_met_is_refused_with_the_time_it_takes(guarded: Running) -> None:
+    late = ask(guarded, "rq-bob", relquery={"deadline": 1e-6})
+    assert (late.status_code, late.json()["error"]["code"]) == (422, "deadline_cannot_be_met")
+    assert float(late.headers["x-relquery-estimate"]) > 1e-6
+    assert ask(guarded, "rq-bob", relquery={"deadline": 600}).status_code == 200
 
 
 def test_a_key_that_is_added_or_removed_counts_within_seconds(guarded: Running, path: Path) -> None:

@@ -105,5 +105,26 @@ def test_running_requests_end_before_a_stopped_server_does() -> None:
         assert found.process.wait(30) == 0
 
 
+def test_a_second_interrupt_ends_a_server_at_once() -> None:
+    with started(grace=600, origins=["https://good.example"]) as found:
+        asked = httpx.options(
+            f"{found.url}/v1/chat/completions",
+            headers={
+                "Origin": "https://good.example",
+                "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization",
+            },
+        )
+        assert asked.status_code == 200
+        assert asked.headers["access-control-allow-origin"] == "https://good.example"
+        stream = Stream(found, LONG)
+        stream.began.wait(60)
+        found.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        assert found.process.poll() is None
+        found.process.send_signal(signal.SIGINT)
+        found.process.wait(10)
+
+
 def _is_engine(process: psutil.Process) -> bool:
     return "spawn_main" in " ".join(process.cmdline())

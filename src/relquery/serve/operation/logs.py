@@ -10,6 +10,8 @@ from typing import IO
 
 from relquery.errors import ConfigError, unknown
 
+QUIET = ("uvicorn", "asyncio", "numba", "httpx", "httpcore")
+"""Loggers whose lines below warnings, such as those on each connection, say nothing of requests."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -63,6 +65,5 @@ def set_up(form: str, level: str, stream: IO[str] | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # Their lines on each connection say nothing of requests.
-    for name in ("uvicorn", "asyncio", "numba", "httpx", "httpcore"):
+    for name in QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
