@@ -55,3 +55,18 @@ def errors(*statuses: int, model: type[BaseModel] = OpenAIError) -> dict[int | s
     """For `responses=` of a route: these and those that every route may give."""
     every = sorted({*statuses, 400, 401, 413, 429, 503})
     return {status: {"model": model, "description": _WORDS[status]} for status in every}
+
+
+def standalone(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of a body that a route reads by itself: what it refers to is written out."""
+    schema = model.model_json_schema()
+    parts = schema.pop("$defs", {})
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            return whole(parts[name]) if name in parts else {k: whole(v) for k, v in value.items()}
+        return [whole(each) for each in value] if isinstance(value, list) else value
+
+    found: dict[str, Any] = whole(schema)
+    return found

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.documented import errors
+from relquery.serve.documented import errors, standalone
 from relquery.serve.errors import HttpError, not_supported
 from relquery.serve.flow import Flow, Part
 from relquery.serve.ours.lines import ARROW, NDJSON, Json, failed_line, line
@@ -38,7 +38,7 @@ _BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": RelQueryBody.model_json_schema()},
+            "application/json": {"schema": standalone(RelQueryBody)},
             "multipart/form-data": {
                 "schema": {
                     "type": "object",

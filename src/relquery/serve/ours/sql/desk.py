@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from threading import Lock
 
 from relquery.backends.base import Backend
@@ -23,6 +24,8 @@ class Desk:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
         self._ledgers: dict[str, Ledger] = {}
+        # Of searched tables, which are the same for all.
+        self._indexes = TemporaryDirectory(prefix="relquery-indexes-")
         # DuckDB keeps the functions of all connections in one catalogue.
         self._opening, self._looking = Lock(), Lock()
 
@@ -36,7 +39,8 @@ class Desk:
         """
         with self._opening:
             cursor = self.tables.cursor()
-            connection = connect(backend, database=cursor, ledger=None)
+            index = self._indexes.name
+            connection = connect(backend, database=cursor, ledger=None, index=index)
         try:
             with stopping.stops(cursor.interrupt, cancel):
                 yield connection
@@ -54,6 +58,7 @@ class Desk:
         for ledger in self._ledgers.values():
             ledger.close()
         self.tables.close()
+        self._indexes.cleanup()
 
     def _ledger(self, tenant: str) -> Ledger:
         """The answers of a tenant, which no other tenant is given.

@@ -16,6 +16,8 @@ from relquery.sql.host.database import Database
 from relquery.sql.tables import quoted, text
 
 _DEMO = "demo:"
+_FILE = "file_of_a_table"
+"""What a file is called while its tables are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Tables:
         for name, file in files.items():
             is_demo = file.startswith(_DEMO)
             path = table_path(file.removeprefix(_DEMO)) if is_demo else file
-            hosts.register(database, name, path)
+            hosts.register(database, _FILE, path, called=f"Table '{name}'")
             _take_in(self._connection, name)
         self.all = tuple(_tables(self._connection))
         for setting in _LOCKED:
@@ -85,21 +87,19 @@ _LOCKED = (
 
 def _take_in(connection: Any, name: str) -> None:
     """Make tables of what was registered, which reads its file each time."""
-    attached = f"SELECT 1 FROM duckdb_databases() WHERE database_name = {text(name)}"
+    attached = f"SELECT 1 FROM duckdb_databases() WHERE database_name = '{_FILE}'"
     if not connection.execute(attached).fetchall():
-        whole = f"CREATE TABLE main.{quoted(name)} AS SELECT * FROM temp.{quoted(name)}"
-        connection.execute(whole)
-        connection.execute(f"DROP VIEW temp.{quoted(name)}")
+        connection.execute(f"CREATE TABLE main.{quoted(name)} AS SELECT * FROM temp.{_FILE}")
+        connection.execute(f"DROP VIEW temp.{_FILE}")
         return
-    connection.execute(f"CREATE SCHEMA {quoted('memory')}.{quoted(name)}")
-    for schema, table in _named(connection, name):
-        place = f"memory.{quoted(name)}.{quoted(table)}"
-        source = ".".join(map(quoted, (name, schema, table)))
-        connection.execute(f"CREATE TABLE {place} AS SELECT * FROM {source}")
+    connection.execute(f"CREATE SCHEMA {quoted(name)}")
+    for schema, table in _named(connection, _FILE):
+        place, source = f"{quoted(name)}.{quoted(table)}", f"{quoted(schema)}.{quoted(table)}"
+        connection.execute(f"CREATE TABLE {place} AS SELECT * FROM {_FILE}.{source}")
         connection.execute(f"DROP VIEW IF EXISTS temp.{quoted(table)}")
-        view = f"CREATE VIEW IF NOT EXISTS memory.main.{quoted(table)} AS SELECT * FROM {place}"
+        view = f"CREATE VIEW IF NOT EXISTS main.{quoted(table)} AS SELECT * FROM {place}"
         connection.execute(view)
-    connection.execute(f"DETACH {quoted(name)}")
+    connection.execute(f"DETACH {_FILE}")
 
 
 def _named(connection: Any, database: str) -> list[tuple[str, str]]:

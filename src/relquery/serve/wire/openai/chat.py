@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from relquery.prompt import Answer, TokenLogprob
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.body import NONE_OF, NOTHING
+from relquery.serve.body import ANY, NONE_OF, NOTHING
 from relquery.serve.documented import errors
 from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow, Part
@@ -50,7 +50,7 @@ class ChatBody(Sampled):
         "audio": NOTHING,
         "prediction": NOTHING,
         "web_search_options": NOTHING,
-        "reasoning_effort": (None, "none"),
+        "reasoning_effort": ANY,  # the spnl package always sends it; nothing here reasons
         "verbosity": (None, "medium"),
     }
     messages: Annotated[list[ChatMessage], Field(min_length=1)]

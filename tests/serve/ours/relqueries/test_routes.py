@@ -1,0 +1,133 @@
+"""A table and a template are answered as one relQuery."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+import relquery as rq
+from relquery.connection import Connection
+from relquery.prompt import Role, Sampling, Span
+
+ROWS = [
+    {"title": "A", "review": "A dull film with a weak plot."},
+    {"title": "B", "review": "A great film, I would see it again."},
+    {"title": "A", "review": "A dull film with a weak plot."},
+    {"title": "C", "review": "A great film with a fine score."},
+]
+PROMPT = "Is the review positive? Answer Yes or No."
+
+
+def stream_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def ask(client: httpx.Client, **body: Any) -> Any:
+    answer = client.post("/v1/relqueries", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def expected(local: Connection) -> list[str | None]:
+    """Answers of the same prompts in this process, by row."""
+    table = pa.Table.from_pylist(ROWS)
+    prompts = list(rq.reorder(table).prompts(PROMPT))
+    asked = [(Span(each.text, Role.USER, begins=True),) for each in prompts]
+    answers = dict(local.backend.answer(asked, Sampling(labels=("Yes", "No"))))
+    found = {each.row: answers[at].text for at, each in enumerate(prompts)}
+    return [found[row] for row in range(len(ROWS))]
+
+
+def test_answers_come_in_the_order_of_the_rows(client: httpx.Client, local: Connection):
+    found = ask(client, rows=ROWS, prompt=PROMPT, labels=["Yes", "No"])
+    assert [each["row"] for each in found["answers"]] == [0, 1, 2, 3]
+    assert [each["answer"] for each in found["answers"]] == expected(local)
+
+
+def test_equal_rows_are_asked_once(client: httpx.Client):
+    report = ask(client, rows=ROWS, prompt=PROMPT, labels=["Yes", "No"])["report"]
+    assert (report["rows"], report["calls"], report["order"]) == (4, 3, "tree")
+
+
+@pytest.mark.parametrize("as_", ["rows", "come"])
+def test_a_stream_has_each_row_once_and_the_report(client: httpx.Client, as_: str):
+    body = {"rows": ROWS, "prompt": PROMPT, "labels": ["Yes", "No"], "stream": True, "as": as_}
+    answer = client.post("/v1/relqueries", json=body)
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    rows = [line["row"] for line in lines[:-1]]
+    assert (rows if as_ == "rows" else sorted(rows)) == [0, 1, 2, 3]
+    assert lines[-1]["type"] == "report"
+    assert lines[-1]["report"]["calls"] == 3
+    assert lines[-1]["report"]["seconds"] > 0
+
+
+def test_a_table_can_be_rows_columns_or_arrow(client: httpx.Client):
+    table = pa.Table.from_pylist(ROWS)
+    more = {"prompt": PROMPT, "labels": ["Yes", "No"]}
+    forms = [
+        ask(client, rows=ROWS, **more),
+        ask(client, columns=table.to_pydict(), **more),
+        ask(client, arrow=b64encode(stream_of(table)).decode(), **more),
+        client.post(
+            "/v1/relqueries",
+            data={"request": json.dumps(more)},
+            files={"table": ("table.arrow", stream_of(table))},
+        ).json(),
+    ]
+    answers = [[each["answer"] for each in form["answers"]] for form in forms]
+    assert answers[1:] == answers[:1] * 3
+
+
+def test_answers_can_be_a_table(client: httpx.Client):
+    body = {"rows": ROWS, "prompt": PROMPT, "labels": ["Yes", "No"], "format": "arrow"}
+    answer = client.post("/v1/relqueries", json=body)
+    table = pa.ipc.open_stream(answer.content).read_all()
+    whole = ask(client, rows=ROWS, prompt=PROMPT, labels=["Yes", "No"])
+    assert table.column("answer").to_pylist() == [each["answer"] for each in whole["answers"]]
+    assert json.loads(table.schema.metadata[b"relquery.report"])["rows"] == 4
+
+
+def test_a_template_says_where_the_fields_go_and_fields_which(client: httpx.Client):
+    template = {"text": "{fields}Is it positive?", "system": "Be brief.", "field": "{value}"}
+    one = ask(client, rows=ROWS, template=template, fields=["review"], labels=["Yes", "No"])
+    assert one["report"]["calls"] == 3
+    same = ask(client, rows=ROWS, template=template, fields=["title"], labels=["Yes", "No"])
+    assert same["report"]["calls"] == 3
+    assert one["report"]["prompt_tokens"] > same["report"]["prompt_tokens"]
+
+
+def test_an_answer_that_is_cut_off_says_so(client: httpx.Client):
+    (answer,) = ask(client, rows=[{"a": "x"}], prompt="Write.", max_tokens=1)["answers"]
+    assert answer["finish_reason"] == "length"
+    assert "cut off" in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"prompt": "x"}, "Give one table"),
+        ({"rows": ROWS, "columns": {"a": [1]}, "prompt": "x"}, "Give one table"),
+        ({"rows": ROWS}, "one of template and prompt"),
+        ({"rows": ROWS, "prompt": "x", "template": "x"}, "one of template and prompt"),
+        ({"rows": [], "prompt": "x"}, "no columns"),
+        ({"rows": ROWS, "prompt": "x", "fields": ["titel"]}, "Did you mean 'title'"),
+        ({"rows": ROWS, "template": "{title}"}, "can only have {fields}"),
+        ({"columns": {"a": [1], "b": []}, "prompt": "x"}, "cannot be read"),
+        ({"arrow": "?", "prompt": "x"}, "cannot be read"),
+        ({"arrow": "aGVsbG8=", "prompt": "x"}, "cannot be read"),
+        ({"rows": ROWS, "prompt": "x", "stream": True, "format": "arrow"}, "not supported"),
+        ({"rows": ROWS, "prompt": "x", "tempratur": 1}, "Did you mean 'temperature'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(client: httpx.Client, body: Any, says: str):
+    answer = client.post("/v1/relqueries", json=body)
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]["message"]

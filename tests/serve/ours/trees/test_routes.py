@@ -1,0 +1,166 @@
+"""Span queries in the form of the spnl package are answered as in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from relquery.connection import Connection
+from relquery.ir.forms.spnl.wire import from_wire
+from tests.serve.conftest import Running
+
+REVIEWS = [
+    "A dull film with a weak plot, flat characters and a score that never fits.",
+    "The camera is fine, but the story is boring from the beginning to the end.",
+]
+
+
+def generate(max_tokens: int = 8, **input: Any) -> dict[str, Any]:
+    settings = {"model": "demo", "max_tokens": max_tokens, "temperature": 0.0}
+    return {"g": settings | {"input": input}}
+
+
+def summary(text: str) -> dict[str, Any]:
+    return generate(40, user=f"Summarize the review in one sentence.\nreviewcontent: {text}\n")
+
+
+JUDGED = generate(
+    seq=[
+        {"user": "Is the review positive? Answer Yes or No.\n"},
+        {"plus": [summary(text) for text in REVIEWS]},
+    ]
+)
+
+
+def post(client: httpx.Client, path: str, query: Any, **more: Any) -> httpx.Response:
+    plain = {"content-type": "text/plain"}  # as the package sends it
+    return client.post(f"/v1/query/{path}", content=json.dumps(query), headers=plain, **more)
+
+
+def contents(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [choice["message"]["content"] for choice in answer.json()["choices"]]
+
+
+def test_a_query_with_inner_generations_is_answered_as_in_process(
+    client: httpx.Client, local: Connection
+):
+    answer = post(client, "execute", JUDGED)
+    expected = local.run(from_wire(JUDGED).node)
+    assert contents(answer) == [expected.text]
+    usage = answer.json()["usage"]
+    assert usage["prompt_tokens"] == expected.report.prompt_tokens
+    assert usage["completion_tokens"] == expected.report.output_tokens
+    assert answer.json()["object"] == "chat.completion"
+
+
+def test_a_repeat_has_as_many_choices(client: httpx.Client):
+    repeat = {"repeat": {"n": 3, **summary(REVIEWS[0])}}
+    answers = contents(post(client, "execute", repeat))
+    assert len(answers) == 3
+    assert len(set(answers)) == 1
+
+
+def test_a_map_is_answered_as_completions_are(client: httpx.Client):
+    metadata = {"model": "demo", "max_tokens": 4, "temperature": 0.0}
+    query = {"map": {"metadata": metadata, "inputs": ["Hi", "Which topic?"]}}
+    found = post(client, "execute", query).json()
+    assert found["object"] == "text_completion"
+    assert [choice["index"] for choice in found["choices"]] == [0, 1]
+    assert all(isinstance(choice["text"], str) for choice in found["choices"])
+
+
+def test_a_stream_has_the_same_text(client: httpx.Client):
+    answer = post(client, "execute", JUDGED, params={"stream": "true"})
+    events = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+    assert events.pop() == "[DONE]"
+    parts = [choice for event in events for choice in json.loads(event)["choices"]]
+    text = "".join(part["delta"]["content"] for part in parts)
+    assert [text] == contents(post(client, "execute", JUDGED))
+    assert parts[-1]["finish_reason"] == "stop"
+
+
+def test_prepared_texts_are_in_the_cache_when_the_query_is_executed(client: httpx.Client):
+    passages = [f"Passage {at}: a boat that nobody else has named." for at in range(6)]
+    query = generate(
+        4, cross=[{"user": "Which?\n"}, {"plus": [{"user": text} for text in passages]}]
+    )
+    assert post(client, "prepare", query).json() == {"object": "query.prepared", "prepared": 6}
+    usage = post(client, "execute", query).json()["usage"]
+    assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] // 2
+
+
+@pytest.mark.parametrize("doc", [["boats", {"Text": "A boat.\n\nA lake."}], "notes.note"])
+def test_a_query_retrieves_from_what_came_with_it_or_from_a_table(client: httpx.Client, doc: Any):
+    augment = {"body": {"user": "boat"}, "doc": doc}
+    query = generate(4, cross=[{"user": "Which?\n"}, {"augment": augment}])
+    assert len(contents(post(client, "execute", query))) == 1
+
+
+def test_a_corpus_that_is_not_there_is_refused(client: httpx.Client):
+    augment = {"body": {"user": "boat"}, "doc": "secret.csv"}
+    query = generate(4, cross=[{"user": "Which?\n"}, {"augment": augment}])
+    assert post(client, "execute", query).status_code == 400
+
+
+def test_several_ask_at_once(client: httpx.Client):
+    with ThreadPoolExecutor(6) as threads:
+        answers = list(threads.map(lambda _: contents(post(client, "execute", JUDGED)), range(6)))
+    assert answers == answers[:1] * 6
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ({"h": {}}, 400, "operator 'h'"),
+        ({"g": {"model": "gpt-4", "input": {"user": "Hi"}}}, 404, "gpt-4"),
+        ({"g": {"model": "demo"}}, 400, "input"),
+    ],
+)
+def test_a_query_that_cannot_be_run_is_refused(
+    client: httpx.Client, query: Any, status: int, says: str
+):
+    answer = post(client, "execute", query)
+    assert answer.status_code == status
+    assert says in answer.json()["error"]["message"]
+
+
+def test_text_that_is_not_json_is_refused(client: httpx.Client):
+    for content in (b"{", b"\xff", b""):
+        assert client.post("/v1/query/execute", content=content).status_code == 400
+
+
+_PACKAGE = """
+import asyncio, sys
+import spnl
+
+async def main():
+    return await spnl.execute(sys.argv[1])
+
+print(asyncio.run(main()).data)
+"""
+
+
+def test_the_spnl_package_gets_the_same_answer_by_its_own_way(ours: Running, client: httpx.Client):
+    """The package sends chat completions, one for each generation."""
+    pytest.importorskip("spnl")
+    query = summary(REVIEWS[0])
+    theirs = json.dumps(query).replace('"demo"', '"openai/demo"')
+    environment = os.environ | {"OPENAI_API_BASE": f"{ours.url}/v1", "OPENAI_API_KEY": "none"}
+    told = subprocess.run(
+        [sys.executable, "-c", _PACKAGE, theirs],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    (expected,) = contents(post(client, "execute", query))
+    assert expected in told.stdout
