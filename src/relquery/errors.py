@@ -182,9 +182,6 @@ class DeadlineError(RequestError):
             f"{max(0.0, left):.3g} s. Give a later deadline, fewer rows or a lower max_tokens."
         )
 
-    def __reduce__(self) -> tuple[type[DeadlineError], tuple[float, float]]:
-        return type(self), (self.estimate, self.left)
-
 
 class PartialResultWarning(UserWarning):
     """Some rows of a result carry an error; `result.errors` lists them."""

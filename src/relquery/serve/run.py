@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
+from threading import Thread
 from typing import Any
 
 from fastapi import FastAPI
@@ -21,6 +22,7 @@ from relquery.serve.operation.listening import Listener, bind
 from relquery.serve.operation.logs import set_up
 from relquery.serve.operation.tracing import Tracing, open_tracing
 from relquery.serve.ours.opening import opened
+from relquery.serve.ours.warming import warm
 from relquery.serve.server import Server
 from relquery.serve.settings import ServeConfig
 from relquery.serve.wire.openai.batches.batches import batching
@@ -40,6 +42,8 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
     with closing(bind(config.host, config.port)) as listening:
         traces = None if config.otlp is None else open_tracing(config.otlp, _name_of(config))
         logs = partial(set_up, config.log, config.log_level)
+        warming = Thread(target=warm, name="relquery-warming", daemon=True)
+        warming.start()  # while the engine's process loads the model
         link = Link(config.model, _options(config), prepare=logs)
         try:
             server = Server(config, link, gate)
@@ -47,6 +51,7 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             app = Pages(config.host, config.origins).around(front)
             listener = Listener(app, server, told)
             with opened(server):
+                warming.join()
                 listener.run([listening])
         finally:
             link.stop()

@@ -116,10 +116,28 @@ def test_a_served_backend_is_a_backend(link: Link) -> None:
     assert len(list(backend.answer(prompts(4), Sampling(3)))) == 4
     passage = (Span("A passage that is prepared."),)
     backend.prepare([passage])
-    assert backend.prompt_tokens([passage], Sampling(1)) == [len(passage[0].content)]  # type: ignore[arg-type]
+    states = backend.inspect(passage)
+    assert states is not None
+    assert (
+        sum(state.tokens for state in states) == (backend.prompt_tokens([passage], LONG) or [0])[0]
+    )
     taking = backend.answer(prompts(2, "Closed"), LONG)
     taking.close()  # type: ignore[attr-defined]
     wait_until(lambda: link.open == 0)
+
+
+def test_what_cannot_be_sent_breaks_alone(link: Link) -> None:
+    class Local(str):
+        """Cannot be pickled, being local."""
+
+    before = submit(link, prompts(1, "Before"), Sampling(3))
+    broken = submit(link, [(Span(Local("x")),)], Sampling(3))
+    after = submit(link, prompts(1, "After"), Sampling(3))
+    with pytest.raises(AttributeError, match="Local"):
+        Job(link, broken).result(60)
+    with pytest.raises(AttributeError, match="Local"):
+        link.ask("check", Local("x"))
+    assert len(Job(link, before).result(60)) == len(Job(link, after).result(60)) == 1
 
 
 def test_a_killed_process_breaks_what_it_was_asked_and_is_started_again() -> None:

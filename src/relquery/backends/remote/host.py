@@ -24,7 +24,7 @@ from relquery.backends.remote.messages import (
     Stop,
     Submit,
     receive,
-    send,
+    send_events,
 )
 from relquery.backends.service.questions import answer_of
 from relquery.backends.service.worker import Worker
@@ -93,7 +93,7 @@ class _Outbox:
             return
         events, self._events = self._events, []
         try:
-            send(self._pipe, events)
+            send_events(self._pipe, events)
         except OSError:
             os._exit(0)  # the asker is gone
 

@@ -278,8 +278,33 @@ class Link:
                 return
             self._up.wait()
             sent = [each for each in commands if each is not None and self._is_wanted(each)]
-            with suppress(OSError):  # the process has died: the reader sees to what was asked
-                send(self._pipe, sent)
+            try:
+                self._send(sent)
+            except OSError:
+                continue  # the process has died: the reader sees to what was asked
+
+    def _send(self, commands: Sequence[Command]) -> None:
+        """Send commands; one that cannot be pickled is refused alone. Raises OSError."""
+        try:
+            send(self._pipe, commands)
+            return
+        except OSError:
+            raise
+        except Exception as error:
+            if len(commands) == 1:
+                self._refuse(commands[0], error)
+                return
+        for command in commands:
+            self._send([command])
+
+    def _refuse(self, command: Command, error: Exception) -> None:
+        match command:
+            case Submit(number, _):
+                self._pass_on([Ended(number, None, error)])
+            case Ask(reply, _, _):
+                bell = self._replies.get(reply)
+                if bell is not None:
+                    bell.put(Replied(reply, None, error))
 
     def _is_wanted(self, command: Command) -> bool:
         """Whether a job or a question has not ended with the process that it was meant for."""

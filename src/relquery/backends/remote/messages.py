@@ -95,12 +95,18 @@ Event = Pieced | Answered | Ended | Replied | Ready
 
 
 def send(pipe: Connection, messages: Sequence[Command] | Sequence[Event]) -> None:
-    """Put messages into a pipe. An error that cannot be pickled is sent as its text."""
+    """Put messages into a pipe. Raises OSError, and what cannot be pickled raises."""
+    pipe.send_bytes(pickle.dumps(messages, pickle.HIGHEST_PROTOCOL))
+
+
+def send_events(pipe: Connection, events: Sequence[Event]) -> None:
+    """Put events into a pipe. An error that cannot be pickled is sent as its text."""
     try:
-        content = pickle.dumps(messages, pickle.HIGHEST_PROTOCOL)
+        send(pipe, events)
+    except OSError:
+        raise
     except Exception:
-        content = pickle.dumps([_plain(each) for each in messages], pickle.HIGHEST_PROTOCOL)
-    pipe.send_bytes(content)
+        send(pipe, [_plain(each) for each in events])
 
 
 def receive(pipe: Connection) -> list[Any]:
@@ -115,5 +121,8 @@ def _plain(message: Any) -> Any:
         pickle.dumps(message)
     except Exception as error:
         cause = getattr(message, "error", None) or error
-        return message._replace(error=RuntimeError(f"{type(cause).__name__}: {cause}"))
+        told = RuntimeError(f"{type(cause).__name__}: {cause}")
+        if isinstance(message, Replied):
+            return Replied(message.reply, None, told)
+        return message._replace(error=told)
     return message

@@ -39,6 +39,7 @@ class Banner:
         return [
             f"Serving {name} at {url} (policy {facts.policy}, context {facts.context:,} tokens, "
             f"cache {facts.cache_tokens:,} tokens)",
+            f"In a browser: {url}/",
             f"Try it: curl {url}/v1/chat/completions {key}-H 'Content-Type: application/json' "
             f"-d {shlex.quote(body)}",
             f"All paths: {url}/openapi.json   Figures: {url}/metrics   Ctrl-C stops it.",
