@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -76,7 +77,13 @@ class Server:
             )
 
     def start(
-        self, groups: Sequence[Asked], asker: Asker, *, streamed: bool = False, **more: Any
+        self,
+        groups: Sequence[Asked],
+        asker: Asker,
+        *,
+        streamed: bool = False,
+        declared: Declared | None = None,
+        **more: Any,
     ) -> Flow:
         """Ask prompts as one relQuery; the prompts of all groups are counted through.
 
@@ -94,8 +101,11 @@ class Server:
             shares.append(Share(self, flow, base, len(prompts), asker))
             base += len(prompts)
         flow.shares = shares
+        if len(groups) > 1:
+            declared = _named(declared, size)
+        more |= {"streamed": streamed, "declared": declared}
         for share, (prompts, sampling) in zip(shares, groups, strict=True):
-            asked = Submission(list(prompts), sampling, asker.tenant, streamed=streamed, **more)
+            asked = Submission(list(prompts), sampling, asker.tenant, **more)
             if not self.link.submit(asked, share):
                 self._drop(flow)
                 raise stopping()
@@ -104,10 +114,10 @@ class Server:
     def backend(self, asker: Asker, declared: Declared | None = None) -> ServedBackend:
         """The engine for one thread that asks for somebody.
 
-        declared: the relQuery that all of its calls belong to; None for one each.
+        declared: what is known of the relQuery; all of its calls belong to it.
         """
         counted = Counted(self.link, self.measures, asker)
-        return ServedBackend(counted, self.facts, asker.tenant, declared)
+        return ServedBackend(counted, self.facts, asker.tenant, _named(declared))
 
     async def ask(self, question: str, *given: Any) -> Any:
         """See Serving.ask; does not hold up the event loop."""
@@ -168,6 +178,14 @@ class Share:
         """What has no answer will get none."""
         self._server.open -= self._left
         self._left = 0
+
+
+def _named(declared: Declared | None, rows: int | None = None) -> Declared:
+    """What makes several jobs one relQuery: its client's name for it, or one of ours."""
+    if declared is not None and declared.id is not None:
+        return declared
+    name = f"relquery {secrets.token_hex(8)}"
+    return Declared(name, rows, None if declared is None else declared.deadline)
 
 
 def stopping() -> HttpError:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from relquery.engine.request.clients.declared import NOTHING
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish, Sampling, Span
 from relquery.serve.access.gate import Asker
@@ -61,7 +62,7 @@ def run(tmp_path: Path, server: Any, samplings: list[Sampling]) -> Results:
         Line(f"{at}", Question([([(Span(f"{at}"),)], sampling)], [0], Form()))  # type: ignore[arg-type]
         for at, sampling in enumerate(samplings)
     ]
-    asyncio.run(running.Portion(lines, server, Asker(), results, lambda: None).run())
+    asyncio.run(running.Portion(lines, server, Asker(), NOTHING, results, lambda: None).run())
     return results
 
 

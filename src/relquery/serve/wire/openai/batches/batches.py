@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from relquery.engine.request.clients.declared import Declared
 from relquery.serve.access.gate import Asker
 from relquery.serve.errors import HttpError
 from relquery.serve.server import Server
@@ -137,9 +138,13 @@ class Batches:
         path, most = self.files.path(record.input), max(1, self._server.config.max_waiting // 4)
         reading = portions(path, record.endpoint, self._server, answered, most)
         nothing: list[Line] = []
+        asker, declared = (
+            Asker(record.tenant),
+            Declared(record.id, max(1, record.total - len(answered))),
+        )
         while lines := await asyncio.to_thread(next, reading, nothing):
             async with self._turns:
-                await Portion(lines, self._server, Asker(record.tenant), results, count).run()
+                await Portion(lines, self._server, asker, declared, results, count).run()
 
     async def _finish(self, record: Record, results: Results, status: Status) -> None:
         """Make known what was written."""

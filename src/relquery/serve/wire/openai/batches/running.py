@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from relquery.engine.request.clients.declared import Declared
 from relquery.errors import EngineEndedError
 from relquery.prompt import Answer, Prompt, Sampling
 from relquery.serve.access.gate import Asker
@@ -30,17 +31,20 @@ class _Place(NamedTuple):
 
 
 class Portion:
-    """Some lines of a batch, asked together. told: called when answers have been written."""
+    """Some lines of a batch, asked together. declared: the batch as a relQuery. told: called when
+    answers have been written."""
 
     def __init__(
         self,
         lines: Sequence[Line],
         server: Server,
         asker: Asker,
+        declared: Declared,
         results: Results,
         told: Callable[[], None],
     ) -> None:
         self._server, self._asker, self._results, self._told = server, asker, results, told
+        self._declared = declared
         self._open = {
             line.custom_id: line.question
             for line in lines
@@ -112,7 +116,7 @@ class Portion:
         size = sum(len(prompts) for prompts, _ in groups)
         while True:
             try:
-                return self._server.start(groups, self._asker)
+                return self._server.start(groups, self._asker, declared=self._declared)
             except HttpError as error:
                 if error.status != 429 or size > self._server.config.max_waiting:
                     raise
