@@ -1,6 +1,9 @@
 """The same trace on an engine in this process. Prints latencies as JSON.
 
-python -m benchmarks.serve.clients.in_process MODEL POLICY TRACE
+python -m benchmarks.serve.clients.in_process MODEL POLICY TRACE [ARRIVALS]
+
+ARRIVALS: of each row as a job of its own, as the other client writes them; without it each relQuery
+is one job.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,17 +21,18 @@ from relquery.prompt import Role, Span
 from relquery.traces.trace import TracedQuery, load
 
 
-def main(model: str, policy: str, trace: str) -> dict[str, Any]:
-    """The latency of each relQuery in seconds, in the order of the trace, and processor seconds."""
+def main(model: str, policy: str, trace: str, arrivals: str = "") -> dict[str, Any]:
+    """The latency of each job in seconds, in the order of arrival, and processor seconds."""
     queries = load(Path(trace))
+    asked = _rows(queries, arrivals) if arrivals else _whole(queries)
     with rq.Engine(model, policy=cast(PolicyName, policy)) as engine:
-        _submit(engine, queries[0]).result()
+        asked[0].submit(engine, "warm-up").result()
         used, begin = time.process_time(), time.perf_counter()
         late, jobs = [], []
-        for query in queries:
-            time.sleep(max(0.0, begin + query.arrival - time.perf_counter()))
-            late.append(time.perf_counter() - begin - query.arrival)
-            jobs.append(_submit(engine, query))
+        for each in asked:
+            time.sleep(max(0.0, begin + each.arrival - time.perf_counter()))
+            late.append(time.perf_counter() - begin - each.arrival)
+            jobs.append(each.submit(engine, each.name))
         for job in jobs:
             job.result()
         seconds = time.perf_counter() - begin
@@ -39,9 +44,34 @@ def main(model: str, policy: str, trace: str) -> dict[str, Any]:
         return {"latencies": latencies, "seconds": seconds, "cpu": cpu}
 
 
-def _submit(engine: rq.Engine, query: TracedQuery) -> rq.Job:
-    prompts = [(Span(prompt, Role.NONE),) for prompt in query.prompts]
-    return engine.submit(prompts, max_tokens=query.output_limit)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is submitted at once. name: of its relQuery, None where that is all of it."""
+
+    arrival: float
+    prompts: tuple[str, ...]
+    max_tokens: int
+    name: str | None = None
+    rows: int = 0
+
+    def submit(self, engine: rq.Engine, name: str | None) -> rq.Job:
+        """As a job."""
+        prompts = [(Span(prompt, Role.NONE),) for prompt in self.prompts]
+        declared: dict[str, Any] = {"relquery": name, "rows": self.rows} if self.rows else {}
+        return engine.submit(prompts, max_tokens=self.max_tokens, **declared)
+
+
+def _whole(queries: list[TracedQuery]) -> list[_Asked]:
+    return [_Asked(each.arrival, tuple(each.prompts), each.output_limit) for each in queries]
+
+
+def _rows(queries: list[TracedQuery], arrivals: str) -> list[_Asked]:
+    found = []
+    for arrival, name, row in sorted(json.loads(Path(arrivals).read_text(encoding="utf-8"))):
+        query = queries[int(name)]
+        prompt = query.instruction + query.rows[row]
+        found.append(_Asked(arrival, (prompt,), query.output_limit, name, len(query.rows)))
+    return found
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ MODES = ("whole", "rows")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one side took. requests: over HTTP. front: processor seconds of the HTTP process."""
+    """What one side took. requests: or jobs. front: processor seconds of the HTTP process."""
 
-    side: str
     requests: int
     seconds: float
     front: float
@@ -39,7 +38,7 @@ class Overhead(Part):
     name = "overhead"
     title = "What HTTP costs"
     prompts: int = 0
-    costs: dict[str, Cost] = field(default_factory=dict)
+    costs: dict[tuple[str, str], Cost] = field(default_factory=dict)
 
     def measure(self, settings: Settings, say: Say) -> Iterator[Figure]:
         """See Part."""
@@ -49,30 +48,36 @@ class Overhead(Part):
         self.prompts = sum(len(query.rows) for query in queries)
         with tempfile.TemporaryDirectory() as folder:
             path = written(queries, Path(folder) / "trace.jsonl")
-            alone = run_client("in_process", MODEL, POLICY, path)
-            self.costs["in process"] = Cost("in process", 0, alone["seconds"], 0.0, alone["cpu"])
-            say(f"in process: {alone['seconds']:.1f} s")
             for mode in MODES:
-                self.costs[mode] = self._over_http(path, mode, len(queries))
-                say(f"{mode}: {self.costs[mode].seconds:.1f} s")
+                arrivals = str(Path(folder) / "arrivals.json") if mode == "rows" else ""
+                self._measure(mode, path, arrivals, len(queries))
+                for side in ("HTTP", "in process"):
+                    say(f"{mode}, {side}: {self.costs[mode, side].seconds:.1f} s")
         yield from self._figures()
 
-    def _over_http(self, path: str, mode: str, relqueries: int) -> Cost:
+    def _measure(self, mode: str, path: str, arrivals: str, relqueries: int) -> None:
+        """Over HTTP, then the same jobs in process, at the times at which they came to the engine
+        of the server."""
         with running(MODEL, "--policy", POLICY) as server:
             front, engine = server.cpu()
-            found = run_client("trace", server.url, MODEL, path, mode)
+            found = run_client("trace", server.url, MODEL, path, mode, arrivals)
             after = server.cpu()
         requests = relqueries if mode == "whole" else self.prompts
-        return Cost(mode, requests, found["seconds"], after[0] - front, after[1] - engine)
+        self.costs[mode, "HTTP"] = Cost(
+            requests, found["seconds"], after[0] - front, after[1] - engine
+        )
+        alone = run_client("in_process", MODEL, POLICY, path, arrivals)
+        self.costs[mode, "in process"] = Cost(requests, alone["seconds"], 0.0, alone["cpu"])
 
     def _figures(self) -> Iterator[Figure]:
-        alone, whole, rows = (self.costs[name] for name in ("in process", *MODES))
-        beyond = rows.front + max(0.0, rows.engine - alone.engine)
+        rows, rows_alone = self.costs["rows", "HTTP"], self.costs["rows", "in process"]
+        beyond = rows.front + max(0.0, rows.engine - rows_alone.engine)
         note = (
             f"of {rows.requests:,} requests, one a row: {rows.front:.1f} s of the HTTP process, "
-            f"{rows.engine:.1f} s of the engine's process, {alone.engine:.1f} s in process"
+            f"{rows.engine:.1f} s of the engine's process, {rows_alone.engine:.1f} s in process"
         )
         yield Figure("cpu_ms_per_request", 1e3 * beyond / rows.requests, 2.0, False, note)
+        whole, alone = self.costs["whole", "HTTP"], self.costs["whole", "in process"]
         share = whole.front + max(0.0, whole.engine - alone.engine)
         note = f"{share:.2f} s more for relQueries sent whole, of {alone.seconds:.1f} s of service"
         yield Figure("whole_share", share / alone.seconds, 0.05, False, note)
@@ -83,16 +88,16 @@ class Overhead(Part):
         """See Part."""
         yield WORDS.block("overhead", prompts=self.prompts)
         yield from table(
-            ("side", "requests", "seconds", "HTTP process", "engine"),
+            ("sent", "side", "jobs", "seconds", "HTTP process", "engine"),
             [
                 (
-                    cost.side,
+                    *names,
                     f"{cost.requests:,}",
                     f"{cost.seconds:.1f}",
                     f"{cost.front:.2f}",
                     f"{cost.engine:.2f}",
                 )
-                for cost in self.costs.values()
+                for names, cost in self.costs.items()
             ],
         )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from relquery.backends.remote.garbage import settle
 from relquery.backends.remote.link import Link
 from relquery.serve.access.gate import Gate, KeyGate
 from relquery.serve.access.keys import read_keys, weights_of
@@ -52,6 +53,7 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
             listener = Listener(app, server, told)
             with opened(server):
                 warming.join()
+                settle()
                 listener.run([listening])
         finally:
             link.stop()

@@ -25,7 +25,8 @@ class Batch:
     relquery: that they belong to, alone or with those of other calls; None if no prompt could be
     submitted. open: requests that have not ended, and the place of their prompt. ready: (index into
     prompts, answer) in the order in which they ended; the caller takes them out. arrival, started,
-    prefilled, ended: as of a RelQuery, of its own requests.
+    prefilled, ended: as of a RelQuery, of its own requests. news: where the batch is noted when
+    there is something to take out, or when it has ended.
     """
 
     asking: Asking
@@ -38,6 +39,12 @@ class Batch:
     started: float | None = None
     prefilled: float | None = None
     ended: float | None = None
+    news: dict[Batch, None] | None = None
+
+    def note(self) -> None:
+        """Make known that there is something to take out."""
+        if self.news is not None:
+            self.news[self] = None
 
     @property
     def latency(self) -> Latency | None:
@@ -118,6 +125,7 @@ class Batches:
                 rest = batch.streams.pop(request).end(answer)
                 batch.pieces += () if rest is None else ((index, rest),)
             batch.ready.append((index, answer))
+            batch.note()
             self._forget_ended(batch)
         for batch in self._streaming:
             self._spell(batch)
@@ -145,6 +153,7 @@ class Batches:
             batch.ready.append((batch.end(request), cancelled(request)))
         if batch.streams is not None:
             batch.streams.clear()
+        batch.note()
         self._forget_ended(batch)
 
     def close(self) -> None:
@@ -195,6 +204,7 @@ class Batches:
             piece = stream.take(request.output, request.logprobs)
             if piece is not None:
                 batch.pieces.append((batch.open[request], piece))
+                batch.note()
 
     def _forget_ended(self, batch: Batch) -> None:
         if not batch.open:

@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 from relquery.backends.local.streaming import Piece
+from relquery.backends.remote.garbage import settle
 from relquery.backends.remote.messages import (
     Answered,
     Ask,
@@ -49,6 +50,7 @@ def host(
         outbox = _Outbox(pipe)
         worker = _open(outbox, model, options)
         if worker is not None:
+            settle()
             _Desk(worker, outbox).serve(pipe)
     except (EOFError, OSError):
         pass  # nobody is left to be told

@@ -42,6 +42,7 @@ from relquery.errors import ConfigError, EngineEndedError, ModelError
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
+TOGETHER = 0.002  # seconds for which commands are collected if they come close together
 STOPPING = 10.0  # seconds that the process has for its last step when it is told to stop
 SHORT_LIVED = 30.0  # seconds: a process that lives less has failed to start
 MOST_STARTS = 3  # of short-lived processes in a row
@@ -269,9 +270,17 @@ class Link:
         return facts
 
     def _write(self) -> None:
-        """Send commands, all that are there at once."""
+        """Send commands, all that are there at once.
+
+        Under load they are collected for a moment: each wake-up of this thread takes the
+        interpreter from the one that reads requests.
+        """
+        latest = 0.0
         while True:
             commands = [self._outgoing.get()]
+            if time.monotonic() - latest < TOGETHER:
+                time.sleep(TOGETHER)
+            latest = time.monotonic()
             while not self._outgoing.empty():
                 commands.append(self._outgoing.get())
             if None in commands:

@@ -38,6 +38,8 @@ class Worker:
         self._backend, self._turned = backend, turned
         self._inbox: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._open: dict[Sink, Batch] = {}
+        self._sinks: dict[Batch, Sink] = {}
+        self._news: dict[Batch, None] = {}
         self._stopping = False
         # A signal's handler may close an engine in the midst of a call that its thread makes.
         self._lock = RLock()
@@ -142,7 +144,7 @@ class Worker:
     def _begin(self, asked: Submission, sink: Sink, arrival: float) -> None:
         """Queue a job's prompts. What breaks on the way breaks this job alone."""
         try:
-            self._open[sink] = self._backend.submit(
+            batch = self._backend.submit(
                 asked.prompts,
                 asked.sampling,
                 asked.tenant,
@@ -153,7 +155,12 @@ class Worker:
             )
         except BaseException as error:
             sink.end(None, error)
-        self._deliver()
+            return
+        self._open[sink], self._sinks[batch] = batch, sink
+        batch.news = self._news
+        if batch.ready or not batch.open:
+            batch.note()
+            self._deliver()
 
     def foresee(self, sink: Sink) -> float | None:
         """Seconds until the last answer of a job's relQuery; 0 if the job is not open. See
@@ -192,13 +199,16 @@ class Worker:
 
     def _deliver(self) -> None:
         """Hand out what the batches have ready, and end the jobs that have all their answers."""
-        for sink, batch in list(self._open.items()):
+        told = list(self._news)
+        self._news.clear()
+        for batch in told:
+            sink = self._sinks[batch]
             while batch.pieces:
                 sink.piece(*batch.pieces.popleft())
             while batch.ready:
                 sink.add(*batch.ready.popleft())
             if not batch.open:
-                del self._open[sink]
+                del self._open[sink], self._sinks[batch]
                 sink.end(batch.latency)
 
     def _fail(self, error: BaseException) -> None:
@@ -211,6 +221,8 @@ class Worker:
             for batch in failed.values():
                 self._backend.batches.cancel(batch)
         finally:
+            self._sinks.clear()
+            self._news.clear()
             for sink, batch in failed.items():
                 sink.end(batch.latency, error)
             self._turned()

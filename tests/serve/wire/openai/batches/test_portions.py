@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relquery.engine.request.clients.declared import NOTHING
+from relquery.engine.request.clients.declared import NOTHING, Declared
 from relquery.errors import ConfigError, EngineEndedError
 from relquery.prompt import Answer, Finish, Sampling, Span
 from relquery.serve.access.gate import Asker
@@ -40,7 +40,7 @@ class Breaking:
         self.asked: list[list[Any]] = []
         self._broken = broken
 
-    def start(self, groups: list[Any], asker: Asker) -> Flow:
+    def start(self, groups: list[Any], asker: Asker, declared: Declared) -> Flow:
         texts = [prompt[0].content for prompts, _ in groups for prompt in prompts]
         self.asked.append(texts)
         error = self._broken(groups)
