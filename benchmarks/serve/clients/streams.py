@@ -63,12 +63,16 @@ async def main(port: str, model: str, streams: str, tokens: str) -> dict[str, An
     opening = time.perf_counter() - begin
     await asyncio.gather(*(stream.over.wait() for stream in opened))
     gaps = sorted(b - a for stream in opened for a, b in pairwise(stream.arrived))
+    # Tokens a second of each stream, from its first event to its last.
+    paces = sorted((s.tokens - 1) / (s.arrived[-1] - s.arrived[0]) for s in opened if s.is_whole)
+    least, median = (paces[0], paces[len(paces) // 2]) if paces else (0.0, 0.0)
     return {
         "opening": opening,
         "seconds": time.perf_counter() - begin,
         "whole": sum(stream.is_whole for stream in opened),
         "tokens": sum(stream.tokens - 1 for stream in opened),
         "least": min(stream.tokens - 1 for stream in opened),
+        "paces": [least, median],
         "gaps": [gaps[int(len(gaps) * share)] for share in (0.5, 0.99)] + gaps[-1:],
     }
 

@@ -46,9 +46,9 @@ class Streams(Part):
         lost = expected - found["tokens"]
         note = f"{found['whole']:,} of {sizes.streams:,} streams whole, {found['tokens']:,} tokens"
         yield Figure("tokens_lost", lost, 0, False, note, any_size=True)
-        pace = tokens / found["seconds"] / RATE
-        note = f"{found['seconds']:.1f} s for {tokens} tokens each, opening included"
-        yield Figure("pace", pace, 0.95, True, note)
+        least, median = found["paces"]
+        note = f"the slowest stream: {least:.2f} tokens a second; the median: {median:.2f}"
+        yield Figure("pace", least / RATE, 0.95, True, note)
 
     def render(self, drawn: Collection[str]) -> Iterator[str]:
         """See Part."""

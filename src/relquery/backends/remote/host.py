@@ -70,6 +70,7 @@ def _open(outbox: _Outbox, model: str, options: Mapping[str, Any]) -> Worker | N
 
     try:
         backend = load_backend(model, **options)
+        backend.reserve()  # a service that lacks memory should say so now
         facts = answer_of(backend, "facts", ())
     except Exception as error:
         outbox.put(Ready(None, error))
