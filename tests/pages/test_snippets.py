@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import relquery as rq
 from relquery.cli.app import app
 from relquery.demo.files import TABLES
 from tests.backends.provider.chat_server import completion, serving
+from tests.pages.served import Server, check_flags, has_programs, in_shell, letters, server
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -35,6 +36,10 @@ _NOT_RUN = ("relquery replay",)
 """Takes as long as the trace that it replays. tests/cli/test_replay.py runs it."""
 _OWN_TABLES = (DOCS / "how-to" / "batch.md",)
 """Pages that make the tables that they read."""
+_SERVED = (DOCS / "serve.md",)
+"""Pages whose first `relquery serve` starts a server, which the blocks after it ask. Of other such
+commands the flags are checked."""
+_IN_SHELL = ("curl ", "OPENAI_API_BASE=")
 
 
 class Snippet(NamedTuple):
@@ -46,7 +51,7 @@ class Snippet(NamedTuple):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def server() -> Iterator[None]:
+def provider() -> Iterator[None]:
     """A provider for the models that pages name, which answers each question alike."""
     with (
         serving(lambda body: completion("Billing.")) as chat,
@@ -93,21 +98,39 @@ def test_a_page_does_what_it_shows_from_top_to_bottom(
     if page not in _OWN_TABLES:
         shutil.copy(tickets, tmp_path)
     names: dict[str, Any] = {}
-    for snippet in snippets(page):
-        if snippet.language == "python":
-            printed = io.StringIO()
-            with redirect_stdout(printed):
-                exec(_compiled(snippet.text, f"<{page.name} {len(names)}>"), names)
-            if snippet.printed is not None:
-                assert _lines(printed.getvalue()) == _lines(snippet.printed)
-        elif snippet.language == "sql":
-            assert _on_the_demo_tables(snippet.text)
-        for command, shown in commands_in(snippet):
-            if command.startswith("cat "):
-                (tmp_path / command.split()[1]).write_text(shown, encoding="utf-8")
-            elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
-                said = _run(command)
-                assert not shown.strip() or _words(said) == _words(shown), command
+    with ExitStack() as servers:
+        running: Server | None = None
+        for snippet in snippets(page):
+            if snippet.language == "python":
+                printed = io.StringIO()
+                text = snippet.text if running is None else running.here(snippet.text)
+                with redirect_stdout(printed):
+                    exec(_compiled(text, f"<{page.name} {len(names)}>"), names)
+                if snippet.printed is not None:
+                    assert _lines(printed.getvalue()) == _lines(snippet.printed)
+            elif snippet.language == "sql":
+                assert _on_the_demo_tables(snippet.text)
+            for command, shown in commands_in(snippet):
+                if command.startswith("relquery serve") and page in _SERVED and running is None:
+                    running = servers.enter_context(server(command))
+                    assert letters(running.on_page(running.said)) == letters(shown)
+                else:
+                    _do(command, shown, running)
+
+
+def _do(command: str, shown: str, running: Server | None) -> None:
+    """Run a command of a terminal as the page's reader would."""
+    if command.startswith("cat "):
+        text = shown if running is None else running.here(shown)
+        Path(command.split()[1]).write_text(text, encoding="utf-8")
+    elif command.startswith("relquery serve"):
+        check_flags(command)
+    elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
+        said = _run(command)
+        assert not shown.strip() or _words(said) == _words(shown), command
+    elif running is not None and command.startswith(_IN_SHELL) and has_programs(command):
+        said = in_shell(running.here(command))
+        assert not shown.strip() or letters(running.on_page(said)) == letters(shown), command
 
 
 def _compiled(text: str, source: str) -> CodeType:

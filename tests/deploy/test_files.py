@@ -1,0 +1,195 @@
+"""What deploy/ holds fits the package: files exist, flags are known, figures are exposed."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+
+from relquery.cli.app import app
+from relquery.serve.operation.measures import Measures
+from tests.deploy.dockerfile import DEPLOY, ROOT, read, with_bases
+
+STAGES = read()
+SERVED = ("cpu", "cuda")
+_FIGURE = re.compile(r"\brelquery_\w+")
+_OPTION = re.compile(r"^--?[a-z]")
+
+
+def accepts(*words: str) -> None:
+    """Raises what the command line says of words that it does not understand; runs nothing."""
+    command: Any = typer.main.get_command(app)
+    name, *rest = words
+    found = command.get_command(None, name)
+    assert found is not None, f"there is no `relquery {name}`"
+    found.make_context(name, rest, resilient_parsing=False)
+
+
+def compose(name: str = "compose.yaml") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text(encoding="utf-8"))
+    return found
+
+
+def unit() -> configparser.RawConfigParser:
+    found = configparser.RawConfigParser(strict=False, interpolation=None)
+    found.optionxform = str  # type: ignore[assignment,method-assign]
+    found.read(DEPLOY / "relquery.service", encoding="utf-8")
+    return found
+
+
+def test_what_the_dockerfile_copies_is_there_and_is_sent_to_docker() -> None:
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8")
+    sent = {line[1:] for line in ignored.splitlines() if line.startswith("!")}
+    copied = {
+        source
+        for step in STAGES["base"].all("COPY")
+        for source in step.words[:-1]
+    }  # fmt: skip
+    assert copied
+    assert all((ROOT / source).exists() for source in copied)
+    assert {source.removeprefix("./") for source in copied} == sent
+
+
+def test_the_extras_that_the_dockerfile_installs_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    text = " ".join(step.text for step in STAGES["build"].all("RUN"))
+    (asked,) = re.findall(r"'\.\[([\w,]+)\]'", text)
+    assert set(asked.split(",")) <= set(extras)
+    (torch,) = re.findall(r"'(torch\S+)'", text)
+    assert torch in extras["local"]
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_flags_of_an_image_are_accepted(name: str) -> None:
+    steps = with_bases(STAGES, name)
+    (entry,) = [step.words for step in steps if step.word == "ENTRYPOINT"]
+    (usual,) = [step.words for step in steps if step.word == "CMD"]
+    assert entry[0] == "relquery"
+    accepts(*entry[1:], *usual)
+
+
+def test_a_stage_ends_as_the_user_that_serves() -> None:
+    for name in SERVED:
+        users = [step.text for step in with_bases(STAGES, name) if step.word == "USER"]
+        assert users[-1] == "relquery"
+
+
+def test_flags_and_paths_of_the_compose_file_are_right() -> None:
+    found = compose()
+    server = found["services"]["relquery"]
+    entry = STAGES["cpu"].one("ENTRYPOINT").words
+    accepts(*entry[1:], *(re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in server["command"]))
+    assert (DEPLOY / server["build"]["context"]).resolve() == ROOT
+    assert (ROOT / server["build"]["dockerfile"]) == DEPLOY / "Dockerfile"
+    for name in ("compose.yaml", "compose.gpu.yaml"):
+        assert compose(name)["services"]["relquery"]["build"]["target"] in SERVED
+    for service in found["services"].values():
+        for source in (volume.partition(":")[0] for volume in service["volumes"]):
+            is_path = source.startswith(".")
+            assert (DEPLOY / source).is_dir() if is_path else source in found["volumes"], source
+        assert set(service.get("depends_on", ())) <= set(found["services"])
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_volumes_are_mounted_where_the_image_gives_its_user_a_folder() -> None:
+    made = " ".join(step.text for step in STAGES["cpu"].all("RUN"))
+    for volume in compose()["services"]["relquery"]["volumes"]:
+        assert volume.split(":")[1] in made.split()
+
+
+def test_prometheus_scrapes_the_port_of_the_service() -> None:
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    (scraped,) = config["scrape_configs"]
+    host, _, port = scraped["static_configs"][0]["targets"][0].partition(":")
+    assert host in compose()["services"]
+    assert port == STAGES["cpu"].one("EXPOSE").text
+    assert [(DEPLOY / "prometheus" / name).exists() for name in config["rule_files"]] == [True]
+
+
+def test_flags_and_accounts_of_the_systemd_unit_are_right() -> None:
+    service = unit()["Service"]
+    command = shlex.split(service["ExecStart"])
+    (options,) = re.findall(r'^Environment="OPTIONS=(.*)"$', _unit_text(), re.MULTILINE)
+    assert command[-1] == "$OPTIONS"
+    accepts(*command[1:-1], *shlex.split(options))
+    state = command[command.index("--state") + 1]
+    assert state.startswith(f"/var/lib/{service['StateDirectory']}/")
+    assert float(service["TimeoutStopSec"]) > 30 + 5  # the usual --grace, and last words
+
+
+def _unit_text() -> str:
+    return (DEPLOY / "relquery.service").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    """With a program and a user of this machine."""
+    text = re.sub(r"/opt/relquery/bin/relquery", shutil.which("true") or "", _unit_text())
+    path = tmp_path / "relquery.service"
+    path.write_text(text.replace("User=relquery", "User=root"), encoding="utf-8")
+    command = ("systemd-analyze", "verify", "--man=no", str(path))
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "relquery.service" not in ran.stderr, ran.stderr
+    assert ran.returncode == 0, ran.stderr
+
+
+def commands_in_comments() -> Iterator[str]:
+    """What the files tell their readers to type."""
+    for name in ("relquery.service", "compose.yaml", "prometheus/prometheus.yml"):
+        for line in (DEPLOY / name).read_text(encoding="utf-8").splitlines():
+            if line.startswith("#") and "relquery keys" in line:
+                (command,) = re.findall(r"relquery (keys [^`&>]+)", line.replace("NAME", "me"))
+                yield command
+
+
+def test_the_commands_in_comments_are_accepted() -> None:
+    found = list(commands_in_comments())
+    assert len(found) >= 3
+    for command in found:
+        accepts("keys", *shlex.split(command)[1:])
+
+
+def exposed() -> set[str]:
+    """The names of all series on /metrics, once all figures have been counted."""
+    page = Measures("shortest").page(0, 0, None, 1).decode()
+    found = set(re.findall(r"^# TYPE (\w+) \w+$", page, re.MULTILINE))
+    histograms = re.findall(r"^# TYPE (\w+) histogram$", page, re.MULTILINE)
+    return found | {name + end for name in histograms for end in ("_bucket", "_sum", "_count")}
+
+
+def dashboards() -> list[Path]:
+    return sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "path", [*dashboards(), DEPLOY / "prometheus" / "rules.yml"], ids=lambda path: path.name
+)
+def test_what_is_shown_and_watched_is_exposed(path: Path) -> None:
+    used = set(_FIGURE.findall(path.read_text(encoding="utf-8")))
+    assert len(used) > 3
+    assert used <= exposed()
+
+
+def test_dashboards_name_the_provisioned_source() -> None:
+    folder = DEPLOY / "grafana" / "provisioning"
+    given = yaml.safe_load((folder / "datasources" / "prometheus.yaml").read_text())
+    (source,) = given["datasources"]
+    (provider,) = yaml.safe_load((folder / "dashboards" / "relquery.yaml").read_text())["providers"]
+    mounts = [each.split(":") for each in compose()["services"]["grafana"]["volumes"]]
+    assert provider["options"]["path"] in [mount[1] for mount in mounts]
+    for path in dashboards():
+        text = path.read_text(encoding="utf-8")
+        json.loads(text)
+        assert set(re.findall(r'"uid": "(\w+)"', text)) <= {source["uid"], path.stem}
