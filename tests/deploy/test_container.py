@@ -15,7 +15,7 @@ import pytest
 from tests.deploy.dockerfile import ROOT, Step, read, with_bases
 from tests.serve.conftest import free_port
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.long]
 STAGES = read()
 INSTALLING = 1200.0  # seconds
 STOPPING = 60.0
@@ -41,7 +41,8 @@ class Container:
         """Do what an instruction says. USER, and what concerns the image alone, does nothing."""
         match step.word:
             case "ENV":
-                for name, value in re.findall(r"(\w+)=(\S+)", step.text):
+                for name, given in re.findall(r"(\w+)=(\S+)", step.text):
+                    value = given
                     for known, its in self.environment.items():
                         value = value.replace(f"${known}", its)
                     self.environment[name] = self.here(value)
