@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.documented import errors
+from relquery.serve.documented import REFERENCE, errors
 from relquery.serve.errors import HttpError, not_supported
 from relquery.serve.flow import Flow, Part
 from relquery.serve.ours.lines import ARROW, NDJSON, Json, failed_line, line
@@ -31,14 +31,14 @@ _RESULT: dict[int | str, dict[str, Any]] = {
     200: {
         "model": RelQueryResult,
         "description": "The answers; with stream, lines of JSON; with format arrow, a table",
-        "content": {NDJSON: {}, ARROW: {}},
+        "content": {NDJSON: {"schema": {"type": "string"}}, ARROW: {}},
     }
 }
 _BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/json": {"schema": RelQueryBody.model_json_schema()},
+            "application/json": {"schema": RelQueryBody.model_json_schema(ref_template=REFERENCE)},
             "multipart/form-data": {
                 "schema": {
                     "type": "object",
@@ -54,7 +54,7 @@ _BODY = {
 }
 
 
-@router.post("/v1/relqueries", responses=errors(404, 504) | _RESULT, openapi_extra=_BODY)
+@router.post("/v1/relqueries", responses=errors(404, 422, 504) | _RESULT, openapi_extra=_BODY)
 async def ask_table(request: Request) -> Response:
     """Ask a question about every row of a table, as one relQuery."""
     caller = Caller(request)
