@@ -73,7 +73,12 @@ class Grammars:
         library = _library()
         if self._tokenizer is None:
             self._tokenizer = self._read_tokenizer()
-        grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
+        try:
+            grammar = library.LLMatcher.grammar_from_json_schema(schema, overrides=_OPTIONS)
+        except ValueError as error:
+            raise ConfigError(
+                f"The schema is not JSON: {error}. NaN, Infinity and halves of characters are none."
+            ) from error
         matcher = library.LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise ConfigError(

@@ -11,11 +11,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 from relquery.errors import RelqueryError
 from relquery.serve.console import page, state
-from relquery.serve.errors import HttpError, as_http, response_of
+from relquery.serve.errors import Ascii, HttpError, as_http, response_of
 from relquery.serve.operation import health, metrics
+from relquery.serve.operation.openapi import Documented
 from relquery.serve.ours import scores, tokens
 from relquery.serve.ours.markup import routes as markup
 from relquery.serve.ours.relqueries import routes as relqueries
@@ -49,16 +51,21 @@ ROUTERS = (
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 
-def make_app(lifespan: Lifespan | None = None) -> FastAPI:
-    """The routes. Requests reach them through middleware.Front, which says whose they are."""
-    app = FastAPI(
+def make_app(lifespan: Lifespan | None = None, *, needs_keys: bool = False) -> FastAPI:
+    """The routes. Requests reach them through middleware.Front, which says whose they are.
+
+    needs_keys: whether clients must send a key, for the OpenAPI document.
+    """
+    app = Documented(
         title="relquery",
         version=version("relquery"),
         summary="LLM queries over relational data, behind the forms that clients speak",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        default_response_class=Ascii,
     )
+    app.needs_keys = needs_keys
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(HttpError, _answer)
@@ -88,8 +95,20 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         404: f"There is no {request.url.path} here. /openapi.json lists all paths.",
         405: f"{request.url.path} does not take {request.method}.",
     }.get(error.status_code, str(error.detail))
-    found = HttpError(error.status_code, message, None, None, dict(error.headers or {}))
-    return _respond(request, found)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request))
+    return _respond(request, HttpError(error.status_code, message, None, None, headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods that a path takes, by all of its routes; Starlette tells those of the first."""
+    routes: list[Any] = [
+        route
+        for route in request.app.routes
+        if getattr(route, "methods", None) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    return sorted({method for route in routes for method in route.methods})
 
 
 def _respond(request: Request, error: HttpError) -> Response:

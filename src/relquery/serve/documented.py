@@ -37,10 +37,12 @@ class AnthropicError(BaseModel):
     request_id: str | None
 
 
+REFERENCE = "#/components/schemas/{model}"
+"""Where the document has what a body is made of."""
 _WORDS = {
     400: "The request is wrong, or asks for what is not supported",
     401: "No valid key",
-    403: "The key does not allow this",
+    403: "The key, or the web page that sends this, is not allowed to",
     404: "There is no such thing",
     409: "In conflict with what is there",
     413: "The body is too large",
@@ -51,10 +53,39 @@ _WORDS = {
 }
 
 
+_HEADERS: dict[int, dict[str, str]] = {
+    401: {"WWW-Authenticate": "Bearer"},
+    422: {"x-relquery-estimate": "Seconds until the last answer would come"},
+    429: {"Retry-After": "Seconds after which to ask again"},
+    503: {"Retry-After": "Seconds after which to ask again"},
+}
+
+
 def errors(*statuses: int, model: type[BaseModel] = OpenAIError) -> dict[int | str, dict[str, Any]]:
     """For `responses=` of a route: these and those that every route may give."""
-    every = sorted({*statuses, 400, 401, 413, 429, 503})
-    return {status: {"model": model, "description": _WORDS[status]} for status in every}
+    every = sorted({*statuses, 400, 401, 403, 413, 429, 503})
+    return {
+        status: {"model": model, "description": _WORDS[status], "headers": _headers(status)}
+        for status in every
+    }
+
+
+def _headers(status: int) -> dict[str, Any]:
+    return {
+        name: {"required": True, "description": said, "schema": {"type": "string"}}
+        for name, said in _HEADERS.get(status, {}).items()
+    }
+
+
+def streamed(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route whose answers are whole, or events."""
+    return {
+        200: {
+            "model": model,
+            "description": "The answers; with stream = true as server-sent events",
+            "content": {"text/event-stream": {}},
+        }
+    }
 
 
 def standalone(model: type[BaseModel]) -> dict[str, Any]:

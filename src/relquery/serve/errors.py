@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from relquery.errors import (
     CancelledError,
@@ -20,6 +21,14 @@ from relquery.errors import (
 )
 
 ANTHROPIC_PATHS = ("/v1/messages",)
+
+
+class Ascii(JSONResponse):
+    """JSON in ASCII: it can hold the halves of characters that a client may have sent."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of a value."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 @dataclass(eq=False)
@@ -115,8 +124,8 @@ def anthropic_body(error: HttpError, request: str = "") -> dict[str, Any]:
     }
 
 
-def response_of(error: HttpError, path: str, request: str = "") -> JSONResponse:
+def response_of(error: HttpError, path: str, request: str = "") -> Response:
     """An error in the form of the API that a path belongs to."""
     is_anthropic = path.startswith(ANTHROPIC_PATHS)
     body = anthropic_body(error, request) if is_anthropic else openai_body(error)
-    return JSONResponse(body, error.status, dict(error.headers))
+    return Ascii(body, error.status, dict(error.headers))

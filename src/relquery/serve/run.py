@@ -48,9 +48,10 @@ def serve(config: ServeConfig, told: Callable[[Server, int], None] | None = None
         link = Link(config.model, _options(config), prepare=logs)
         try:
             server = Server(config, link, gate)
-            front = Front(make_app(_lifespan(server)), server, traces)
-            app = Pages(config.host, config.origins).around(front)
-            listener = Listener(app, server, told)
+            app = make_app(_lifespan(server), needs_keys=config.keys is not None)
+            front = Front(app, server, traces)
+            pages = Pages(config.host, config.origins).around(front)
+            listener = Listener(pages, server, told)
             with opened(server):
                 warming.join()
                 settle()

@@ -36,7 +36,8 @@ def corrected(logs: Logs, prior: Logs | None = None, temperature: float = 1.0) -
     """
     if prior is not None:
         logs = {label: each - prior[label] for label, each in logs.items()}
-    return normalized({label: each / temperature for label, each in logs.items()})
+    most = max(logs.values())  # first, so that no temperature makes all probabilities 0
+    return normalized({label: (each - most) / temperature for label, each in logs.items()})
 
 
 def mean(several: Sequence[Logs]) -> dict[str, float]:

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from relquery.prompt import Sampling
-from relquery.serve.body import Body, Declared
+from relquery.serve.body import WHOLE, Body, Declared, Integer
 
-Texts = Annotated[list[str], Field(max_length=1000)]
+Label = Annotated[str, Field(min_length=1)]
+Stops = Annotated[list[Label], Field(max_length=16)]
 
 
 class Sampled(Body):
@@ -20,13 +21,13 @@ class Sampled(Body):
     """
 
     model: str | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
-    seed: int | None = None
-    stop: Annotated[Texts, Field(max_length=16)] | str | None = None
-    labels: Annotated[Texts, Field(min_length=1)] | None = None
+    top_k: Annotated[int, Field(ge=0), WHOLE] | None = None
+    seed: Integer | None = None
+    stop: Stops | Label | None = None
+    labels: Annotated[list[Label], Field(min_length=1, max_length=1000)] | None = None
     schema_: dict[str, Any] | str | None = Field(None, alias="schema")
     relquery: Declared | None = None
 

@@ -16,7 +16,7 @@ from relquery.errors import ConfigError
 from relquery.prompt import Answer, Prompt, Sampling, Span
 from relquery.serve.answering import whole
 from relquery.serve.asked import Caller
-from relquery.serve.body import Body, Declared
+from relquery.serve.body import Body, Declared, example
 from relquery.serve.documented import errors
 from relquery.serve.errors import HttpError
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
@@ -34,6 +34,7 @@ class ScoreBody(Body):
     normalization, temperature: see relquery.Engine.score.
     """
 
+    model_config = example({"model": "demo", "prompts": ["Is tea good?"], "labels": ["yes", "no"]})
     model: str
     prompts: Annotated[list[str], Field(min_length=1)] | None = None
     messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
@@ -70,7 +71,7 @@ class ScoreList(BaseModel):
     usage: Usage
 
 
-@router.post("/v1/score", responses=errors(404))
+@router.post("/v1/score", responses=errors(404, 422, 504))
 async def score(body: ScoreBody, request: Request) -> ScoreList:
     """Weigh labels as answers, without decoding."""
     caller = Caller(request)

@@ -10,18 +10,19 @@ from pydantic import BaseModel, Field
 
 from relquery.prompt import Prompt, Role, Span
 from relquery.serve.asked import Caller
-from relquery.serve.body import Body
+from relquery.serve.body import WHOLE, Body, example
 from relquery.serve.documented import errors
 from relquery.serve.errors import HttpError
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
 
 router = APIRouter(tags=["vLLM"])
-TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31), WHOLE]
 
 
 class TokenizeBody(Body):
     """A text as /v1/completions reads it, or a chat as /v1/chat/completions does."""
 
+    model_config = example({"prompt": "Is tea good?"})
     ACCEPTED: ClassVar[Mapping[str, Any]] = {
         "add_special_tokens": (None, True),
         "add_generation_prompt": (None, True),
@@ -54,6 +55,7 @@ class Tokenized(BaseModel):
 class DetokenizeBody(Body):
     """Token ids."""
 
+    model_config = example({"tokens": [40, 41, 42]})
     model: str | None = None
     tokens: list[TokenId]
 

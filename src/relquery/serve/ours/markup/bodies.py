@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from relquery.serve.body import Body
+from relquery.serve.body import Body, example
 from relquery.serve.ours.sampled import Sampled
 
 Markup = Annotated[str, Field(min_length=1, max_length=1_000_000)]
@@ -15,6 +15,9 @@ Markup = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 class SchemaBody(Body):
     """A schema in markup. prepare: compute the states of its modules now."""
 
+    model_config = example(
+        {"markup": '<schema name="drinks"><module name="tea">Tea is hot.</module></schema>'}
+    )
     markup: Markup
     prepare: bool = False
 
@@ -22,6 +25,7 @@ class SchemaBody(Body):
 class PromptBody(Sampled):
     """A prompt in markup. independent: whether its modules are used; false sends plain text."""
 
+    model_config = example({"prompt": '<prompt schema="drinks"><tea/>Is it hot?</prompt>'})
     prompt: Markup
     independent: bool = True
 

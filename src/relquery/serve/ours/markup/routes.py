@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from relquery.backends.base import Backend
 from relquery.markup.read.schema import Schema
 from relquery.markup.schemas import Used
 from relquery.prompt import Prompt
@@ -85,7 +86,7 @@ class _Lowered(NamedTuple):
     used: list[Used]
 
 
-@router.post("/v1/prompts", response_model=PromptAnswer, responses=errors(404, 504))
+@router.post("/v1/prompts", response_model=PromptAnswer, responses=errors(404, 422, 504))
 async def answer_prompt(body: PromptBody, request: Request) -> Response:
     """Answer a prompt over a schema, with the states of the modules that it imports."""
     caller = Caller(request)
@@ -115,7 +116,11 @@ async def answer_prompt(body: PromptBody, request: Request) -> Response:
 
 
 def _owned(caller: Caller) -> Owned:
-    return caller.server.kept(Registry).of(caller.asker.tenant, caller.backend)
+    def backend() -> Backend:
+        """For all that the tenant will ask, so none of the relQuery of this request."""
+        return caller.server.backend(caller.asker)
+
+    return caller.server.kept(Registry).of(caller.asker.tenant, backend)
 
 
 def _shown(schema: Schema, *, shared: bool) -> dict[str, object]:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from relquery.config import Order
 from relquery.errors import ConfigError, TableError, unknown
-from relquery.serve.body import Inner
+from relquery.serve.body import Inner, example
 from relquery.serve.errors import HttpError
 from relquery.serve.ours.sampled import Sampled
 from relquery.table.prompts.template import Template
@@ -42,6 +42,7 @@ class RelQueryBody(Sampled):
     answers: as rows of the table, or as they come.
     """
 
+    model_config = example({"rows": [{"name": "Tea"}, {"name": "Coffee"}], "prompt": "Is it good?"})
     rows: Rows | None = None
     columns: Columns | None = None
     arrow: str | None = None

@@ -31,7 +31,7 @@ _RESULT: dict[int | str, dict[str, Any]] = {
     200: {
         "model": RelQueryResult,
         "description": "The answers; with stream, lines of JSON; with format arrow, a table",
-        "content": {NDJSON: {}, ARROW: {}},
+        "content": {NDJSON: {"schema": {"type": "string"}}, ARROW: {}},
     }
 }
 _BODY = {
@@ -54,7 +54,7 @@ _BODY = {
 }
 
 
-@router.post("/v1/relqueries", responses=errors(404, 504) | _RESULT, openapi_extra=_BODY)
+@router.post("/v1/relqueries", responses=errors(404, 422, 504) | _RESULT, openapi_extra=_BODY)
 async def ask_table(request: Request) -> Response:
     """Ask a question about every row of a table, as one relQuery."""
     caller = Caller(request)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, JsonValue
 
 from relquery.config import Order
+from relquery.serve.body import WHOLE, example
 from relquery.serve.ours.sampled import Sampled
 
 Query = Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -24,7 +25,7 @@ class Asked(Sampled):
     params: Params | None = None
     order: Order | None = None
     guard: Annotated[float, Field(ge=0, le=1)] | Literal[False] | None = None
-    guard_rows: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    guard_rows: Annotated[int, Field(ge=1, le=100_000), WHOLE] | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -38,10 +39,13 @@ class SqlBody(Asked):
     too: true for 200 prompts of each stage, or their number.
     """
 
+    model_config = example(
+        {"query": "SELECT LLM('Is it good?', name) AS good FROM (VALUES ('Tea')) AS t(name)"}
+    )
     on_error: Literal["null", "raise"] | None = None
     stream: bool = False
     format: Literal["json", "arrow"] = "json"
-    record: bool | Annotated[int, Field(ge=0, le=1_000)] = False
+    record: bool | Annotated[int, Field(ge=0, le=1_000), WHOLE] = False
 
 
 class ExplainBody(Asked):
@@ -49,6 +53,9 @@ class ExplainBody(Asked):
     or one by stage.
     """
 
+    model_config = example(
+        {"query": "SELECT LLM('Is it good?', name) AS good FROM (VALUES ('Tea')) AS t(name)"}
+    )
     selectivity: (
         Annotated[float, Field(ge=0, le=1)] | dict[str, Annotated[float, Field(ge=0, le=1)]] | None
     ) = None

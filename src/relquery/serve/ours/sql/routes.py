@@ -34,12 +34,12 @@ _RESULT: dict[int | str, dict[str, Any]] = {
     200: {
         "model": SqlResult,
         "description": "The result; with stream, lines of JSON; with format arrow, its rows",
-        "content": {NDJSON: {}, ARROW: {}},
+        "content": {NDJSON: {"schema": {"type": "string"}}, ARROW: {}},
     }
 }
 
 
-@router.post("/v1/sql", responses=errors(403, 404, 504) | _RESULT)
+@router.post("/v1/sql", responses=errors(404, 422, 504) | _RESULT)
 async def run_sql(body: SqlBody, request: Request) -> Response:
     """Run one statement that reads the registered tables, with calls of the model in it."""
     caller = _caller(request, body.model)
@@ -57,7 +57,7 @@ async def run_sql(body: SqlBody, request: Request) -> Response:
     return Response(content, media_type="application/json")
 
 
-@router.post("/v1/sql/explain", response_model=Explained, responses=errors(403, 404, 504))
+@router.post("/v1/sql/explain", response_model=Explained, responses=errors(404, 504))
 async def explain_sql(body: ExplainBody, request: Request) -> Response:
     """What a statement would ask, without asking."""
     caller = _caller(request, body.model)

@@ -15,6 +15,7 @@ from relquery.serve.errors import HttpError, openai_body
 from relquery.serve.ours.lines import Json, Streamed
 from relquery.serve.ours.runs import Run, start
 from relquery.serve.ours.sql.desk import Desk
+from relquery.serve.ours.trees.documented import Completed, Prepared
 from relquery.serve.ours.trees.form import Form
 from relquery.serve.ours.trees.queries import Sent
 from relquery.spans.result import SpanResult
@@ -22,19 +23,34 @@ from relquery.spans.result import SpanResult
 router = APIRouter(tags=["relquery"])
 
 MOST_BYTES = 8 << 20
+_EXAMPLES = [
+    '{"g": {"model": "demo", "input": {"user": "Is tea good?"}}}',
+]
 _BODY = {
     "requestBody": {
         "required": True,
         "description": "A query in the wire form of spnl 0.22.1, whatever the content type",
-        "content": {"text/plain": {"schema": {"type": "string"}}},
+        "content": {"text/plain": {"schema": {"type": "string", "examples": _EXAMPLES}}},
     }
 }
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "A chat completion", "content": {"text/event-stream": {}}}
+_EVENTS: dict[str, Any] = {"text/event-stream": {}}
+_ANSWERED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": Completed,
+        "description": "A chat completion, of a map a text completion; with stream as events",
+        "content": _EVENTS,
+    }
+}
+_PREPARED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": Prepared,
+        "description": "How many texts have states now; with stream as an event",
+        "content": _EVENTS,
+    }
 }
 
 
-@router.post("/v1/query/execute", responses=errors(404, 413, 504) | _STREAM, openapi_extra=_BODY)
+@router.post("/v1/query/execute", responses=errors(404, 422, 504) | _ANSWERED, openapi_extra=_BODY)
 async def execute_query(request: Request, stream: bool = False) -> Response:
     """Answer a span query: generations, some of which read the answers of others."""
     caller, sent = await _read(request)
@@ -62,7 +78,7 @@ async def execute_query(request: Request, stream: bool = False) -> Response:
     return Json(Form(result, model, sent.completes).whole())
 
 
-@router.post("/v1/query/prepare", responses=errors(404, 413, 504) | _STREAM, openapi_extra=_BODY)
+@router.post("/v1/query/prepare", responses=errors(404, 422, 504) | _PREPARED, openapi_extra=_BODY)
 async def prepare_query(request: Request, stream: bool = False) -> Response:
     """Compute the states of what a span query reads in any order, before it is executed."""
     caller, sent = await _read(request)

@@ -55,7 +55,7 @@ Content = Annotated[
 def blocks_of(content: Content) -> list[TextBlock]:
     """Content as blocks: a string is one. Those of an empty string are none."""
     if isinstance(content, str):
-        return [TextBlock(type="text", text=content)] if content else []
+        return [TextBlock.model_construct(type="text", text=content)] if content else []
     return content
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from relquery.errors import ConfigError
 from relquery.prompt import Sampling
-from relquery.serve.body import ANY, NONE_OF, NOTHING, Body, Declared, Inner
+from relquery.serve.body import ANY, NONE_OF, NOTHING, WHOLE, Body, Declared, Inner, example
 from relquery.serve.errors import HttpError, not_supported
 from relquery.serve.wire.anthropic.blocks import CacheControl, Content
 from relquery.serve.wire.anthropic.prompts import InputMessage
@@ -49,6 +49,9 @@ class OutputConfig(Body):
 class Counted(Body):
     """What is common to messages and to counting their tokens."""
 
+    model_config = example(
+        {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
+    )
     ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED
     model: str
     messages: Annotated[list[InputMessage], Field(min_length=1, max_length=100_000)]
@@ -75,19 +78,26 @@ class Counted(Body):
 class MessageBody(Counted):
     """A request for a message. max_tokens: 0 to compute a prompt's states and answer nothing."""
 
+    model_config = example(
+        {
+            "model": "demo",
+            "max_tokens": 8,
+            "messages": [{"role": "user", "content": "Is tea good?"}],
+        }
+    )
     ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {
         "container": NOTHING,
         "diagnostics": NOTHING,
         "inference_geo": NOTHING,
     }
-    max_tokens: Annotated[int, Field(ge=0)]
+    max_tokens: Annotated[int, Field(ge=0), WHOLE]
     stop_sequences: (
         Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)] | None
     ) = None
     stream: bool | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0)] | None = None
+    top_k: Annotated[int, Field(ge=0), WHOLE] | None = None
     metadata: Metadata | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
     relquery: Declared | None = None

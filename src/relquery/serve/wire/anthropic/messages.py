@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from relquery.prompt import Answer, Finish
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.documented import AnthropicError, errors
-from relquery.serve.errors import HttpError, anthropic_body
+from relquery.serve.documented import AnthropicError, errors, streamed
+from relquery.serve.errors import Ascii, HttpError, anthropic_body
 from relquery.serve.flow import Flow, Part
 from relquery.serve.wire.anthropic.bodies import Counted, MessageBody, sampling_of
 from relquery.serve.wire.anthropic.documented import Message, TokenCount
@@ -22,10 +22,10 @@ from relquery.serve.wire.anthropic.prompts import prompt_of
 from relquery.serve.wire.anthropic.usage import finish_of, usage_of
 
 router = APIRouter(tags=["Anthropic"])
-ERRORS = errors(400, 404, 413, 429, 503, model=AnthropicError)
+ERRORS = errors(404, 422, 504, model=AnthropicError)
 
 
-@router.post("/v1/messages", response_model=Message, responses=ERRORS)
+@router.post("/v1/messages", responses=ERRORS | streamed(Message))
 async def create_message(body: MessageBody, request: Request) -> Response:
     """Answer messages."""
     caller = Caller(request)
@@ -37,7 +37,7 @@ async def create_message(body: MessageBody, request: Request) -> Response:
     if body.stream:
         return form.stream(flow)
     (answer,) = await whole(request, flow)
-    return JSONResponse(form.whole(answer))
+    return Ascii(form.whole(answer))
 
 
 @router.post("/v1/messages/count_tokens", response_model=TokenCount, responses=ERRORS)
@@ -46,7 +46,7 @@ async def count_tokens(body: Counted, request: Request) -> Response:
     caller = Caller(request)
     caller.server.check_model(body.model)
     prompt, _ = prompt_of(body.system, body.messages, body.cache_control)
-    return JSONResponse({"input_tokens": await caller.server.ask("length", prompt)})
+    return Ascii({"input_tokens": await caller.server.ask("length", prompt)})
 
 
 class _Form:

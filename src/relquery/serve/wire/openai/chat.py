@@ -10,14 +10,14 @@ from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from relquery.prompt import Answer, TokenLogprob
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.body import ANY, NONE_OF, NOTHING
-from relquery.serve.documented import errors
-from relquery.serve.errors import HttpError
+from relquery.serve.body import ANY, NONE_OF, NOTHING, WHOLE, example
+from relquery.serve.documented import errors, streamed
+from relquery.serve.errors import Ascii, HttpError
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question, choices_of
@@ -31,7 +31,7 @@ from relquery.serve.wire.openai.sampling import (
     samplings,
     schema_of,
 )
-from relquery.serve.wire.openai.types import ChatCompletion, streamed
+from relquery.serve.wire.openai.types import ChatCompletion
 from relquery.serve.wire.openai.usage import finish_of, usage_of
 
 router = APIRouter(tags=["OpenAI"])
@@ -40,6 +40,9 @@ router = APIRouter(tags=["OpenAI"])
 class ChatBody(Sampled):
     """A request for a chat completion."""
 
+    model_config = example(
+        {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
+    )
     ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {
         "tools": NONE_OF,
         "tool_choice": (None, "none", "auto"),
@@ -54,17 +57,15 @@ class ChatBody(Sampled):
         "verbosity": (None, "medium"),
     }
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20), WHOLE] | None = None
 
 
-@router.post(
-    "/v1/chat/completions", responses=errors(400, 404, 413, 429, 503) | streamed(ChatCompletion)
-)
+@router.post("/v1/chat/completions", responses=errors(404, 422, 504) | streamed(ChatCompletion))
 async def complete_chat(body: ChatBody, request: Request) -> Response:
     """Answer a chat."""
     caller = Caller(request)
@@ -73,7 +74,7 @@ async def complete_chat(body: ChatBody, request: Request) -> Response:
     if body.stream:
         return question.form.stream(flow)
     answers = await whole(request, flow)
-    return JSONResponse(await question.form.whole(question.in_order(answers)))
+    return Ascii(await question.form.whole(question.in_order(answers)))
 
 
 def read_chat(body: ChatBody, server: Server) -> Question:

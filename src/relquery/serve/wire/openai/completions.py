@@ -10,28 +10,28 @@ from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from relquery.prompt import Answer, Prompt, Role, Span, TokenLogprob
 from relquery.serve.answering import EventStream, whole
 from relquery.serve.asked import Caller
-from relquery.serve.body import NOTHING, OFF
-from relquery.serve.documented import errors
-from relquery.serve.errors import not_supported
+from relquery.serve.body import NOTHING, OFF, WHOLE, example
+from relquery.serve.documented import errors, streamed
+from relquery.serve.errors import Ascii, not_supported
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question, choices_of
 from relquery.serve.wire.openai.events import Events, StreamOptions
 from relquery.serve.wire.openai.logprobs import PlainLogprobs, told_by, told_of
 from relquery.serve.wire.openai.sampling import ACCEPTED, Sampled, samplings
-from relquery.serve.wire.openai.types import Completion, streamed
+from relquery.serve.wire.openai.types import Completion
 from relquery.serve.wire.openai.usage import finish_of, usage_of
 
 router = APIRouter(tags=["OpenAI"])
 MAX_TOKENS = 16
 """OpenAI's default."""
 
-TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31), WHOLE]
 Tokens = Annotated[list[TokenId], Field(min_length=1)]
 Texts = Annotated[list[str], Field(min_length=1)]
 
@@ -39,15 +39,16 @@ Texts = Annotated[list[str], Field(min_length=1)]
 class CompletionBody(Sampled):
     """A request for completions. prompt: text or token ids, or a list of either."""
 
+    model_config = example({"model": "demo", "prompt": "Tea is"})
     ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {"echo": OFF, "suffix": NOTHING}
     prompt: str | Tokens | Texts | Annotated[list[Tokens], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    best_of: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
+    best_of: Annotated[int, Field(ge=1), WHOLE] | None = None
     stream_options: StreamOptions | None = None
-    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=20), WHOLE] | None = None
 
 
-@router.post("/v1/completions", responses=errors(400, 404, 413, 429, 503) | streamed(Completion))
+@router.post("/v1/completions", responses=errors(404, 422, 504) | streamed(Completion))
 async def complete(body: CompletionBody, request: Request) -> Response:
     """Go on with texts."""
     caller = Caller(request)
@@ -56,7 +57,7 @@ async def complete(body: CompletionBody, request: Request) -> Response:
     if body.stream:
         return question.form.stream(flow)
     answers = await whole(request, flow)
-    return JSONResponse(await question.form.whole(question.in_order(answers)))
+    return Ascii(await question.form.whole(question.in_order(answers)))
 
 
 def read_completion(body: CompletionBody, server: Server) -> Question:

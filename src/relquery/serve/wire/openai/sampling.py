@@ -9,7 +9,7 @@ from pydantic import Field
 
 from relquery.errors import ConfigError
 from relquery.prompt import Sampling
-from relquery.serve.body import ANY, NONE_OF, OFF, ZERO, Body, Declared, Inner
+from relquery.serve.body import ANY, NONE_OF, OFF, WHOLE, ZERO, Body, Declared, Inner, Integer
 from relquery.serve.errors import HttpError, not_supported
 
 MOST_CHOICES = 128
@@ -30,7 +30,7 @@ ACCEPTED: dict[str, Any] = {
     "frequency_penalty": ZERO,
     "presence_penalty": ZERO,
     "logit_bias": NONE_OF,
-    "repetition_penalty": (None, 1, 1.0),
+    "repetition_penalty": (None, 1),
     "min_p": ZERO,
     "min_tokens": ZERO,
 }
@@ -80,13 +80,13 @@ class Sampled(Body):
     """Fields that chat and plain completions share. top_k: not OpenAI's own, but vLLM's."""
 
     model: str
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES)] = 1
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES), WHOLE] = 1
     stop: Stop = None
-    seed: int | None = None
+    seed: Integer | None = None
     stream: bool | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[int, Field(ge=-1), WHOLE] | None = None
     structured_outputs: StructuredOutputs | None = None
     relquery: Declared | None = None
 

@@ -107,14 +107,3 @@ class ModelList(BaseModel):
 
     object: Literal["list"] = "list"
     data: list[ModelObject]
-
-
-def streamed(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
-    """For `responses=` of a route whose answers are whole, or events."""
-    return {
-        200: {
-            "model": model,
-            "description": "The answers; with stream = true as server-sent events",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        }
-    }

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from relquery.prompt import Prompt, Sampling
-from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, Body, Declared, Inner
+from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
 from relquery.serve.errors import not_supported
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
@@ -56,6 +56,7 @@ class StreamOptions(Inner):
 class ResponseBody(Body):
     """A request for a response. Responses are not stored."""
 
+    model_config = example({"model": "demo", "input": "Is tea good?"})
     ACCEPTED: ClassVar[Mapping[str, Any]] = {
         "user": ANY,
         "service_tier": ANY,
@@ -82,7 +83,7 @@ class ResponseBody(Body):
     model: str
     input: str | Annotated[list[InputMessage], Field(min_length=1)]
     instructions: str | None = None
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     metadata: dict[str, str] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

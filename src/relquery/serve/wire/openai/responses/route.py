@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from relquery.serve.answering import whole
 from relquery.serve.asked import Caller
-from relquery.serve.documented import errors
+from relquery.serve.documented import errors, streamed
+from relquery.serve.errors import Ascii
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question
 from relquery.serve.wire.openai.responses.asked import ResponseBody
 from relquery.serve.wire.openai.responses.form import ResponseForm
-from relquery.serve.wire.openai.types import ResponseObject, streamed
+from relquery.serve.wire.openai.types import ResponseObject
 
 router = APIRouter(tags=["OpenAI"])
 
 
-@router.post("/v1/responses", responses=errors(400, 404, 413, 429, 503) | streamed(ResponseObject))
+@router.post("/v1/responses", responses=errors(404, 422, 504) | streamed(ResponseObject))
 async def respond(body: ResponseBody, request: Request) -> Response:
     """Answer an input."""
     caller = Caller(request)
@@ -25,7 +26,7 @@ async def respond(body: ResponseBody, request: Request) -> Response:
     flow = caller.start(question.groups, streamed=bool(body.stream), declared=body.relquery)
     if body.stream:
         return question.form.stream(flow)
-    return JSONResponse(await question.form.whole(await whole(request, flow)))
+    return Ascii(await question.form.whole(await whole(request, flow)))
 
 
 def read_response(body: ResponseBody, server: Server) -> Question:
