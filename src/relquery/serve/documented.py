@@ -37,8 +37,6 @@ class AnthropicError(BaseModel):
     request_id: str | None
 
 
-REFERENCE = "#/components/schemas/{model}"
-"""Where the document has what a body is made of."""
 _WORDS = {
     400: "The request is wrong, or asks for what is not supported",
     401: "No valid key",

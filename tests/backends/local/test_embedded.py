@@ -448,3 +448,13 @@ def test_labels_that_cannot_be_scored_are_refused_before_anything_is_asked(
     same = patch.object(type(backend._renderer), "encode", return_value=(65,))
     with same, pytest.raises(ConfigError, match="are the same tokens"):
         backend.check(Sampling(labels=("a", "b"), scored=True))
+
+
+def test_a_prompt_far_beyond_the_context_is_refused_before_it_is_cut_into_tokens() -> None:
+    backend = load_backend("random:layers=1,hidden=32,context=256")
+    with patch.object(backend._renderer, "_tokenizer") as tokenizer:
+        (answer,) = [answer for _, answer in backend.answer([(Span("x" * 9_999),)], Sampling())]
+        assert not tokenizer.called
+    assert answer.error is not None
+    assert "far more than the model's context" in answer.error
+    backend.close()

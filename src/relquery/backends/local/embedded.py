@@ -150,7 +150,11 @@ class EmbeddedBackend(Backend):
         """See render_each. Prompts that are built when they are read are not all held."""
         for start in range(0, len(prompts), _AT_ONCE):
             some = list(prompts[start : start + _AT_ONCE])
-            yield from render_each(self._renderer, self._model.vocabulary, some)
+            yield from self._render(some)
+
+    def _render(self, prompts: Sequence[Prompt]) -> list[Chain | RequestError]:
+        model = self._model
+        return render_each(self._renderer, model.vocabulary, model.context, prompts)
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
@@ -166,7 +170,7 @@ class EmbeddedBackend(Backend):
 
     def runs(self, prompt: Prompt) -> list[TokenIds]:
         """See Backend."""
-        (chain,) = render_each(self._renderer, self._model.vocabulary, [prompt])
+        (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
         found: list[list[TokenIds]] = [[]]
@@ -189,13 +193,13 @@ class EmbeddedBackend(Backend):
 
     def share(self, prompts: Sequence[Prompt]) -> None:
         """Let all tenants share the states of the prompts' independent spans. See Commons."""
-        for chain in render_each(self._renderer, self._model.vocabulary, prompts):
+        for chain in self._render(prompts):
             if isinstance(chain, Chain):
                 self.engine.commons.register(Request(-1, chain, 1, placing=self._placing))
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
         """See Backend."""
-        (chain,) = render_each(self._renderer, self._model.vocabulary, [prompt])
+        (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
         request = Request(-1, chain, 1, placing=self._placing)
@@ -230,7 +234,7 @@ class EmbeddedBackend(Backend):
     def prompt_tokens(self, prompts: Sequence[Prompt], sampling: Sampling) -> list[int]:
         """See Backend."""
         asking = self._asking(sampling)
-        rendered = render_each(self._renderer, self._model.vocabulary, prompts)
+        rendered = self._render(prompts)
         return [self._tokens(asking, each) for each in rendered]
 
     def predict(

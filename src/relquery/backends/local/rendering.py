@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 
 
 def render_each(
-    renderer: Renderer, vocabulary: int, prompts: Sequence[Prompt]
+    renderer: Renderer, vocabulary: int, context: int, prompts: Sequence[Prompt]
 ) -> list[Chain | RequestError]:
     """Each prompt's tokens, or why it has none.
 
-    vocabulary: token ids that spans bring along are below it.
+    vocabulary: token ids that spans bring along are below it. context: positions of the model; what
+    is far beyond is refused before it is cut into tokens, which takes a hundred times its memory.
     """
     try:
         for prompt in prompts:
+            _check_length(prompt, renderer, context)
             _check([span for span in prompt if not renderer.knows(span)], vocabulary)
         return list(renderer.render(prompts))
     except RequestError as error:
@@ -32,9 +34,29 @@ def render_each(
     # Those before and after the one that is wrong are still tokenised together, which is faster.
     half = len(prompts) // 2
     return [
-        *render_each(renderer, vocabulary, prompts[:half]),
-        *render_each(renderer, vocabulary, prompts[half:]),
+        *render_each(renderer, vocabulary, context, prompts[:half]),
+        *render_each(renderer, vocabulary, context, prompts[half:]),
     ]
+
+
+def _check_length(prompt: Sequence[Span], renderer: Renderer, context: int) -> None:
+    """Raise RequestError for a prompt that cannot have less tokens than the context."""
+    most = context * renderer.longest
+    size = sum(map(_characters, prompt))
+    if size > most:
+        raise RequestError(
+            f"The prompt has {size:,} characters, far more than the model's context of {context:,} "
+            "tokens. Shorten its input; in SQL, e.g. substring(column, 1, 2000)."
+        )
+
+
+def _characters(span: Span) -> int:
+    match span.content:
+        case str(text):
+            return len(text)
+        case Exchange(prompt=inner) | Nest(spans=inner):
+            return sum(map(_characters, inner))
+    return 0
 
 
 def _check(prompt: Sequence[Span], vocabulary: int) -> None:

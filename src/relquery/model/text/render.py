@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,6 +21,9 @@ from relquery.model.text.template import ChatTemplate
 from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
+_KEPT_CHARACTERS = 32_000_000
+_SLACK = 4
+"""A normalizer may make text shorter before it is cut into tokens, but hardly by more."""
 _KEPT_SPANS = 2_000
 _Run: TypeAlias = "int | Span | At | Keep | list[str] | _Marked | _Nested"
 """A special token, a separate span, where the next run begins, what is kept, text cut into pieces,
@@ -68,6 +72,7 @@ class Renderer:
         stands_in = (tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self._unknown: int = next(token for token in stands_in if token is not None)
         self._pieces: dict[str, TokenIds] = {}
+        self._characters = 0  # of all pieces
         self._spans: OrderedDict[int, tuple[Span, Chain]] = OrderedDict()
         self.cuts = self._may_cut()
 
@@ -89,6 +94,12 @@ class Renderer:
     def knows(self, span: Span) -> bool:
         """Whether this very span was rendered lately, so that its chain is known."""
         return id(span) in self._spans
+
+    @cached_property
+    def longest(self) -> int:
+        """Characters of the longest token, and some more: a text of n characters has at least
+        n / longest tokens."""
+        return _SLACK * max(map(len, self._tokenizer.get_vocab()), default=1)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text that continues a prompt, such as a label."""
@@ -158,9 +169,11 @@ class Renderer:
         return Chain((*prompt.parts, np.array(exchange.output, dtype=np.int32)))
 
     def _tokenise(self, pieces: set[str]) -> None:
-        if len(self._pieces) + len(pieces) > _KEPT_PIECES:
+        if len(self._pieces) + len(pieces) > _KEPT_PIECES or self._characters > _KEPT_CHARACTERS:
             self._pieces.clear()
+            self._characters = 0
         new = [piece for piece in pieces if piece not in self._pieces]
+        self._characters += sum(map(len, new))
         if new:
             encoded = self._tokenizer(new, add_special_tokens=False, **_PLAIN)["input_ids"]
             arrays = (np.array(ids, dtype=np.int32) for ids in encoded)

@@ -19,12 +19,13 @@ def read_declared(text: str) -> Declared:
 
     Raises HttpError, which names what is wrong.
     """
-    fields = _from_json(text) if text.lstrip().startswith("{") else _from_pairs(text)
+    is_json = text.lstrip().startswith("{")
+    fields = _from_json(text) if is_json else _from_pairs(text)
     for name in fields:
         if name not in Declared.model_fields:
             raise _wrong(unknown("field", name, Declared.model_fields), name)
     try:
-        return Declared.model_validate(fields)
+        return Declared.model_validate(fields, strict=is_json)  # a pair's value is text
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
