@@ -24,7 +24,7 @@ def read_declared(text: str) -> Declared:
         if name not in Declared.model_fields:
             raise _wrong(unknown("field", name, Declared.model_fields), name)
     try:
-        return Declared.model_validate(fields)
+        return Declared.model_validate(fields, strict=False)  # what stands in pairs is text
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -34,7 +34,7 @@ def read_declared(text: str) -> Declared:
 def _from_json(text: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _wrong(f"It does not parse as JSON: {error}.") from None
     return found
 
