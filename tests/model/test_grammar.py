@@ -375,6 +375,8 @@ def test_a_schema_is_compiled_once() -> None:
         ('{"type": "integer", "minimum": 3, "maximum": 2}', "greater than maximum"),
         ('{"x-guidance": {"lenient": true}, "type": "array", "uniqueItems": true}', "uniqueItems"),
         ('{"$ref": "https://example.com/schema"}', "example.com"),
+        ('{"const": NaN}', "not JSON"),
+        ('{"const": "\\ud800"}', "not JSON"),
     ],
 )
 def test_a_schema_that_cannot_be_followed_is_refused_with_what_it_is(schema: str, why: str) -> None:

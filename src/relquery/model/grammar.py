@@ -48,19 +48,21 @@ class Grammars:
         self._vocabulary, self._end = vocabulary, sorted(end)
         self._tokenizer: Any = None
         self._unused: int | None = None
-        self._known: dict[str, Grammar] = {}
+        self._known: dict[tuple[str, str], Grammar] = {}
 
-    def of(self, schema: str) -> Grammar:
-        """The grammar of a JSON Schema.
+    def of(self, schema: str, owner: str | None = "") -> Grammar:
+        """The grammar of a JSON Schema. owner: who shares it; None for nobody.
 
         Raises ConfigError for a schema that it cannot express, ModelError for a tokenizer that it
         cannot read, and MissingExtraError without llguidance.
         """
-        found = self._known.get(schema)
+        if owner is None:
+            return self._compile(schema)
+        found = self._known.get((owner, schema))
         if found is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            found = self._known[schema] = self._compile(schema)
+            found = self._known[owner, schema] = self._compile(schema)
         return found
 
     def spell(self, tokens: Sequence[int]) -> list[bytes]:

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.routing import Match
+from starlette.routing import Match, Route
 
 from relquery.errors import RelqueryError
 from relquery.serve.console import page, state
@@ -91,24 +91,23 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 
 async def _answer_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, HttpError):  # what the body broke with, not how it was read
+        return _respond(request, error.__cause__)
     message = {
         404: f"There is no {request.url.path} here. /openapi.json lists all paths.",
         405: f"{request.url.path} does not take {request.method}.",
     }.get(error.status_code, str(error.detail))
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers["Allow"] = ", ".join(_methods(request))
+        headers["Allow"] = ", ".join(_methods(request)) or headers["Allow"]
     return _respond(request, HttpError(error.status_code, message, None, None, headers))
 
 
 def _methods(request: Request) -> list[str]:
     """The methods that a path takes, by all of its routes; Starlette tells those of the first."""
-    routes: list[Any] = [
-        route
-        for route in request.app.routes
-        if getattr(route, "methods", None) and route.matches(request.scope)[0] is not Match.NONE
-    ]
-    return sorted({method for route in routes for method in route.methods})
+    routes = [each for router in ROUTERS for each in router.routes if isinstance(each, Route)]
+    matching = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for each in matching for method in each.methods or ()})
 
 
 def _respond(request: Request, error: HttpError) -> Response:

@@ -130,10 +130,11 @@ class Server:
 
     def _admit(self, size: int, asker: Asker) -> None:
         self.check_open()
-        if size > self.config.max_rows:
+        most = min(self.config.max_rows, self.config.max_waiting)
+        if size > most:
             raise HttpError(
                 400,
-                f"{size:,} prompts are more than the {self.config.max_rows:,} that one request "
+                f"{size:,} prompts are more than the {most:,} that one request "
                 "may have. Send fewer at once.",
                 "too_many_rows",
             )

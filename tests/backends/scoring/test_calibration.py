@@ -52,6 +52,11 @@ def test_a_temperature_scales_what_the_prior_leaves() -> None:
     assert found["Yes"] - found["No"] == pytest.approx(log(4) / 2)
 
 
+def test_the_coldest_temperature_leaves_the_likeliest_label() -> None:
+    logs = {"a": log(0.6), "b": log(0.4)}
+    assert corrected(logs, None, 5e-324) == {"a": 0.0, "b": -inf}
+
+
 def test_a_label_without_probability_keeps_none() -> None:
     found = corrected({"a": -inf, "b": log(0.5), "c": log(0.5)}, None, 3.0)
     assert shares_of(found) == pytest.approx({"a": 0.0, "b": 0.5, "c": 0.5})

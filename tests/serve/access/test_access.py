@@ -93,10 +93,24 @@ def test_a_key_has_its_limit_and_says_what_is_left(guarded: Running) -> None:
     assert second.json()["error"]["code"] == "rate_limit_exceeded"
 
 
+def test_a_full_queue_is_said_to_be_full_until_it_is_not() -> None:
+    body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    settings = {"names": ("m",), "max_waiting": 4}
+    with started("simulated:step=0.05", **settings) as server, httpx.Client() as client:
+        url = f"{server.url}/v1/chat/completions"
+        long = body | {"n": 4, "max_tokens": 400, "stream": True}
+        with client.stream("POST", url, json=long, timeout=60) as running:
+            assert next(running.iter_lines()).startswith("data:")
+            full = client.post(url, json=body)
+            assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
+            assert int(full.headers["retry-after"]) >= 1
+        left = client.post(url, json=body | {"max_tokens": 2}, timeout=60)
+        assert left.status_code in (200, 429)  # the one that was left is ended between two steps
+
+
 def test_too_many_prompts_and_too_large_bodies_are_refused(guarded: Running) -> None:
-    many = ask(guarded, "rq-bob", n=5)
-    assert (many.status_code, many.json()["error"]["code"]) == (429, "queue_full")
-    assert int(many.headers["retry-after"]) >= 1
+    many = ask(guarded, "rq-bob", n=5)  # they would never fit
+    assert (many.status_code, many.json()["error"]["code"]) == (400, "too_many_rows")
     large = ask(guarded, "rq-bob", text="x" * 200_000)
     assert (large.status_code, large.json()["error"]["code"]) == (413, "too_large")
     unknown = ask(guarded, "rq-bob", model="gpt-9")

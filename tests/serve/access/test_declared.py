@@ -30,6 +30,7 @@ def test_a_header_is_json_or_pairs(text: str) -> None:
         ('{"deadline": -1}', "deadline is -1", "relquery.deadline"),
         ('{"id": ""}', "id is ''", "relquery.id"),
         ("{", "JSON", "relquery"),
+        ('{"id": ' + "[" * 100_000, "JSON", "relquery"),
         ("q7", "no value", "relquery"),
         ("id=a; id=b", "given twice", "relquery.id"),
     ],

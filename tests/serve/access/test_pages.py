@@ -54,3 +54,9 @@ def test_who_listens_to_a_network_needs_keys_or_says_open() -> None:
 def test_an_origin_is_as_browsers_write_it(origin: str) -> None:
     with pytest.raises(ConfigError, match="as browsers write it"):
         ServeConfig("demo", origins=(origin,))
+
+
+def test_an_origin_that_is_no_address_is_refused() -> None:
+    with pytest.raises(HttpError) as caught:
+        Pages("localhost", ()).check(headers("localhost", "http://[evil"))
+    assert caught.value.status == 403

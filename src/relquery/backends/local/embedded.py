@@ -143,27 +143,41 @@ class EmbeddedBackend(Backend):
         declared: Declared | None = None,
     ) -> Batch:
         """Queue all prompts as one relQuery; see Batches.submit, and for `scored` Asking."""
-        asking, rendered = self._asking(sampling, scored), self._rendered(prompts)
+        asking = self._asking(sampling, scored, tenant)
+        rendered = self._rendered(prompts, tenant)
         return self.batches.submit(asking, rendered, tenant, arrival, streamed, declared)
 
-    def _rendered(self, prompts: Sequence[Prompt]) -> Iterator[Chain | RequestError]:
+    def _rendered(self, prompts: Sequence[Prompt], tenant: str) -> Iterator[Chain | RequestError]:
         """See render_each. Prompts that are built when they are read are not all held."""
         for start in range(0, len(prompts), _AT_ONCE):
             some = list(prompts[start : start + _AT_ONCE])
-            yield from self._render(some)
+            yield from self._render(some, tenant)
 
-    def _render(self, prompts: Sequence[Prompt]) -> list[Chain | RequestError]:
+    def _render(
+        self, prompts: Sequence[Prompt], tenant: str | None = None
+    ) -> list[Chain | RequestError]:
+        """tenant: who sends them; None where only a question about them is asked."""
         model = self._model
+        self._renderer.share_with(self._owner(tenant))
         return render_each(self._renderer, model.vocabulary, model.context, prompts)
+
+    def _owner(self, tenant: str | None) -> str | None:
+        """Whose pieces of text and schemas are read once; None for nobody's."""
+        return "" if self.config.share_prefixes else tenant
 
     def check(self, sampling: Sampling) -> None:
         """See Backend."""
         self._asking(sampling)
 
-    def _asking(self, sampling: Sampling, scored: Normalization | None = None) -> Asking:
+    def _asking(
+        self,
+        sampling: Sampling,
+        scored: Normalization | None = None,
+        tenant: str | None = None,
+    ) -> Asking:
         grammar = None
         if sampling.schema is not None:
-            grammar = self._grammars.of(json.dumps(closed(sampling.schema)))
+            grammar = self._grammars.of(json.dumps(closed(sampling.schema)), self._owner(tenant))
         if sampling.scored and scored is None:
             scored = "branch"
         return Asking(self._model, self._renderer, self._placing, sampling, scored, grammar)

@@ -44,8 +44,7 @@ T = TypeVar("T")
 TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
 TOGETHER = 0.002  # seconds for which commands are collected if they come close together
 STOPPING = 10.0  # seconds that the process has for its last step when it is told to stop
-SHORT_LIVED = 30.0  # seconds: a process that lives less has failed to start
-MOST_STARTS = 3  # of short-lived processes in a row
+LONGEST_PAUSE = 60.0  # seconds before a process that cannot load its model is started again
 
 
 class Bell(Protocol):
@@ -325,23 +324,26 @@ class Link:
         return True
 
     def _read(self) -> None:
-        """Hand out events; start the process again when it dies."""
+        """Hand out events; start the process again when it dies, until the link is closed."""
         failures = 0
         while True:
-            began = time.monotonic()
+            had_model = self._up.is_set()
             self._hand_out_all()
             self._up.clear()  # from here on commands are for the next process
             self._process.join()
             error = self._end_all()
+            failures = 0 if had_model else failures + 1
+            self._pause(min(LONGEST_PAUSE, 2.0**failures) if failures else 0.0)
             if self.closed:
-                return
-            failures = failures + 1 if time.monotonic() - began < SHORT_LIVED else 1
-            if failures > MOST_STARTS:
-                _LOG.error("the engine's process ends again and again; it is not started again")
-                self._give_up()
                 return
             _LOG.error("%s Starting it again.", error)
             self._restart()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait before another try, unless the link is closed meanwhile."""
+        end = time.monotonic() + seconds
+        while not self.closed and time.monotonic() < end:
+            time.sleep(TICK)
 
     def _hand_out_all(self) -> None:
         while True:
@@ -411,11 +413,6 @@ class Link:
             _LOG.error("the engine cannot be started again: %s", error)
         else:
             self._up.set()
-
-    def _give_up(self) -> None:
-        with self._lock:
-            self.closed = True
-        self._end_all()
 
 
 def _why(code: int | None) -> str:

@@ -22,6 +22,7 @@ from relquery.prompt import Blank, Exchange, Nest, Prompt, Reuse, Role, Span
 
 _KEPT_PIECES = 200_000
 _KEPT_CHARACTERS = 32_000_000
+_KEPT_OWNERS = 100
 _SLACK = 4
 """A normalizer may make text shorter before it is cut into tokens, but hardly by more."""
 _KEPT_SPANS = 2_000
@@ -54,6 +55,18 @@ class _Marked(NamedTuple):
     marks: list[_Mark]
 
 
+class _Known(dict[str, TokenIds]):
+    """Pieces of text that were tokenised. characters: of all of them."""
+
+    characters = 0
+
+    def make_room(self, count: int) -> None:
+        """Forget all if there are too many with so many more."""
+        if len(self) + count > _KEPT_PIECES or self.characters > _KEPT_CHARACTERS:
+            self.clear()
+            self.characters = 0
+
+
 class Renderer:
     """Renders prompts for one tokenizer.
 
@@ -71,8 +84,8 @@ class Renderer:
         self._template = ChatTemplate(tokenizer)
         stands_in = (tokenizer.unk_token_id, tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self._unknown: int = next(token for token in stands_in if token is not None)
-        self._pieces: dict[str, TokenIds] = {}
-        self._characters = 0  # of all pieces
+        self._known: dict[str, _Known] = {}
+        self._pieces: _Known = _Known()
         self._spans: OrderedDict[int, tuple[Span, Chain]] = OrderedDict()
         self.cuts = self._may_cut()
 
@@ -90,6 +103,18 @@ class Renderer:
         runs = [list(self._runs(prompt)) for prompt in prompts]
         self._tokenise({text for prompt in runs for text in _texts(prompt)})
         return [self._join(prompt, exchanges) for prompt in runs]
+
+    def share_with(self, owner: str | None) -> None:
+        """Whose earlier pieces of text are not tokenised again; None for nobody's.
+
+        How long rendering takes then tells nothing of what others have sent.
+        """
+        if owner is None:
+            self._pieces = _Known()
+            return
+        if owner not in self._known and len(self._known) >= _KEPT_OWNERS:
+            self._known.clear()
+        self._pieces = self._known.setdefault(owner, _Known())
 
     def knows(self, span: Span) -> bool:
         """Whether this very span was rendered lately, so that its chain is known."""
@@ -169,11 +194,9 @@ class Renderer:
         return Chain((*prompt.parts, np.array(exchange.output, dtype=np.int32)))
 
     def _tokenise(self, pieces: set[str]) -> None:
-        if len(self._pieces) + len(pieces) > _KEPT_PIECES or self._characters > _KEPT_CHARACTERS:
-            self._pieces.clear()
-            self._characters = 0
+        self._pieces.make_room(len(pieces))
         new = [piece for piece in pieces if piece not in self._pieces]
-        self._characters += sum(map(len, new))
+        self._pieces.characters += sum(map(len, new))
         if new:
             encoded = self._tokenizer(new, add_special_tokens=False, **_PLAIN)["input_ids"]
             arrays = (np.array(ids, dtype=np.int32) for ids in encoded)

@@ -19,13 +19,12 @@ def read_declared(text: str) -> Declared:
 
     Raises HttpError, which names what is wrong.
     """
-    is_json = text.lstrip().startswith("{")
-    fields = _from_json(text) if is_json else _from_pairs(text)
+    fields = _from_json(text) if text.lstrip().startswith("{") else _from_pairs(text)
     for name in fields:
         if name not in Declared.model_fields:
             raise _wrong(unknown("field", name, Declared.model_fields), name)
     try:
-        return Declared.model_validate(fields, strict=is_json)  # a pair's value is text
+        return Declared.model_validate(fields, strict=False)  # what stands in pairs is text
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -35,7 +34,7 @@ def read_declared(text: str) -> Declared:
 def _from_json(text: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _wrong(f"It does not parse as JSON: {error}.") from None
     return found
 

@@ -52,7 +52,7 @@ class Pages:
                 f"{', '.join(sorted(self._names))}.",
                 "wrong_host",
             )
-        if origin and origin not in self._origins and urlsplit(origin).netloc.lower() != host:
+        if origin and origin not in self._origins and _host_of(origin) != host:
             raise HttpError(
                 403,
                 f"Pages of {origin} may not call this server. Start it with --origin {origin} to "
@@ -72,6 +72,14 @@ class Pages:
             expose_headers=EXPOSED,
             max_age=600,
         )
+
+
+def _host_of(origin: str) -> str | None:
+    """None for what is not an address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name_of(host: str) -> str:

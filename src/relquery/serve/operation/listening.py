@@ -15,6 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from relquery.errors import ConfigError
+from relquery.serve.operation.connection import Connection
 from relquery.serve.server import Server, stopping
 from relquery.serve.settings import ServeConfig
 
@@ -114,5 +115,7 @@ def _settings(app: ASGIApp, config: ServeConfig) -> uvicorn.Config:
         access_log=False,
         timeout_graceful_shutdown=1,
         server_header=False,
+        http=Connection,
+        ws="none",
         backlog=BACKLOG,
     )

@@ -56,7 +56,7 @@ async def list_schemas(request: Request) -> Response:
     return Json({"object": "list", "data": data})
 
 
-@router.get("/v1/schemas/{name}", response_model=SchemaShown, responses=errors(404))
+@router.get("/v1/schemas/{name:path}", response_model=SchemaShown, responses=errors(404))
 async def get_schema(name: str, request: Request) -> Response:
     """A schema and its markup."""
     caller = Caller(request)
@@ -68,7 +68,7 @@ async def get_schema(name: str, request: Request) -> Response:
     return Json({**_shown(schema, shared=shared), "markup": schema.source})
 
 
-@router.delete("/v1/schemas/{name}", response_model=Deleted, responses=errors(403, 404, 504))
+@router.delete("/v1/schemas/{name:path}", response_model=Deleted, responses=errors(403, 404, 504))
 async def delete_schema(name: str, request: Request) -> Response:
     """Forget a schema that you have posted."""
     caller = Caller(request)

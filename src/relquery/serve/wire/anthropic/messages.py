@@ -80,7 +80,9 @@ class _Form:
     def _events(self, parts: list[Part]) -> bytes:
         texts = [part.piece.text for part in parts if part.piece is not None]
         for part in parts:
-            self._answer = part.answer or self._answer
+            if part.answer is not None:
+                finish_of(part.answer, self._body.max_tokens)  # raises for one without an answer
+                self._answer = part.answer
         if not any(texts):
             return b""
         delta = {"type": "text_delta", "text": "".join(texts)}

@@ -6,12 +6,19 @@ import asyncio
 import io
 import json
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from relquery.serve.errors import HttpError
+from relquery.serve.server import Server
+from relquery.serve.wire.openai.batches import batches as all_batches
+from relquery.serve.wire.openai.batches.batches import Batches
 from relquery.serve.wire.openai.batches.files import Files
 from relquery.serve.wire.openai.batches.folder import Folder
+from relquery.serve.wire.openai.batches.record import Record
 from relquery.serve.wire.openai.batches.results import Results
 
 
@@ -52,3 +59,35 @@ def test_half_a_line_is_removed_and_its_request_has_no_answer(tmp_path: Path) ->
     later.add([("c", {"x": 3})])
     lines = map(json.loads, (tmp_path / "output").read_text().splitlines())
     assert [each["response"]["body"] for each in lines] == [{"x": 1}, {"x": 3}]
+
+
+def test_a_batch_that_is_cancelled_while_its_file_is_read_stays_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Event()
+
+    def slow(*_: object) -> tuple[int, list[object]]:
+        read.wait(20)
+        return 1, []
+
+    class Slow(Batches):
+        async def _save(self, record: Record) -> None:
+            await super()._save(record)
+            if record.status == "cancelling":
+                read.set()
+                await asyncio.sleep(0.1)
+
+    async def cancelled() -> str:
+        server = cast(Server, SimpleNamespace(stopping=False))
+        batches = Slow(server, tmp_path)
+        file = await batches.files.upload(io.BytesIO(b"{}"), "a.jsonl", "batch", "")
+        record = await batches.create(file, "/v1/completions", None)
+        while not (tmp_path / "batches").exists():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        await batches.cancel(record)
+        await batches.stop()
+        return record.status
+
+    monkeypatch.setattr(all_batches, "validate", slow)
+    assert asyncio.run(cancelled()) == "cancelled"

@@ -86,9 +86,9 @@ class Batches:
         if record.status == "cancelling":
             return
         record.become("cancelling")
-        await self._save(record)
         if (task := self._tasks.get(record.id)) is not None:
-            task.cancel()
+            task.cancel()  # before anything is awaited, so that it does not become something else
+        await self._save(record)
 
     def _begin(self, record: Record) -> None:
         task = asyncio.create_task(self._drive(record), name=record.id)

@@ -1,0 +1,172 @@
+"""What clients send by mistake or in malice is refused in the API's own form, and costs nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serve.conftest import Running, started
+
+MOST = 1 << 20
+HALF = "\ud800"  # half a character
+CHAT = {"model": "demo", "messages": [{"role": "user", "content": "Is tea good?"}]}
+ASKED = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": {"model": "demo", "prompt": "Tea is"},
+    "/v1/responses": {"model": "demo", "input": "Is tea good?"},
+    "/v1/messages": CHAT | {"max_tokens": 3},
+    "/v1/messages/count_tokens": CHAT,
+    "/v1/score": {"model": "demo", "prompts": ["Is tea good?"], "labels": ["yes", "no"]},
+    "/v1/sql": {"query": "SELECT LLM('Good?', name) FROM (VALUES ('Tea')) AS t(name)"},
+    "/v1/prompts": {"prompt": "<prompt schema='s'/>"},
+    "/tokenize": {"prompt": "Is tea good?"},
+}
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[Running]:
+    """A server that takes small bodies."""
+    model = "simulated:step=0.0005,length=4"
+    with started(model, names=("demo",), tables={"movies": "demo:movies"}, max_body=MOST) as found:
+        yield found
+
+
+def post(server: Running, path: str, body: Any) -> httpx.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    return httpx.post(f"{server.url}{path}", content=content, headers=headers, timeout=60)
+
+
+def raw(server: Running, *parts: bytes) -> bytes:
+    """What a connection is answered that sends these bytes."""
+    with socket.create_connection(("127.0.0.1", server.port), 20) as client:
+        for part in parts:
+            client.sendall(part)
+        found = b""
+        while more := client.recv(65_536):
+            found += more
+            if b"connection: close" not in found.lower() and found.endswith(b"}"):
+                break
+    return found
+
+
+def message_of(path: str, answer: httpx.Response) -> str:
+    """The message of an error, which has the form of the API that the path belongs to."""
+    body = answer.json()
+    assert ("request_id" in body) == path.startswith("/v1/messages")
+    message: str = body["error"]["message"]
+    return message
+
+
+@pytest.mark.parametrize("path", ASKED)
+def test_half_a_character_in_a_name_is_told_back_in_an_error(hostile: Running, path: str) -> None:
+    answer = post(hostile, path, ASKED[path] | {"model": HALF})
+    assert answer.status_code == 404
+    assert HALF in message_of(path, answer)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_half_a_character_is_told_back_in_metadata_and_refused_in_a_prompt(
+    hostile: Running, stream: bool
+) -> None:
+    body = ASKED["/v1/responses"] | {"metadata": {"of": HALF}, "stream": stream}
+    answer = post(hostile, "/v1/responses", body)
+    assert answer.status_code == 200
+    assert "\\ud800" in answer.text
+    body = ASKED["/v1/messages"] | {"system": HALF, "stream": stream}
+    assert post(hostile, "/v1/messages", body).status_code == 400
+
+
+@pytest.mark.parametrize("value", [float("nan"), HALF])
+def test_a_schema_that_no_json_has_is_the_clients_error(hostile: Running, value: object) -> None:
+    answer = post(hostile, "/v1/sql", ASKED["/v1/sql"] | {"schema": {"const": value}})
+    assert (answer.status_code, "not JSON" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        ({"n": 2.0, "max_tokens": 3.0, "temperature": 1}, 200),
+        ({"n": 1.5}, 400),
+        ({"max_tokens": "3"}, 400),
+        ({"stream": "true"}, 400),
+        ({"stream": 0}, 400),
+        ({"store": False}, 200),
+        ({"store": 0}, 400),
+        ({"presence_penalty": 0.0}, 200),
+        ({"presence_penalty": False}, 400),
+        ({"nothing": None}, 400),
+    ],
+)
+def test_values_have_the_type_that_the_document_says(
+    hostile: Running, given: dict[str, Any], status: int
+) -> None:
+    assert post(hostile, "/v1/chat/completions", CHAT | given).status_code == status
+
+
+def test_a_path_tells_all_methods_that_it_takes(hostile: Running) -> None:
+    answer = httpx.options(f"{hostile.url}/v1/files")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    assert httpx.head(f"{hostile.url}/v1/models").headers["allow"] == "GET"
+
+
+def test_a_relquery_in_a_header_is_that_of_its_request_alone(hostile: Running) -> None:
+    headers = {"relquery": "id=late; deadline=0.000000001"}
+    assert httpx.get(f"{hostile.url}/v1/schemas", headers=headers).status_code == 200
+    markup = "<schema name='s'><module name='m'>Tea is hot.</module></schema>"
+    assert post(hostile, "/v1/schemas", {"markup": markup, "prepare": True}).status_code == 200
+
+
+def test_a_body_in_chunks_ends_where_it_is_too_large(hostile: Running) -> None:
+    chunk = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+    head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert b" 413 " in raw(hostile, head, *[chunk] * 17)
+
+
+def test_a_head_without_end_is_refused(hostile: Running) -> None:
+    found = raw(hostile, b"GET /health HTTP/1.1\r\nX: ", b"y" * 70_000)
+    assert found.startswith(b"HTTP/1.1 431 ")
+    assert "headers" in json.loads(found.partition(b"\r\n\r\n")[2])["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        b"Content-Length: 4\r\nContent-Length: 5\r\n",
+        b"Content-Length: -1\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+    ],
+)
+def test_a_request_that_two_programs_could_read_differently_is_refused(
+    hostile: Running, head: bytes
+) -> None:
+    found = raw(
+        hostile, b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n0\r\n\r\n"
+    )
+    assert found.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(found.partition(b"\r\n\r\n")[2])["error"]["type"] == "invalid_request_error"
+
+
+def test_clients_that_leave_at_any_point_leave_nothing_behind(hostile: Running) -> None:
+    body = json.dumps(CHAT | {"max_tokens": 100, "stream": True}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+    whole = head % len(body) + body
+    for at in [*range(0, len(whole), 7), len(whole)]:
+        with socket.create_connection(("127.0.0.1", hostile.port), 20) as client:
+            client.sendall(whole[:at])
+    _until_idle(hostile)
+    assert not any("Traceback" in line for line in hostile.lines)
+
+
+def _until_idle(server: Running) -> None:
+    for _ in range(100):
+        state = httpx.get(f"{server.url}/console/state").json()
+        if state["requests"]["open"] == 0 and state["cache"]["held"] == 0:
+            return
+    raise AssertionError(state)
