@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -42,9 +43,8 @@ class Container:
         match step.word:
             case "ENV":
                 for name, value in re.findall(r"(\w+)=(\S+)", step.text):
-                    for known, its in self.environment.items():
-                        value = value.replace(f"${known}", its)
-                    self.environment[name] = self.here(value)
+                    whole = Template(value).safe_substitute(self.environment)
+                    self.environment[name] = self.here(whole)
             case "ARG":
                 name, _, value = step.text.partition("=")
                 self.environment.setdefault(name, value)
