@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -41,11 +42,9 @@ class Container:
         """Do what an instruction says. USER, and what concerns the image alone, does nothing."""
         match step.word:
             case "ENV":
-                for name, given in re.findall(r"(\w+)=(\S+)", step.text):
-                    value = given
-                    for known, its in self.environment.items():
-                        value = value.replace(f"${known}", its)
-                    self.environment[name] = self.here(value)
+                for name, value in re.findall(r"(\w+)=(\S+)", step.text):
+                    whole = Template(value).safe_substitute(self.environment)
+                    self.environment[name] = self.here(whole)
             case "ARG":
                 name, _, value = step.text.partition("=")
                 self.environment.setdefault(name, value)

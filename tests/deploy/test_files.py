@@ -14,26 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
 
-from relquery.cli.app import app
 from relquery.serve.operation.measures import Measures
+from tests.cli.flags import check_flags
 from tests.deploy.dockerfile import DEPLOY, ROOT, read, with_bases
 
 STAGES = read()
 SERVED = ("cpu", "cuda")
 _FIGURE = re.compile(r"\brelquery_\w+")
 _OPTION = re.compile(r"^--?[a-z]")
-
-
-def accepts(*words: str) -> None:
-    """Raises what the command line says of words that it does not understand; runs nothing."""
-    command: Any = typer.main.get_command(app)
-    name, *rest = words
-    found = command.get_command(None, name)
-    assert found is not None, f"there is no `relquery {name}`"
-    found.make_context(name, rest, resilient_parsing=False)
 
 
 def compose(name: str = "compose.yaml") -> dict[str, Any]:
@@ -77,7 +67,7 @@ def test_the_flags_of_an_image_are_accepted(name: str) -> None:
     (entry,) = [step.words for step in steps if step.word == "ENTRYPOINT"]
     (usual,) = [step.words for step in steps if step.word == "CMD"]
     assert entry[0] == "relquery"
-    accepts(*entry[1:], *usual)
+    check_flags([*entry[1:], *usual])
 
 
 def test_a_stage_ends_as_the_user_that_serves() -> None:
@@ -90,7 +80,8 @@ def test_flags_and_paths_of_the_compose_file_are_right() -> None:
     found = compose()
     server = found["services"]["relquery"]
     entry = STAGES["cpu"].one("ENTRYPOINT").words
-    accepts(*entry[1:], *(re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in server["command"]))
+    usual = [re.sub(r"\$\{\w+:-(.*)\}", r"\1", word) for word in server["command"]]
+    check_flags([*entry[1:], *usual])
     assert (DEPLOY / server["build"]["context"]).resolve() == ROOT
     assert (ROOT / server["build"]["dockerfile"]) == DEPLOY / "Dockerfile"
     for name in ("compose.yaml", "compose.gpu.yaml"):
@@ -123,7 +114,7 @@ def test_flags_and_accounts_of_the_systemd_unit_are_right() -> None:
     command = shlex.split(service["ExecStart"])
     (options,) = re.findall(r'^Environment="OPTIONS=(.*)"$', _unit_text(), re.MULTILINE)
     assert command[-1] == "$OPTIONS"
-    accepts(*command[1:-1], *shlex.split(options))
+    check_flags([*command[1:-1], *shlex.split(options)])
     state = command[command.index("--state") + 1]
     assert state.startswith(f"/var/lib/{service['StateDirectory']}/")
     assert float(service["TimeoutStopSec"]) > 30 + 5  # the usual --grace, and last words
@@ -158,7 +149,7 @@ def test_the_commands_in_comments_are_accepted() -> None:
     found = list(commands_in_comments())
     assert len(found) >= 3
     for command in found:
-        accepts("keys", *shlex.split(command)[1:])
+        check_flags(shlex.split(command))
 
 
 def exposed() -> set[str]:

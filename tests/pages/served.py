@@ -14,9 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import typer
-
-from relquery.cli.app import app
 from tests.serve.conftest import free_port
 
 PORT = "8000"
@@ -59,13 +56,6 @@ def server(command: str) -> Iterator[Server]:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
     assert process.returncode == 0
-
-
-def check_flags(command: str) -> None:
-    """Raises what the command line says of a command that it does not understand."""
-    _, name, *rest = shlex.split(command)
-    found = typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
-    found.make_context(name, rest)
 
 
 def in_shell(command: str) -> str:

@@ -21,7 +21,8 @@ import relquery as rq
 from relquery.cli.app import app
 from relquery.demo.files import TABLES
 from tests.backends.provider.chat_server import completion, serving
-from tests.pages.served import Server, check_flags, has_programs, in_shell, letters, server
+from tests.cli.flags import check_flags
+from tests.pages.served import Server, has_programs, in_shell, letters, server
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -124,7 +125,7 @@ def _do(command: str, shown: str, running: Server | None) -> None:
         text = shown if running is None else running.here(shown)
         Path(command.split()[1]).write_text(text, encoding="utf-8")
     elif command.startswith("relquery serve"):
-        check_flags(command)
+        check_flags(shlex.split(command)[1:])
     elif command.startswith("relquery ") and not command.startswith(_NOT_RUN):
         said = _run(command)
         assert not shown.strip() or _words(said) == _words(shown), command
