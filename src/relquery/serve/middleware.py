@@ -116,7 +116,10 @@ class _Request:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *self._headers()]
+            given = list(message.get("headers", ()))
+            names = {name.lower() for name, _ in given}
+            more = (each for each in self._headers() if each[0] not in names)
+            message["headers"] = [*given, *more]
         await self._send(message)
 
     def served(self) -> Served:

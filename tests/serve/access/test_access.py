@@ -100,7 +100,8 @@ def test_a_full_queue_is_said_to_be_full_until_it_is_not() -> None:
         url = f"{server.url}/v1/chat/completions"
         long = body | {"n": 4, "max_tokens": 400, "stream": True}
         with client.stream("POST", url, json=long, timeout=60) as running:
-            assert next(running.iter_lines()).startswith("data:")
+            lines = running.iter_lines()  # kept: without it the stream is closed
+            assert next(lines).startswith("data:")
             full = client.post(url, json=body)
             assert (full.status_code, full.json()["error"]["code"]) == (429, "queue_full")
             assert int(full.headers["retry-after"]) >= 1

@@ -68,7 +68,7 @@ class Rates:
                     429,
                     f"This key may use {bucket.limit:,} {name} a minute. Ask again in {seconds} s.",
                     "rate_limit_exceeded",
-                    headers={"Retry-After": str(seconds)},
+                    headers={"Retry-After": str(seconds), **self.headers()},
                 )
         if "requests" in self._buckets:
             self._buckets["requests"].take(1)
