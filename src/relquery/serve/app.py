@@ -81,12 +81,19 @@ async def _answer(request: Request, error: Exception) -> Response:
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
-    """The first thing that is wrong with a body, and where."""
+    """What is wrong with a body, and where. Of the forms that a field may have, the one that was
+    read furthest counts."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    message = f"{where}: {first['msg']}" if where else str(first["msg"])
-    return _respond(request, HttpError(400, message, first["type"], where or None))
+    found = max(error.errors(), key=lambda each: len(each["loc"]))
+    where = ".".join(str(part) for part in found["loc"] if not _is_form(part))
+    message = f"{where}: {found['msg']}" if where else str(found["msg"])
+    return _respond(request, HttpError(400, message, found["type"], where or None))
+
+
+def _is_form(part: object) -> bool:
+    """Whether a part of a place is no field: the body itself, or one of the forms of a field."""
+    text = str(part)
+    return text in ("body", "str", "int", "float", "bool") or "[" in text or "-" in text
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

@@ -116,7 +116,7 @@ class Server:
 
         declared: what is known of the relQuery; all of its calls belong to it.
         """
-        counted = Counted(self.link, self.measures, asker)
+        counted = Counted(self.link, self.measures, asker, self._opened)
         return ServedBackend(counted, self.facts, asker.tenant, _named(declared))
 
     async def ask(self, question: str, *given: Any) -> Any:
@@ -138,6 +138,10 @@ class Server:
                 "may have. Send fewer at once.",
                 "too_many_rows",
             )
+        self.check_room(asker, size)
+
+    def check_room(self, asker: Asker, size: int = 1) -> None:
+        """Raises HttpError if so many more prompts may not be open."""
         if self.open + size > self.config.max_waiting:
             self.measures.refused("queue_full", asker.tenant)
             raise HttpError(
@@ -147,6 +151,15 @@ class Server:
                 "queue_full",
                 headers={"Retry-After": str(self._pressure.retry_after())},
             )
+
+    def _opened(self, more: int) -> None:
+        """Count prompts of another thread, in the event loop: those of it are counted there."""
+
+        def count() -> None:
+            self.open += more
+
+        if self.link.hop is not None:
+            self.link.hop(count)
 
     def _drop(self, flow: Flow) -> None:
         for share in flow.shares:

@@ -26,7 +26,7 @@ from relquery.engine.request.request import Request
 from relquery.engine.step.forecast import Experience
 from relquery.errors import ConfigError, ModelError, RequestError
 from relquery.model.torch_executor import TorchExecutor
-from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Span
+from relquery.prompt import Answer, Exchange, Finish, Nest, Reuse, Sampling, Span
 
 T = TypeVar("T")
 Tokens = list[tuple[int, ...] | None]
@@ -642,3 +642,18 @@ def test_what_cannot_load_a_model_is_refused(options: dict[str, Any], message: s
 def test_it_is_a_public_name() -> None:
     assert relquery.Engine is Engine
     assert relquery.Job is Job
+
+
+def test_a_tenant_is_told_what_the_cache_would_serve_to_it() -> None:
+    span = Span("A passage that is read by its own tenant alone. " * 3, reuse=Reuse.INDEPENDENT)
+    prompt = (span, Span("What does it say?"))
+    with Engine(MODEL) as engine:
+        backends = {name: engine.backend(tenant=name) for name in ("a", "b")}
+        list(backends["a"].answer([prompt], Sampling(max_tokens=2)))
+        seen = {}
+        for name, backend in backends.items():
+            states = backend.inspect(prompt)
+            assert states is not None
+            seen[name] = sum(state.cached for state in states if state.span)
+        assert seen["a"] > 0
+        assert seen["b"] == 0

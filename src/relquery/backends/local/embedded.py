@@ -211,12 +211,13 @@ class EmbeddedBackend(Backend):
             if isinstance(chain, Chain):
                 self.engine.commons.register(Request(-1, chain, 1, placing=self._placing))
 
-    def inspect(self, prompt: Prompt) -> tuple[SpanState, ...]:
-        """See Backend."""
+    def inspect(self, prompt: Prompt, tenant: str = "") -> tuple[SpanState, ...]:
+        """See Backend. tenant: who would send it, and may read only some states."""
         (chain,) = self._render([prompt])
         if isinstance(chain, RequestError):
             raise chain
         request = Request(-1, chain, 1, placing=self._placing)
+        self.engine.commons.claim(request, tenant)
         beside = [self.engine.shelf.where(request, i) for i in range(len(request.pieces))]
         there = cached_tokens(request, self.config, self.engine.pool)
         self.engine.fetch(request)  # only then is it known whether what is beside is whole

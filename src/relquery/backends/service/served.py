@@ -126,7 +126,7 @@ class ServedBackend(Backend):
 
     def inspect(self, prompt: Prompt) -> tuple[SpanState, ...] | None:
         """See Backend."""
-        found: tuple[SpanState, ...] | None = self._serving.ask("inspect", prompt)
+        found: tuple[SpanState, ...] | None = self._serving.ask("inspect", prompt, self._tenant)
         return found
 
     def _submit(self, prompts: Sequence[Prompt], sampling: Sampling, delivery: Delivery) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relquery.engine.request.relquery import Latency
-from relquery.prompt import Answer
+from relquery.prompt import Answer, Finish
 from relquery.serve.access.rates import Rates
 from relquery.serve.errors import as_http
 
@@ -28,7 +28,9 @@ class Account:
     error: str | None = None
 
     def answered(self, answer: Answer) -> None:
-        """Count an answer."""
+        """Count an answer. What was refused has cost nothing."""
+        if answer.finish is Finish.ERROR:
+            return
         self.prompt_tokens += answer.prompt_tokens
         self.cached_tokens += answer.cached_tokens
         self.output_tokens += answer.output_tokens

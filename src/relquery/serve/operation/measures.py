@@ -110,12 +110,15 @@ class Measures:
 
     def answered(self, tenant: str, answer: Answer, seconds: float) -> None:
         """Count an answer. seconds: since its prompt was handed in."""
+        if answer.finish in (Finish.ERROR, Finish.CANCELLED):
+            self.failed(tenant, f"answer_{answer.finish.value}")
+        if answer.finish is Finish.ERROR:
+            return  # what was refused has cost nothing
         figures = self._of(tenant)
         figures.prompts.inc(answer.prompt_tokens)
         figures.cached.inc(answer.cached_tokens)
         figures.output.inc(answer.output_tokens)
-        if answer.finish in (Finish.ERROR, Finish.CANCELLED):
-            self.failed(tenant, f"answer_{answer.finish.value}")
+        if answer.finish is Finish.CANCELLED:
             return
         figures.whole.observe(seconds)
         if answer.first_token is not None:

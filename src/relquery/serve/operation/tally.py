@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -36,19 +37,35 @@ class Tally:
 
 
 class Counted:
-    """An engine for one asker, whose answers are counted. See Serving; any thread may use it."""
+    """An engine for one asker, whose answers are counted. See Serving; any thread may use it.
 
-    def __init__(self, serving: Serving, measures: Measures, asker: Asker) -> None:
+    opened: called with how many more prompts are open, or less; from any thread.
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        measures: Measures,
+        asker: Asker,
+        opened: Callable[[int], None],
+    ) -> None:
         self.clock, self.closed = serving.clock, False
         self._serving, self._measures, self._asker = serving, measures, asker
+        self._opened = opened
         self._counting: dict[Sink, _Counting] = {}
 
     def submit(self, submission: Submission, sink: Sink) -> bool:
         """See Serving."""
-        self._asker.account.prompts += len(submission.prompts)
-        counting = _Counting(sink, Tally(self._measures, self._asker), self._counting)
+        size = len(submission.prompts)
+        self._asker.account.prompts += size
+        tally = Tally(self._measures, self._asker)
+        counting = _Counting(sink, tally, self._counting, size, self._opened)
         self._counting[sink] = counting
-        return self._serving.submit(submission, counting)
+        self._opened(size)
+        is_taken = self._serving.submit(submission, counting)
+        if not is_taken:
+            self._opened(-size)
+        return is_taken
 
     def cancel(self, sink: Sink) -> bool:
         """See Serving."""
@@ -73,19 +90,31 @@ class Counted:
 
 
 class _Counting:
-    """A Sink on the way to another one. known: it removes itself there at the end."""
+    """A Sink on the way to another one. known: it removes itself there at the end. left: prompts
+    without an answer."""
 
-    def __init__(self, sink: Sink, tally: Tally, known: dict[Sink, _Counting]) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        tally: Tally,
+        known: dict[Sink, _Counting],
+        left: int,
+        opened: Callable[[int], None],
+    ) -> None:
         self._sink, self._tally, self._known = sink, tally, known
+        self._left, self._opened = left, opened
 
     def piece(self, index: int, piece: Piece) -> None:
         self._sink.piece(index, piece)
 
     def add(self, index: int, answer: Answer) -> None:
+        self._left -= 1
+        self._opened(-1)
         self._tally.answered(answer)
         self._sink.add(index, answer)
 
     def end(self, latency: Latency | None, error: BaseException | None = None) -> None:
+        self._opened(-self._left)
         self._known.pop(self._sink, None)
         self._tally.ended(latency, error)
         self._sink.end(latency, error)

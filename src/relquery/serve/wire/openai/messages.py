@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from relquery.prompt import Prompt, Role, Span
 from relquery.serve.body import NONE_OF, NOTHING, Body, Inner
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import HttpError, not_supported
+
+
+TEXTS = ("text", "input_text", "output_text")
 
 
 class TextPart(Inner):
@@ -20,6 +23,15 @@ class TextPart(Inner):
     prompt_cache_breakpoint: Any = None
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, given: Any) -> Any:
+        """Other parts are refused by the name of their type."""
+        kind = given.get("type") if isinstance(given, dict) else None
+        if isinstance(kind, str) and kind not in TEXTS:
+            raise not_supported(f"content of type {kind}", "Send text.")
+        return given
 
 
 class ChatMessage(Body):

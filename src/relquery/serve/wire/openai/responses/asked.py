@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from relquery.prompt import Prompt, Sampling
 from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, Inner, example
@@ -45,6 +45,15 @@ class InputMessage(ChatMessage):
         "phase": NOTHING,
     }
     type: Literal["message"] = "message"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_item(cls, given: Any) -> Any:
+        """Other items are refused by the name of their type."""
+        kind = given.get("type", "message") if isinstance(given, dict) else "message"
+        if isinstance(kind, str) and kind != "message":
+            raise not_supported(f"input of type {kind}", "Send messages.")
+        return given
 
 
 class StreamOptions(Inner):
