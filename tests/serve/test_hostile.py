@@ -109,6 +109,32 @@ def test_values_have_the_type_that_the_document_says(
     assert post(hostile, "/v1/chat/completions", CHAT | given).status_code == status
 
 
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("SELECT lpad('x', 2000000000, 'y')", 403),
+        ("SELECT repeat('x', 3000000000)", 403),
+        ("SELECT repeat(repeat('x', 10000), 10000)", 403),
+        ("SELECT repeat('x', length(movietitle) * 100000000) FROM movies", 403),
+        ("SELECT range(1000000000)", 403),
+        ("SELECT range((SELECT 1000000000))", 403),
+        ("SELECT range(-1000000000, 1)", 403),
+        ("SELECT list_resize([1], 1000000000)", 403),
+        ("SELECT format('{:>1000000000}', 1)", 403),
+        ("SELECT printf('%*d', 1000000000, 1)", 403),
+        ("SELECT * FROM range(100000000)", 400),
+        ("SELECT repeat('x', 10000) FROM range(1000000)", 400),
+        ("SELECT lpad('7', 3, '0'), repeat('-', 20), format('{:>10} {}', 1, 2), range(-3, 5)", 200),
+        ("SELECT count(*) FROM range(20000000)", 200),
+        ("SELECT range(1, len(movietitle)) FROM movies LIMIT 1", 200),
+    ],
+)
+def test_a_statement_makes_no_value_without_bound(
+    hostile: Running, query: str, status: int
+) -> None:
+    assert post(hostile, "/v1/sql", {"query": query}).status_code == status
+
+
 def test_a_path_tells_all_methods_that_it_takes(hostile: Running) -> None:
     answer = httpx.options(f"{hostile.url}/v1/files")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")

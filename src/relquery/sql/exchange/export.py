@@ -6,20 +6,52 @@ lose part of their content. They are written as text, also inside lists and stru
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from relquery.errors import QueryError
+
 # On a field of an Arrow table: the type that its column has in DuckDB.
 KIND = b"duckdb_type"
 
+_AT_ONCE = 100_000  # rows
 _AS_TEXT = {"bit", "bignum", "uhugeint", "time with time zone"}
 
 
-def to_arrow(relation: Any) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class Most:
+    """How large a table may be that is read from DuckDB, whose memory limit does not count it."""
+
+    cells: int
+    bytes: int
+
+
+def read(relation: Any, most: Most | None) -> pa.Table:
+    """All rows of a relation. Raises QueryError if they are more than `most`."""
+    if most is None:
+        table: pa.Table = relation.to_arrow_table()
+        return table
+    reader = relation.to_arrow_reader(_AT_ONCE)
+    batches, cells, size = [], 0, 0
+    for batch in reader:
+        cells += batch.num_rows * max(1, batch.num_columns)
+        size += batch.nbytes
+        if cells > most.cells or size > most.bytes:
+            reader.close()
+            raise QueryError(
+                f"The result has more than {most.cells:,} values or {most.bytes:,} bytes. Select "
+                "fewer rows or columns: LIMIT 1000."
+            )
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)
+
+
+def to_arrow(relation: Any, most: Most | None = None) -> pa.Table:
     """All rows of a relation; the table's field metadata records the DuckDB types.
 
-    BIT, BIGNUM, UHUGEINT and TIMETZ are text, VARIANT is JSON text.
+    BIT, BIGNUM, UHUGEINT and TIMETZ are text, VARIANT is JSON text. Raises what `read` raises.
     """
     kinds = relation.types
     if any(map(_is_foreign, kinds)):
@@ -28,7 +60,7 @@ def to_arrow(relation: Any) -> pa.Table:
             for at, (kind, name) in enumerate(zip(kinds, relation.columns, strict=True), 1)
         )
         relation = relation.project(", ".join(items))
-    table: pa.Table = relation.to_arrow_table()
+    table = read(relation, most)
     fields = (
         field.with_metadata({**(field.metadata or {}), KIND: str(kind)})
         for field, kind in zip(table.schema, kinds, strict=True)

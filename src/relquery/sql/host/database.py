@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from relquery.errors import ConfigError, QueryError, RelqueryError
 from relquery.sql import names as ours
-from relquery.sql.exchange.export import to_arrow
+from relquery.sql.exchange.export import Most, read, to_arrow
 from relquery.sql.host.errors import Tables, busy, from_duckdb
 from relquery.sql.host.functions import Functions
 from relquery.sql.host.kept import Kept
@@ -53,6 +53,7 @@ class Database:
     is_ours: whether it was opened here. kept: what DuckDB cannot keep. functions: those in Python.
         bound: values of parameters by lower-case name, for texts that are described as the user
         wrote them. preparations: of functions, which may not read tables while a statement runs.
+        most: that is read at once.
     """
 
     connection: Any
@@ -62,6 +63,7 @@ class Database:
     functions: Functions = field(default_factory=Functions, repr=False, compare=False)
     bound: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     preparations: list[Preparation] = field(default_factory=list, repr=False, compare=False)
+    most: Most | None = None
 
     @classmethod
     def open(cls, source: str | Path | duckdb.DuckDBPyConnection = ":memory:") -> Database:
@@ -136,7 +138,7 @@ class Database:
         """Run a statement and read its rows; a table without columns if it has none."""
         with _translated(sql, self):
             relation = self.connection.sql(sql)
-            return pa.table({}) if relation is None else relation.to_arrow_table()
+            return pa.table({}) if relation is None else read(relation, self.most)
 
     def result(self, sql: str, values: Mapping[str, Any] | None = None) -> pa.Table:
         """Like `fetch`, for the user: converts every value to a type that Arrow has.
@@ -145,7 +147,7 @@ class Database:
         """
         with _translated(sql, self):
             relation = self.connection.sql(sql, params=dict(values) if values else None)
-            return pa.table({}) if relation is None else to_arrow(relation)
+            return pa.table({}) if relation is None else to_arrow(relation, self.most)
 
     def describe(self, query: str) -> list[tuple[str, str]]:
         """(name, type) of every column of the query, without running it."""

@@ -13,7 +13,10 @@ from relquery.connection import Connection, connect
 from relquery.ledger import Ledger
 from relquery.serve.ours.sql.tables import Tables
 from relquery.serve.ours.stopping import Stop, Stopping
+from relquery.sql.exchange.export import Most
 
+MOST_READ = Most(cells=5_000_000, bytes=256 << 20)
+"""Of one result, and of what a statement asks the model about."""
 MOST_ANSWERS = 200_000
 """Answers that are kept of one tenant; then its ledger begins anew."""
 
@@ -41,6 +44,8 @@ class Desk:
             cursor = self.tables.cursor()
             index = self._indexes.name
             connection = connect(backend, database=cursor, ledger=None, index=index)
+            database = replace(connection.database, most=MOST_READ)
+            connection = replace(connection, database=database)
         try:
             with stopping.stops(cursor.interrupt, cancel):
                 yield connection

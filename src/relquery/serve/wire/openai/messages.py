@@ -11,7 +11,6 @@ from relquery.prompt import Prompt, Role, Span
 from relquery.serve.body import NONE_OF, NOTHING, Body, Inner
 from relquery.serve.errors import HttpError, not_supported
 
-
 TEXTS = ("text", "input_text", "output_text")
 
 

@@ -86,6 +86,7 @@ def test_a_batch_that_is_cancelled_while_its_file_is_read_stays_so(
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         await batches.cancel(record)
+        read.set()
         await batches.stop()
         return record.status
 
