@@ -170,6 +170,8 @@ def test_jobs_sent_while_it_dies_end_somehow() -> None:
                 assert link.pid is not None
                 os.kill(link.pid, signal.SIGKILL)
             time.sleep(0.002)
+        wait_until(lambda: link.starts == 2)  # its death may be noticed after the last of them
+        jobs.append(Job(link, submit(link, prompts(2, "Later"), Sampling(5))))
         ends = []
         for job in jobs:
             try:
