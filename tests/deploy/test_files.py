@@ -19,6 +19,7 @@ import yaml
 from relquery.serve.operation.measures import Measures
 from tests.cli.flags import check_flags
 from tests.deploy.dockerfile import DEPLOY, ROOT, read, with_bases
+from tests.programs import needed
 
 STAGES = read()
 SERVED = ("cpu", "cuda")
@@ -124,9 +125,9 @@ def _unit_text() -> str:
     return (DEPLOY / "relquery.service").read_text(encoding="utf-8")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     """With a program and a user of this machine."""
+    needed("systemd-analyze")
     text = re.sub(r"/opt/relquery/bin/relquery", shutil.which("true") or "", _unit_text())
     path = tmp_path / "relquery.service"
     path.write_text(text.replace("User=relquery", "User=root"), encoding="utf-8")

@@ -14,13 +14,15 @@ import pytest
 
 from relquery.serve.access.keys import Key, hash_of, new_key, write_keys
 from tests.deploy.dockerfile import DEPLOY
+from tests.programs import needed
 from tests.serve.conftest import free_port, started
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("promtool") is None or shutil.which("prometheus") is None,
-    reason="needs Debian's prometheus",
-)
 PATIENCE = 40.0  # seconds until the first samples can be asked for
+
+
+@pytest.fixture(autouse=True)
+def _programs() -> None:
+    needed("promtool", "prometheus")
 
 
 @pytest.fixture

@@ -35,8 +35,8 @@ class PacedClock(RealClock):
 
     What the caller did since the last step counts as part of the next: a real machine's steps also
     include the time of its scheduler. Where that alone took longer, nothing is waited for, and the
-    delay is not made up for later. since: when the work began of which the next step is a part;
-    idle time before that is no part of the step.
+    delay is not made up for later. since: when the oldest open request
+    arrived; idle time before that does not count.
     """
 
     def __init__(self, since: Callable[[], float] = lambda: -inf) -> None:

@@ -41,7 +41,7 @@ _WORDS = {
     400: "The request is wrong, or asks for what is not supported",
     401: "No valid key",
     403: "The key, or the web page that sends this, is not allowed to",
-    404: "There is no such thing",
+    404: "Not found",
     409: "In conflict with what is there",
     413: "The body is too large",
     422: "The deadline cannot be met",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from urllib.request import urlopen
 import pytest
 from selenium import webdriver
 
+from tests.programs import needed
 from tests.serve.console.page import Page
 
 ROOT = Path(__file__).parents[3]
@@ -56,17 +56,13 @@ def _await(process: subprocess.Popen[bytes], url: str) -> None:
 @pytest.fixture(scope="session")
 def driver() -> Iterator[webdriver.Chrome]:
     """Headless Chromium."""
-    found = {name: shutil.which(name) for name in PROGRAMS}
-    absent = [name for name, path in found.items() if path is None]
-    if absent and not os.environ.get("CI"):
-        pytest.skip(f"{' and '.join(absent)} not found; the page is tested in a real browser")
-    assert not absent, f"{' and '.join(absent)} must be installed where CI is set"
+    found = needed(*PROGRAMS)
     options = webdriver.ChromeOptions()
-    options.binary_location = str(found["chromium"])
+    options.binary_location = found["chromium"]
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    service = webdriver.ChromeService(str(found["chromedriver"]))
+    service = webdriver.ChromeService(found["chromedriver"])
     chrome = webdriver.Chrome(options=options, service=service)
     yield chrome
     chrome.quit()

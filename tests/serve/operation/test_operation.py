@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from typing import Any
@@ -12,6 +11,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.programs import needed
 from tests.serve.conftest import Running
 
 ASKED: dict[str, Any] = {
@@ -84,8 +84,8 @@ def test_paths_that_do_not_exist_have_one_figure(server: Running) -> None:
     assert not any("nothing" in str(path) for path in paths)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
 def test_prometheus_finds_nothing_to_complain_about(server: Running) -> None:
+    needed("promtool")
     ask(server)
     page = httpx.get(f"{server.url}/metrics").content
     checked = subprocess.run(

@@ -68,7 +68,7 @@ class SimulatedSpec:
         return cls(**values)
 
     def served(self) -> Served:
-        """The machine with its costs and limits. Raises ConfigError if there is no such machine."""
+        """The machine with its costs and limits. Raises ConfigError for an unknown machine."""
         if self.machine is not None:
             return with_speed(find_machine(self.machine), self.speed)
         assert self.step is not None

@@ -58,7 +58,7 @@ def host(
 
 
 def _end_with_parent() -> None:
-    """Loading a model takes minutes, in which nobody reads the pipe whose other end is gone."""
+    """Exit with the parent process, even while the model loads and the pipe is not read."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

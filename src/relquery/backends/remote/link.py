@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from relquery.backends.remote.host import host
@@ -34,14 +34,13 @@ from relquery.backends.remote.messages import (
     send,
 )
 from relquery.backends.remote.tally import Tally
-from relquery.backends.service.delivery import Sink
+from relquery.backends.service.delivery import TICK, Sink, heard
 from relquery.backends.service.serving import Facts, Submission
 from relquery.engine.clock import Clock, RealClock
 from relquery.errors import ConfigError, EngineEndedError, ModelError
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
 TOGETHER = 0.002  # seconds for which commands are collected if they come close together
 STOPPING = 10.0  # seconds that the process has for its last step when it is told to stop
 LONGEST_PAUSE = 60.0  # seconds before a process that cannot load its model is started again
@@ -160,16 +159,7 @@ class Link:
 
     def hear(self, bell: SimpleQueue[T], until: float | None) -> T:
         """See Serving."""
-        while True:
-            alive = self._reader.is_alive()
-            left = TICK if until is None else min(TICK, max(0.0, until - self.clock.now()))
-            try:
-                return bell.get(timeout=left)
-            except Empty:
-                if not alive:
-                    raise ConfigError("The engine has stopped. Open another one.") from None
-                if until is not None and self.clock.now() >= until:
-                    raise TimeoutError from None
+        return heard(bell, until, self.clock, self._reader.is_alive)
 
     def post(self, bell: Bell, question: str, *given: Any) -> int | None:
         """Like `ask`, but returns at once: a number for `forget`, or None if the engine is closed.

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import Protocol, TypeVar
 
 from relquery.backends.local.streaming import Piece
+from relquery.engine.clock import Clock
 from relquery.engine.request.relquery import Latency
+from relquery.errors import ConfigError
 from relquery.prompt import Answer
 
 Bell = SimpleQueue[None]
+T = TypeVar("T")
+TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
+
+
+def heard(
+    bell: SimpleQueue[T], until: float | None, clock: Clock, is_alive: Callable[[], bool]
+) -> T:
+    """The next thing that a thread puts in. See Serving.hear.
+
+    is_alive: whether the thread still runs.
+    """
+    while True:
+        alive = is_alive()  # before the wait: afterwards it puts nothing in
+        left = TICK if until is None else min(TICK, max(0.0, until - clock.now()))
+        try:
+            return bell.get(timeout=left)
+        except Empty:
+            if not alive:
+                raise ConfigError("The engine has stopped. Open another one.") from None
+            if until is not None and clock.now() >= until:
+                raise TimeoutError from None
 
 
 class Sink(Protocol):

@@ -6,20 +6,19 @@ Others leave commands in its inbox, which it takes in between steps, and get ans
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import RLock, Thread, current_thread
 from traceback import clear_frames
 from typing import Any, TypeVar
 
 from relquery.backends.local.batches import Batch
 from relquery.backends.local.embedded import EmbeddedBackend
-from relquery.backends.service.delivery import Sink
+from relquery.backends.service.delivery import Sink, heard
 from relquery.backends.service.questions import answer_of
 from relquery.backends.service.serving import Submission
 from relquery.errors import ConfigError
 
 T = TypeVar("T")
-TICK = 0.25  # seconds that a wait lasts at most: on Windows Ctrl-C is heard only between waits
 
 
 def nothing() -> None:
@@ -106,16 +105,7 @@ class Worker:
         until: on the clock, when to give up with a TimeoutError. Raises ConfigError if the thread
         has ended without it.
         """
-        while True:
-            alive = self._thread.is_alive()  # before the wait: afterwards it puts nothing in
-            left = TICK if until is None else min(TICK, max(0.0, until - self.clock.now()))
-            try:
-                return bell.get(timeout=left)
-            except Empty:
-                if not alive:
-                    raise ConfigError("The engine has stopped. Open another one.") from None
-                if until is not None and self.clock.now() >= until:
-                    raise TimeoutError from None
+        return heard(bell, until, self.clock, self._thread.is_alive)
 
     def stop(self) -> None:
         """Have the thread cancel what is open and end. Waits for the step that runs."""

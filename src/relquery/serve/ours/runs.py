@@ -42,7 +42,7 @@ class Run(Generic[T]):
 
     def tell(self, event: Event) -> None:
         """Say something to whoever reads."""
-        with suppress(RuntimeError):  # the event loop is closed: nobody reads
+        with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._take, event)
 
     def end(self, result: T | None, error: BaseException | None) -> None:

@@ -13,14 +13,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from relquery.prompt import Answer, TokenLogprob
-from relquery.serve.answering import EventStream, whole
-from relquery.serve.asked import Caller
+from relquery.serve.answering import EventStream
 from relquery.serve.body import ANY, NONE_OF, NOTHING, WHOLE, example
 from relquery.serve.documented import errors, streamed
-from relquery.serve.errors import Ascii, HttpError
+from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
-from relquery.serve.wire.openai.choices import Question, choices_of
+from relquery.serve.wire.openai.choices import Question, answered, choices_of
 from relquery.serve.wire.openai.events import Events, StreamOptions
 from relquery.serve.wire.openai.logprobs import for_chat, told_by, told_of
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
@@ -68,13 +67,7 @@ class ChatBody(Sampled):
 @router.post("/v1/chat/completions", responses=errors(404, 422, 504) | streamed(ChatCompletion))
 async def complete_chat(body: ChatBody, request: Request) -> Response:
     """Answer a chat."""
-    caller = Caller(request)
-    question = read_chat(body, caller.server)
-    flow = caller.start(question.groups, streamed=bool(body.stream), declared=body.relquery)
-    if body.stream:
-        return question.form.stream(flow)
-    answers = await whole(request, flow)
-    return Ascii(await question.form.whole(question.in_order(answers)))
+    return await answered(read_chat(body, request.state.server), body, request)
 
 
 def read_chat(body: ChatBody, server: Server) -> Question:

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from starlette.requests import Request
+from starlette.responses import Response
+
 from relquery.prompt import Answer, Prompt, Sampling
-from relquery.serve.answering import EventStream
+from relquery.serve.answering import EventStream, whole
+from relquery.serve.asked import Caller
+from relquery.serve.body import Declared
+from relquery.serve.errors import Ascii
 from relquery.serve.flow import Flow
 from relquery.serve.server import Asked, Server
 
@@ -40,6 +46,26 @@ class Question:
         """Answers to the groups' prompts, in the order of the choices."""
         found = dict(zip(self.places, answers, strict=True))
         return [found[place] for place in range(len(found))]
+
+
+class Asking(Protocol):
+    """What all bodies of OpenAI's API that ask for answers have."""
+
+    stream: bool | None
+    relquery: Declared | None
+
+
+async def answered(question: Question, body: Asking, request: Request) -> Response:
+    """Ask a question for whoever sent it: its answers at once, or as events.
+
+    Raises HttpError, and what breaks the relQuery."""
+    flow = Caller(request).start(
+        question.groups, streamed=bool(body.stream), declared=body.relquery
+    )
+    if body.stream:
+        return question.form.stream(flow)
+    answers = await whole(request, flow)
+    return Ascii(await question.form.whole(question.in_order(answers)))
 
 
 class Read(Protocol):

@@ -13,14 +13,13 @@ from pydantic import Field
 from starlette.responses import Response
 
 from relquery.prompt import Answer, Prompt, Role, Span, TokenLogprob
-from relquery.serve.answering import EventStream, whole
-from relquery.serve.asked import Caller
+from relquery.serve.answering import EventStream
 from relquery.serve.body import NOTHING, OFF, WHOLE, example
 from relquery.serve.documented import errors, streamed
-from relquery.serve.errors import Ascii, not_supported
+from relquery.serve.errors import not_supported
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
-from relquery.serve.wire.openai.choices import Question, choices_of
+from relquery.serve.wire.openai.choices import Question, answered, choices_of
 from relquery.serve.wire.openai.events import Events, StreamOptions
 from relquery.serve.wire.openai.logprobs import PlainLogprobs, told_by, told_of
 from relquery.serve.wire.openai.sampling import ACCEPTED, Sampled, samplings
@@ -51,13 +50,7 @@ class CompletionBody(Sampled):
 @router.post("/v1/completions", responses=errors(404, 422, 504) | streamed(Completion))
 async def complete(body: CompletionBody, request: Request) -> Response:
     """Go on with texts."""
-    caller = Caller(request)
-    question = read_completion(body, caller.server)
-    flow = caller.start(question.groups, streamed=bool(body.stream), declared=body.relquery)
-    if body.stream:
-        return question.form.stream(flow)
-    answers = await whole(request, flow)
-    return Ascii(await question.form.whole(question.in_order(answers)))
+    return await answered(read_completion(body, request.state.server), body, request)
 
 
 def read_completion(body: CompletionBody, server: Server) -> Question:
