@@ -123,6 +123,15 @@ def test_a_cancelled_batch_keeps_the_answers_that_it_has(client: openai.OpenAI, 
     assert run([line(0)]).status == "completed"
 
 
+def test_batches_that_are_cancelled_at_once_end_as_cancelled(client: openai.OpenAI) -> None:
+    lines = [line(at, temperature=2, seed=at, max_tokens=200, n=4) for at in range(50)]
+    file = uploaded(client, lines)
+    for _ in range(10):
+        batch = client.batches.create(input_file_id=file, endpoint=CHAT, completion_window="24h")
+        assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
+        assert ended(client, batch).status == "cancelled"
+
+
 def test_batches_are_listed_by_pages_the_latest_first(client: openai.OpenAI, run: Run) -> None:
     mine = [run([line(0)]).id for _ in range(3)]
     page = client.batches.list(limit=2)

@@ -19,6 +19,7 @@ from relquery.serve.wire.openai.batches.lines import Line, portions, validate
 from relquery.serve.wire.openai.batches.record import Record, Status
 from relquery.serve.wire.openai.batches.results import Results
 from relquery.serve.wire.openai.batches.running import Portion
+from relquery.serve.wire.openai.batches.writing import to_its_end
 
 _LOG = logging.getLogger(__name__)
 AT_ONCE = 2
@@ -75,6 +76,7 @@ class Batches:
         self._known[record.id] = record
         await self._save(record)
         self._begin(record)
+        await asyncio.sleep(0)  # a task that is cancelled before its first step never notices
         return record
 
     async def cancel(self, record: Record) -> None:
@@ -99,7 +101,7 @@ class Batches:
         """From where a batch is to its end."""
         results = Results(self.files.path(record.output), self.files.path(record.errors))
         try:
-            answered = await asyncio.to_thread(results.recover)
+            answered = await to_its_end(results.recover)
             await self._run(record, results, answered)
         except asyncio.CancelledError:
             if record.status != "cancelling":
@@ -166,7 +168,7 @@ class Batches:
 
     async def _save(self, record: Record) -> None:
         async with self._saving:  # so that the latest is the last
-            await asyncio.to_thread(self._folder.save, record.id, record.kept())
+            await to_its_end(self._folder.save, record.id, record.kept())
 
 
 @asynccontextmanager

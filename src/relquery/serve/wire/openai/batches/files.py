@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from relquery.serve.errors import HttpError
 from relquery.serve.wire.openai.batches.folder import Folder
+from relquery.serve.wire.openai.batches.writing import to_its_end
 
 MOST_FILES = 1_000
 """Of one tenant."""
@@ -75,22 +76,29 @@ class Files:
                 "too_many_files",
             )
         name = self.new_id()
-        await asyncio.to_thread(_copy, source, self.path(name))
-        return await self.adopt(name, filename, purpose, tenant)
+        try:
+            await to_its_end(_copy, source, self.path(name))
+            return await self.adopt(name, filename, purpose, tenant)
+        finally:
+            if name not in self._known:  # the client has left, or the disk is full
+                self._remove(name)
 
     async def adopt(self, name: str, filename: str, purpose: str, tenant: str) -> StoredFile:
         """Make a file known whose content lies where it belongs."""
         size = (await asyncio.to_thread(self.path(name).stat)).st_size
         found = StoredFile(name, tenant, filename, purpose, size, int(time.time()))
-        await asyncio.to_thread(self._folder.save, name, asdict(found))
+        await to_its_end(self._folder.save, name, asdict(found))
         self._known[name] = found
         return found
 
     async def delete(self, file: StoredFile) -> None:
         """Remove a file and its content."""
         self._known.pop(file.id, None)
-        await asyncio.to_thread(self._folder.delete, file.id)
-        await asyncio.to_thread(self.path(file.id).unlink, missing_ok=True)
+        await to_its_end(self._remove, file.id)
+
+    def _remove(self, name: str) -> None:
+        self._folder.delete(name)
+        self.path(name).unlink(missing_ok=True)
 
 
 def _copy(source: BinaryIO, target: Path) -> None:

@@ -15,6 +15,7 @@ from relquery.serve.flow import Flow
 from relquery.serve.server import Asked, Server
 from relquery.serve.wire.openai.batches.lines import Line
 from relquery.serve.wire.openai.batches.results import Results
+from relquery.serve.wire.openai.batches.writing import to_its_end
 from relquery.serve.wire.openai.choices import Question
 
 PAUSE = 0.5  # seconds, before the engine is asked again
@@ -143,7 +144,7 @@ class Portion:
 
     async def _write(self, found: list[Found]) -> None:
         if found:
-            await asyncio.to_thread(self._results.add, found)
+            await to_its_end(self._results.add, found)
             for custom_id, _ in found:
                 self._open.pop(custom_id, None)
             self._told()
