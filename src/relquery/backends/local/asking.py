@@ -197,12 +197,13 @@ def cancelled(request: Request) -> Answer:
 
 
 def ended(request: Request, finish: Finish, error: str | None) -> Answer:
-    """What stands for the answer of a request that has none."""
+    """What stands for the answer of a request that has none. A prompt that was never begun has cost
+    nothing."""
     return Answer(
         text=None,
         finish=finish,
         error=error,
-        prompt_tokens=request.prompt_tokens,
+        prompt_tokens=0 if request.started_at is None else request.prompt_tokens,
         cached_tokens=request.cached or 0,
         output_tokens=len(request.output),
     )

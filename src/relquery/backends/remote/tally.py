@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relquery.prompt import Answer
+from relquery.prompt import Answer, Finish
 
 
 @dataclass(slots=True)
@@ -17,8 +17,8 @@ class Tally:
     output: int = 0
 
     def add(self, answer: Answer) -> None:
-        """Count one more."""
-        self.answers += 1
+        """Count one more; of a cancelled one the tokens that it took."""
+        self.answers += answer.finish is not Finish.CANCELLED
         self.prompt += answer.prompt_tokens
         self.cached += answer.cached_tokens
         self.output += answer.output_tokens
