@@ -177,9 +177,15 @@ class DeadlineError(RequestError):
 
     def __init__(self, estimate: float, left: float) -> None:
         self.estimate, self.left = estimate, left
+        if left <= 0:
+            super().__init__(
+                f"The deadline of its relQuery passed {-left:.3g} s ago. It counts from the "
+                "relQuery's first request. Ask as another one, or give a later deadline."
+            )
+            return
         super().__init__(
             f"The last answer is expected in {estimate:.3g} s, but the deadline is in "
-            f"{max(0.0, left):.3g} s. Give a later deadline, fewer rows or a lower max_tokens."
+            f"{left:.3g} s. Give a later deadline, fewer rows or a lower max_tokens."
         )
 
 

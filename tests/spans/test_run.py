@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relquery import span
-from relquery.errors import ConfigError, QueryError, RequestError
+from relquery.errors import CancelledError, ConfigError, QueryError, RequestError
 from relquery.prompt import Answer, Exchange, Finish, Reuse, Role
 from relquery.spans.run import run
 from relquery.spans.work import MAX_DEPTH
@@ -97,6 +97,12 @@ def test_a_failed_inner_generation_names_its_place():
     with pytest.raises(RequestError, match=r"At generate/seq\[1\]/plus\[1\]/generate: no luck"):
         run(JUDGE, backend)
     assert backend.asked == ["a", "b"]
+
+
+def test_a_cancelled_generation_is_told_from_one_that_failed():
+    backend = Fake(lambda text: Answer(None, Finish.CANCELLED, "too late"))
+    with pytest.raises(CancelledError, match="At generate.*: too late"):
+        run(JUDGE, backend)
 
 
 def test_what_is_open_is_cancelled_when_a_generation_fails():

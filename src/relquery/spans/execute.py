@@ -101,6 +101,7 @@ class _Execution:
             trouble = answer.error or f"it ended without an answer ({answer.finish.value})."
         if trouble is not None:
             work.error = f"At {work.where(task)}: {trouble}"
+            work.cancelled = answer.finish is Finish.CANCELLED
             return []
         if not self._independent:
             answer = replace(answer, tokens=None)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from relquery.backends.base import Backend
-from relquery.errors import RequestError
+from relquery.errors import CancelledError, RequestError
 from relquery.ir.nodes import Node
 from relquery.ir.optimize import Goal, optimize
 from relquery.ir.verify import verify
@@ -44,7 +44,8 @@ def run(
 
     If max_tokens cuts off an inner answer, outer generations read it unchanged. The report notes
     this, also for the outermost answer. Raises QueryError for a tree that cannot be run,
-    RequestError with the place of the generation that failed, and what the backend raises.
+    RequestError with the place of the generation that failed, CancelledError if it was cancelled or
+    its deadline passed, and what the backend raises.
     """
     start = clock()
     find = lookup(corpora or {})
@@ -58,7 +59,7 @@ def run(
         pass
     result = result_of(work, clock() - start)
     if result.error is not None:
-        raise RequestError(result.error)
+        raise (CancelledError if work.cancelled else RequestError)(result.error)
     return result
 
 

@@ -26,6 +26,7 @@ class Work:
     root: the current tree; each generation is a separate object (see `unshare`).
     total: the number of generations. hold_root: never send the outermost one.
     generations, notes: the finished generations, and remarks about them. error: why it failed.
+    cancelled: whether because what it asked was cancelled, or its deadline passed.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Work:
         self.generations: list[Generation] = []
         self.notes: list[str] = []
         self.error: str | None = None
+        self.cancelled = False
         self._known: dict[int, Answered | Node] = {}
         self._depths: dict[int, int] = {}  # by id of a prompt
         self._spans: Spans = {}

@@ -78,7 +78,7 @@ def test_a_cancelled_job_leaves_the_others_of_its_relquery(engine: Engine) -> No
 
 
 def test_what_cannot_be_declared_is_refused_at_the_call(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="rows is given without relquery"):
+    with pytest.raises(ConfigError, match="rows is given, but nothing"):
         engine.submit(["a"], rows=3)
     with pytest.raises(ConfigError, match="deadline is -1"):
         engine.submit(["a"], deadline=-1)
@@ -103,7 +103,7 @@ def test_a_job_that_cannot_be_in_time_is_refused_and_nothing_of_it_is_computed(
     engine.submit(["a"], max_tokens=4).result(PATIENCE)
     before = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
     job = engine.submit([f"{n}" for n in range(50)], max_tokens=30, deadline=1e-4, relquery="d")
-    with pytest.raises(DeadlineError, match="deadline is in") as raised:
+    with pytest.raises(DeadlineError, match="deadline (is in|of its)") as raised:
         job.result(PATIENCE)
     assert raised.value.estimate > 1e-4
     after = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)

@@ -96,6 +96,7 @@ def test_the_error_says_how_long_it_would_take_and_travels() -> None:
     assert isinstance(error, RequestError)
     assert error.estimate == 12.345
     assert "in 12.3 s, but the deadline is in 3 s" in str(error)
+    assert "passed 0.5 s ago" in str(DeadlineError(12.345, -0.5))
     again = pickle.loads(pickle.dumps(error))
     assert (again.estimate, str(again)) == (error.estimate, str(error))
 

@@ -131,4 +131,4 @@ def test_a_relquery_is_declared_in_the_header_or_the_body(server: Running) -> No
     assert wrong.json()["error"]["param"] == "relquery.rwos"
     alone = ask(server, relquery={"rows": 2})
     assert alone.status_code == 400
-    assert "rows is given without" in alone.json()["error"]["message"]
+    assert "rows is given, but nothing" in alone.json()["error"]["message"]

@@ -285,7 +285,7 @@ class Link:
     def _end_all(self, how: str) -> EngineEndedError:
         """End what the process was asked. how: it ended."""
         error = EngineEndedError(
-            "The engine is closed."
+            "The engine was stopped before the answer was whole."
             if self.closed
             else f"The engine's process ended{how}. Ask again."
         )

@@ -20,7 +20,7 @@ from relquery.errors import ConfigError
         ({"id": "a", "rows": True}, "rows is True"),
         ({"id": "a", "rows": 2.5}, "rows is 2.5"),
         ({"id": "a", "rows": 2**41}, "from 1 to"),
-        ({"rows": 3}, "Name the relQuery"),
+        ({"rows": 3}, "Name it"),
         ({"deadline": 0}, "deadline is 0"),
         ({"deadline": float("nan")}, "deadline is nan"),
         ({"deadline": float("inf")}, "deadline is inf"),

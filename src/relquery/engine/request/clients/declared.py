@@ -46,8 +46,8 @@ class Declared:
             )
         if self.id is None:
             raise ConfigError(
-                "rows is given without relquery, so no other submit can bring the rest. Name the "
-                "relQuery, or leave out rows."
+                "rows is given, but nothing by which other requests could belong to the same "
+                "relQuery. Name it (in Python relquery=..., over HTTP its id), or leave out rows."
             )
 
 
