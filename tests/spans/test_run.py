@@ -101,7 +101,7 @@ def test_a_failed_inner_generation_names_its_place():
 
 def test_a_cancelled_generation_is_told_from_one_that_failed():
     backend = Fake(lambda text: Answer(None, Finish.CANCELLED, "too late"))
-    with pytest.raises(CancelledError, match="At generate.*: too late"):
+    with pytest.raises(CancelledError, match=r"At generate.*: too late"):
         run(JUDGE, backend)
 
 

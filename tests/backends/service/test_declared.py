@@ -103,7 +103,7 @@ def test_a_job_that_cannot_be_in_time_is_refused_and_nothing_of_it_is_computed(
     engine.submit(["a"], max_tokens=4).result(PATIENCE)
     before = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
     job = engine.submit([f"{n}" for n in range(50)], max_tokens=30, deadline=1e-4, relquery="d")
-    with pytest.raises(DeadlineError, match="deadline (is in|of its)") as raised:
+    with pytest.raises(DeadlineError, match=r"deadline (is in|of its)") as raised:
         job.result(PATIENCE)
     assert raised.value.estimate > 1e-4
     after = engine._worker.call(lambda: engine._worker._backend.engine.experience.admitted, 0)
