@@ -14,12 +14,16 @@ from relquery.serve.flow import Flow, Part
 from relquery.serve.wire.openai.usage import usage_of
 
 
-class StreamOptions(Inner):
-    """include_usage: a last event with the tokens of all choices. include_obfuscation: no event
-    is padded, whatever it says."""
+class Padding(Inner):
+    """include_obfuscation: no event is padded, whatever it says."""
+
+    include_obfuscation: bool | None = None
+
+
+class StreamOptions(Padding):
+    """include_usage: a last event with the tokens of all choices."""
 
     include_usage: bool | None = None
-    include_obfuscation: bool | None = None
 
 
 class Events:
@@ -44,7 +48,11 @@ class Events:
 
     def stream(self, flow: Flow, first: Sequence[str] = (), **more: Any) -> EventStream:
         """A flow as these events. first: choices of the events before all others."""
-        begin = "".join(map(self._event, first)).encode()
+
+        def begin(parts: list[Part]) -> bytes:
+            del parts
+            return "".join(map(self._event, first)).encode()
+
         return EventStream(flow, self._shown, first=begin, last=self._last, failed=failure, **more)
 
     def _shown(self, parts: list[Part]) -> bytes:

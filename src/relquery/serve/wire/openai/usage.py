@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from relquery.prompt import Answer, Finish
-from relquery.serve.errors import HttpError
+from relquery.serve.errors import HttpError, unanswered
 
 
 def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
@@ -35,6 +35,4 @@ def finish_of(answer: Answer) -> str:
             return "stop"
         case Finish.CANCELLED:
             raise HttpError(504, answer.error or "The request was cancelled.", "cancelled")
-    error = answer.error or "The request cannot be served."
-    too_long = error.startswith("The prompt has ")
-    raise HttpError(400, error, "context_length_exceeded" if too_long else "invalid_request")
+    raise unanswered(answer.error)
