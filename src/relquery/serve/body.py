@@ -30,7 +30,7 @@ NONE_OF: Neutral = (None, [], {})
 ZERO: Neutral = (None, 0)
 ANY = object()
 """In place of Neutral: whatever the value, it changes no answer."""
-ALIKE = 0.75
+ALIKE = 0.8
 """How similar a field that is meant must be: names that APIs add are not taken for mistakes."""
 
 
