@@ -86,9 +86,9 @@ class EventStream(Response):
         try:
             try:
                 while not has_left and (parts := await self._flow.some()):
-                    content = await self._shown(parts)
+                    first = b"" if begun else self._first(parts)
+                    content = first + await self._shown(parts)
                     if not begun:
-                        content = self._first(parts) + content
                         begun = True
                         await send(_start(self.raw_headers))
                     if content:

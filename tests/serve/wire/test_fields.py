@@ -38,7 +38,6 @@ from relquery.serve.wire.anthropic.bodies import Counted, MessageBody, Metadata,
 from relquery.serve.wire.openai.batches.batch_routes import BatchBody
 from relquery.serve.wire.openai.chat import ChatBody
 from relquery.serve.wire.openai.completions import CompletionBody
-from relquery.serve.wire.openai.events import Padding, StreamOptions
 from relquery.serve.wire.openai.messages import ChatMessage, TextPart
 from relquery.serve.wire.openai.responses.asked import (
     InputMessage,
@@ -46,7 +45,7 @@ from relquery.serve.wire.openai.responses.asked import (
     ResponseBody,
     TextOptions,
 )
-from relquery.serve.wire.openai.sampling import JsonSchema
+from relquery.serve.wire.openai.sampling import JsonSchema, Padding, StreamOptions
 
 ASKED = [{"role": "user", "content": "Is tea good?"}]
 CHAT = {"model": "demo", "messages": ASKED}

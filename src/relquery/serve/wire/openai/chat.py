@@ -20,7 +20,7 @@ from relquery.serve.errors import HttpError
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question, answered, choices_of
-from relquery.serve.wire.openai.events import Events, StreamOptions
+from relquery.serve.wire.openai.events import Events
 from relquery.serve.wire.openai.logprobs import for_chat, told_by, told_of
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
 from relquery.serve.wire.openai.sampling import (
@@ -57,9 +57,7 @@ class ChatBody(Sampled):
         "verbosity": (None, "medium"),
     }
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
-    stream_options: StreamOptions | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20), WHOLE] | None = None

@@ -20,7 +20,7 @@ from relquery.serve.errors import not_supported
 from relquery.serve.flow import Flow, Part
 from relquery.serve.server import Server
 from relquery.serve.wire.openai.choices import Question, answered, choices_of
-from relquery.serve.wire.openai.events import Events, StreamOptions
+from relquery.serve.wire.openai.events import Events
 from relquery.serve.wire.openai.logprobs import PlainLogprobs, told_by, told_of
 from relquery.serve.wire.openai.sampling import ACCEPTED, Sampled, samplings
 from relquery.serve.wire.openai.types import Completion
@@ -41,9 +41,7 @@ class CompletionBody(Sampled):
     model_config = example({"model": "demo", "prompt": "Tea is"})
     ACCEPTED: ClassVar[Mapping[str, Any]] = ACCEPTED | {"echo": OFF, "suffix": (None, "")}
     prompt: str | Tokens | Texts | Annotated[list[Tokens], Field(min_length=1)]
-    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     best_of: Annotated[int, Field(ge=1), WHOLE] | None = None
-    stream_options: StreamOptions | None = None
     logprobs: Annotated[int, Field(ge=0, le=20), WHOLE] | None = None
 
 

@@ -8,22 +8,10 @@ from typing import Any
 
 from relquery.prompt import Answer
 from relquery.serve.answering import EventStream
-from relquery.serve.body import Inner
 from relquery.serve.errors import HttpError, openai_body
 from relquery.serve.flow import Flow, Part
+from relquery.serve.wire.openai.sampling import StreamOptions
 from relquery.serve.wire.openai.usage import usage_of
-
-
-class Padding(Inner):
-    """include_obfuscation: no event is padded, whatever it says."""
-
-    include_obfuscation: bool | None = None
-
-
-class StreamOptions(Padding):
-    """include_usage: a last event with the tokens of all choices."""
-
-    include_usage: bool | None = None
 
 
 class Events:

@@ -96,14 +96,28 @@ class StructuredOutputs(Inner):
     json_: dict[str, Any] | str | None = Field(None, alias="json")
 
 
+class Padding(Inner):
+    """include_obfuscation: no event is padded, whatever it says."""
+
+    include_obfuscation: bool | None = None
+
+
+class StreamOptions(Padding):
+    """include_usage: a last event with the tokens of all choices."""
+
+    include_usage: bool | None = None
+
+
 class Sampled(Body):
     """Fields that chat and plain completions share. top_k: not OpenAI's own, but vLLM's."""
 
     model: str
+    max_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES), WHOLE] | None = 1
     stop: Stop = None
     seed: Integer | None = None
     stream: bool | None = None
+    stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1), WHOLE] | None = None

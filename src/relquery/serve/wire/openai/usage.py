@@ -14,15 +14,26 @@ def usage_of(answers: Iterable[Answer], choices: int = 1) -> dict[str, Any]:
 
     answers: those of one prompt follow each other.
     """
+    return _usage(answers, choices, "prompt", "completion")
+
+
+def response_usage_of(answer: Answer) -> dict[str, Any]:
+    """The same for a response, whose fields have other names."""
+    found = _usage([answer], 1, "input", "output")
+    return found | {"output_tokens_details": {"reasoning_tokens": 0}}
+
+
+def _usage(answers: Iterable[Answer], choices: int, read: str, drawn: str) -> dict[str, Any]:
     found = list(answers)
     prompts = sum(each.prompt_tokens for each in found[::choices])
-    cached = sum(each.cached_tokens for each in found[::choices])
-    drawn = sum(each.output_tokens for each in found)
+    outputs = sum(each.output_tokens for each in found)
     return {
-        "prompt_tokens": prompts,
-        "completion_tokens": drawn,
-        "total_tokens": prompts + drawn,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        f"{read}_tokens": prompts,
+        f"{read}_tokens_details": {
+            "cached_tokens": sum(each.cached_tokens for each in found[::choices])
+        },
+        f"{drawn}_tokens": outputs,
+        "total_tokens": prompts + outputs,
     }
 
 

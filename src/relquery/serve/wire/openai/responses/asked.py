@@ -11,12 +11,12 @@ from relquery.prompt import Prompt, Sampling
 from relquery.serve.body import ANY, NONE_OF, NOTHING, OFF, WHOLE, Body, Declared, example
 from relquery.serve.errors import not_supported
 from relquery.serve.server import Server
-from relquery.serve.wire.openai.events import Padding
 from relquery.serve.wire.openai.messages import ChatMessage, prompt_of
 from relquery.serve.wire.openai.sampling import (
     SHARED,
     JsonObjectFormat,
     JsonSchema,
+    Padding,
     Sampled,
     TextFormat,
     samplings,
