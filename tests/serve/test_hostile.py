@@ -95,6 +95,31 @@ def test_a_number_that_json_does_not_have_is_refused(
     assert word.decode() in message_of(path, answer)
 
 
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        (
+            "/v1/chat/completions",
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "@"}}}},
+        ),
+        (
+            "/v1/responses",
+            {"text": {"format": {"type": "json_schema", "schema": {"const": "@"}}}},
+        ),
+        (
+            "/v1/messages",
+            {"output_config": {"format": {"type": "json_schema", "schema": {"const": "@"}}}},
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_number_that_is_too_large_in_a_schema_is_the_clients_error(
+    hostile: Running, path: str, form: Any, stream: bool
+) -> None:
+    body = json.dumps(ASKED[path] | form | {"stream": stream}).encode().replace(b'"@"', b"1e999")
+    assert post(hostile, path, body).status_code == 400
+
+
 def test_the_names_of_such_numbers_are_texts_like_others(hostile: Running) -> None:
     body = CHAT | {"messages": [{"role": "user", "content": "NaN, Infinity"}]}
     assert post(hostile, "/v1/chat/completions", body).status_code == 200
